@@ -1,0 +1,5 @@
+"""`python -m cabai` is the shell command `cabai`."""
+
+from cabai.cli import main
+
+main()

@@ -1,0 +1,58 @@
+"""What comes from outside is checked here, once: an error names what was given and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class InvalidInput(ValueError):
+    """Something given to cabai is not allowed; the message says what was given and what is allowed."""
+
+
+def number(value: Any, name: str) -> float:
+    """`value` as a finite float."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be a number, got {value!r}.") from None
+    if isinstance(value, str) or not math.isfinite(result):
+        raise InvalidInput(f"{name} must be a finite number, got {value!r}.")
+    return result
+
+
+def positive(value: Any, name: str) -> float:
+    result = number(value, name)
+    if result <= 0:
+        raise InvalidInput(f"{name} must be positive, got {value!r}.")
+    return result
+
+
+def whole(value: Any, name: str, least: int) -> int:
+    """`value` as an int that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def probability(value: Any, name: str = "delta") -> float:
+    """`value` strictly between 0 and 1: the error probability a guarantee allows."""
+    result = number(value, name)
+    if not 0 < result < 1:
+        raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+    return result
+
+
+def numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """`values` as a non-empty vector of finite floats."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+        raise InvalidInput(f"{name} must be a list of numbers, got {values!r}.")
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise InvalidInput(f"{name} must be a flat list of numbers, got an array of shape {values.shape}.")
+    if len(values) == 0:
+        raise InvalidInput(f"{name} must not be empty.")
+    return np.array([number(value, f"{name}[{i}]") for i, value in enumerate(values)])

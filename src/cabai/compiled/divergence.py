@@ -1,0 +1,134 @@
+"""The families' divergences d(p, q), variances and interval ends, for compiled code.
+
+A divergence near p = q is a small difference of large terms in its textbook form. Callers know p - q exactly, from
+the way q was pooled, so it is handed in; with u = (p - q)/q, each form below is a sum of terms that cannot cancel:
+
+    poisson      d = q psi(u)                              psi(u) = (1 + u) log(1 + u) - u
+    bernoulli    d = q psi(u) + (1-q) psi(-(p-q)/(1-q))
+    exponential  d = u - log(1 + u)
+    gaussian     d = (p - q)^2 / (2v)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.compiled import kernel
+from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+
+SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
+
+
+@kernel
+def psi(u):
+    """(1 + u) log(1 + u) - u, for u >= -1."""
+    if abs(u) < SMALL:
+        # sum over k >= 2 of (-u)^k / (k (k - 1))
+        return u * u * (1 / 2 - u * (1 / 6 - u * (1 / 12 - u * (1 / 20 - u * (1 / 30 - u * (
+            1 / 42 - u * (1 / 56 - u * (1 / 72 - u * (1 / 90 - u / 110)))))))))
+    if u <= -1.0:
+        return 1.0
+    return (1.0 + u) * math.log(1.0 + u) - u
+
+
+@kernel
+def excess(u):
+    """u - log(1 + u), for u > -1."""
+    if abs(u) < SMALL:
+        # sum over k >= 2 of (-u)^k / k
+        return u * u * (1 / 2 - u * (1 / 3 - u * (1 / 4 - u * (1 / 5 - u * (1 / 6 - u * (
+            1 / 7 - u * (1 / 8 - u * (1 / 9 - u * (1 / 10 - u / 11)))))))))
+    if u <= -1.0:
+        return np.inf
+    return u - math.log(1.0 + u)
+
+
+@kernel
+def divergence(family, variance, difference, q, complement):
+    """d(p, q) for difference = p - q and complement = 1 - q (which bernoulli alone looks at)."""
+    if family == GAUSSIAN:
+        return difference * difference / (2.0 * variance)
+    if difference == 0.0:
+        return 0.0
+    if family == BERNOULLI:
+        above = q * psi(difference / q) if q > 0.0 else np.inf
+        below = complement * psi(-difference / complement) if complement > 0.0 else np.inf
+        return above + below
+    if q <= 0.0:
+        return np.inf
+    if family == POISSON:
+        return q * psi(difference / q)
+    return excess(difference / q)
+
+
+@kernel
+def variance_at(family, variance, q, complement):
+    """V(q), the variance of a reward with mean q: the derivative of d(p, q) in q is (q - p)/V(q)."""
+    if family == GAUSSIAN:
+        return variance
+    if family == BERNOULLI:
+        return q * complement
+    if family == POISSON:
+        return q
+    return q * q
+
+
+@kernel
+def upper_end(family, variance, mean, level):
+    """The largest q with d(mean, q) <= level, for level >= 0."""
+    if family == GAUSSIAN:
+        return mean + math.sqrt(2.0 * variance * level)
+    if family == BERNOULLI and mean >= 1.0:
+        return 1.0
+    return _end(family, variance, mean, level, 1.0)
+
+
+@kernel
+def lower_end(family, variance, mean, level):
+    """The smallest q with d(mean, q) <= level, for level >= 0."""
+    if family == GAUSSIAN:
+        return mean - math.sqrt(2.0 * variance * level)
+    if mean <= 0.0:
+        return 0.0
+    return _end(family, variance, mean, level, -1.0)
+
+
+@kernel
+def _end(family, variance, mean, level, side):
+    """Solve d(mean, q) = level on one side of the mean by Newton's method on sqrt(2 d), kept inside a bracket.
+
+    sqrt(2 d(mean, q)) is nearly linear in q around the mean. The step is taken on the distance q - mean, which stays
+    accurate when the interval is narrow.
+    """
+    if level <= 0.0:
+        return mean
+    goal = math.sqrt(2.0 * level)
+    # `near` and `far` bracket the distance |q - mean|; the farthest is the edge of the family.
+    near = 0.0
+    if side < 0.0:
+        far = mean
+    elif family == BERNOULLI:
+        far = 1.0 - mean
+    else:
+        far = np.inf
+    distance = goal * math.sqrt(variance_at(family, variance, mean, 1.0 - mean))
+    if mean <= 0.0 or not 0.0 < distance < far:
+        distance = 0.5 * far if far < np.inf else mean + level + goal
+    for _ in range(200):
+        q = mean + side * distance
+        root = math.sqrt(2.0 * divergence(family, variance, -side * distance, q, 1.0 - q))
+        if root < goal:
+            near = distance
+        else:
+            far = distance
+        # d sqrt(2d) / d distance = distance / (V(q) sqrt(2d))
+        step = (goal - root) * root * variance_at(family, variance, q, 1.0 - q) / distance
+        new = distance + step
+        if not near < new < far:  # also when new is nan
+            new = 0.5 * (near + far) if far < np.inf else 2.0 * distance
+        if abs(new - distance) <= 1e-15 * distance or not near < new < far:
+            return mean + side * new
+        distance = new
+    return mean + side * distance

@@ -1,0 +1,196 @@
+"""How an observation changes the state, and when one arm beats another, for compiled code.
+
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m),   m the pooled mean of the two arms,
+
+counts for a over b only if mean_a > mean_b. b beats a when
+
+    Z_{b,a} > level + slope log t + loglog log(offset + log t) + price_b + price_a.
+
+The e-value test has this form too. Its log E = M(b) + M(a) - L0 is the evidence Z of the data that count, less what
+each arm's mixture M loses against the best fit of its own data: the arm's price. The prices below are that loss with
+the leading terms cancelled by hand, so that they stay accurate for millions of pulls and for large means:
+
+    all but bernoulli   log(N)/2 + Z(first reward, the rest) + remainder(first) - remainder(all)
+    bernoulli           log(N)/2 + log(pi/2)/2 + s(N) - r(R) - r(N - R)
+
+with r(x) and s(x) what Stirling's formula leaves of lgamma(x + 1/2) and lgamma(x), and as remainder 0 for gaussian,
+r(R) for poisson and s(N) for exponential.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.compiled import kernel
+from cabai.compiled.divergence import divergence
+from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_HALF_PI = 0.5 * math.log(math.pi / 2)
+
+
+@kernel
+def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
+    """Z of two samples from their sizes and means, without a sign."""
+    gap = mean_a - mean_b
+    n = n_a + n_b
+    if family == GAUSSIAN:
+        return n_a * n_b / n * gap * gap / (2.0 * variance)
+    to_a, to_b = gap * (n_b / n), -gap * (n_a / n)  # mean_a - m and mean_b - m
+    m = (n_a * mean_a + n_b * mean_b) / n
+    complement = (n_a * (1.0 - mean_a) + n_b * (1.0 - mean_b)) / n
+    return n_a * divergence(family, variance, to_a, m, complement) + n_b * divergence(
+        family, variance, to_b, m, complement
+    )
+
+
+@kernel
+def evidence(rules, a, b):
+    """Z_{a,b}: how strongly the data prefer arm record a to arm record b; 0 if they do not."""
+    if not a.tested_mean > b.tested_mean:
+        return 0.0
+    return pair_evidence(rules.family, rules.variance, a.tested, a.tested_mean, b.tested, b.tested_mean)
+
+
+@kernel
+def required(t, rules):
+    """The part of the threshold that is the same for every pair of arms after t pulls."""
+    if rules.loglog != 0.0:
+        log_t = math.log(t)
+        return rules.level + rules.slope * log_t + rules.loglog * math.log(rules.offset + log_t)
+    if rules.slope != 0.0:
+        return rules.level + rules.slope * math.log(t)
+    return rules.level
+
+
+@kernel
+def leader_beats_every_rival(arms, run, rules):
+    """The stopping rule: the leader beats every other arm. The rival that last stood in the way is asked first."""
+    leader = run.leader
+    least = required(run.t, rules) + arms[leader].price
+    rival = run.rival
+    if rival >= 0 and rival != leader and not evidence(rules, arms[leader], arms[rival]) > least + arms[rival].price:
+        return False
+    for a in range(len(arms)):
+        if a != leader and not evidence(rules, arms[leader], arms[a]) > least + arms[a].price:
+            run.rival = a
+            return False
+    return True
+
+
+@kernel
+def begin(arms, run):
+    """The state before the first pull."""
+    for a in range(len(arms)):
+        arm = arms[a]
+        arm.pulls = 0
+        arm.rewards = 0.0
+        arm.costs = 0.0
+        arm.in_play = 1
+        arm.memo = 0.0
+    run.t = 0
+    run.spent = 0.0
+    run.paid = 0.0
+    run.last = -1
+    run.leader = -1
+    run.left = len(arms)
+    run.rival = -1
+    run.note = -1
+    run.memo = 0.0
+
+
+@kernel
+def observe(arms, run, rules, a, reward, cost):
+    """Pull number t + 1 was of arm a, returned `reward` and was paid `cost`."""
+    arm = arms[a]
+    charged = 1.0 if rules.cost_blind else cost
+    if arm.pulls == 0:
+        arm.first = reward
+    arm.pulls += 1
+    arm.rewards += reward
+    arm.costs += charged
+    arm.mean = arm.rewards / arm.pulls
+    arm.cost = arm.costs / arm.pulls
+    run.t += 1
+    run.spent += charged
+    run.paid += cost
+    run.last = a
+    weigh(arm, rules)
+    find_leader(arms, run, a)
+
+
+@kernel
+def find_leader(arms, run, changed):
+    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved."""
+    if not arms[changed].in_play:
+        return
+    leader = run.leader
+    if leader < 0:
+        run.leader = changed
+    elif changed != leader:
+        if arms[changed].mean > arms[leader].mean or (arms[changed].mean == arms[leader].mean and changed < leader):
+            run.leader = changed
+    else:
+        leader = -1
+        for a in range(len(arms)):
+            arm = arms[a]
+            if arm.in_play and arm.pulls > 0 and (leader < 0 or arm.mean > arms[leader].mean):
+                leader = a
+        run.leader = leader
+
+
+@kernel
+def weigh(arm, rules):
+    """What the threshold needs of an arm whose data have changed."""
+    arm.tested = arm.pulls
+    arm.tested_mean = arm.mean
+    if rules.evalue:
+        if rules.skip:
+            arm.tested = arm.pulls - 1
+            if arm.tested == 0:
+                arm.price = np.inf
+                return
+            arm.tested_mean = (arm.rewards - arm.first) / arm.tested
+        arm.price = evalue_price(arm, rules)
+    elif rules.pair_loglog != 0.0:
+        arm.price = rules.pair_loglog * math.log(rules.pair_offset + math.log(arm.pulls))
+    else:
+        arm.price = 0.0
+
+
+@kernel
+def evalue_price(arm, rules):
+    """What the mixture over an arm's data loses against their best fit, in nats."""
+    half_log = 0.5 * math.log(arm.pulls)
+    if rules.family == BERNOULLI:
+        failures = max(arm.pulls - arm.rewards, 0.0)
+        lost = HALF_LOG_HALF_PI + stirling(arm.pulls) - stirling_half(arm.rewards) - stirling_half(failures)
+        return half_log + lost
+    surprise = pair_evidence(rules.family, rules.variance, 1, arm.first, arm.tested, arm.tested_mean)
+    if rules.family == POISSON:
+        return half_log + surprise + stirling_half(arm.first) - stirling_half(arm.rewards)
+    if rules.family == EXPONENTIAL:
+        return half_log + surprise + (1.0 - HALF_LOG_2PI) - stirling(arm.pulls)
+    return half_log + surprise
+
+
+@kernel
+def stirling(x):
+    """s(x) = lgamma(x) - ((x - 1/2) log x - x + log(2 pi)/2), for x >= 1."""
+    if x < 12.0:
+        return math.lgamma(x) - ((x - 0.5) * math.log(x) - x + HALF_LOG_2PI)
+    y = 1.0 / (x * x)
+    return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
+
+
+@kernel
+def stirling_half(x):
+    """r(x) = lgamma(x + 1/2) - (x log x - x + log(2 pi)/2), for x >= 0."""
+    if x <= 0.0:
+        return -0.5 * math.log(2.0)
+    if x < 12.0:
+        return math.lgamma(x + 0.5) - (x * math.log(x) - x + HALF_LOG_2PI)
+    y = 1.0 / (x * x)
+    return -(1 / 24 - y * (7 / 2880 - y * (31 / 40320 - y * (127 / 215040 - y * 511 / 608256)))) / x

@@ -1,0 +1,135 @@
+"""Z: how strongly the data prefer one arm over another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.checks import InvalidInput, numbers
+from cabai.families import Family, family_of
+from cabai.state import ARM, RULES, RUN, record
+
+
+class Statistics:
+    """What has been observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
+
+    That is all any threshold looks at. The first rewards may be left out where the threshold does not need them (all
+    but `evalue` outside the bernoulli and bounded families).
+
+    >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]])
+    Statistics('bernoulli', pulls=[4, 4], rewards=[3.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        family: str | Family,
+        pulls: Sequence[int] | NDArray[np.int64],
+        rewards: Sequence[float] | NDArray[np.float64],
+        *,
+        first: Sequence[float] | NDArray[np.float64] | None = None,
+        variance: float | None = None,
+    ) -> None:
+        self.family = family_of(family, variance)
+        counts, sums = numbers(pulls, "pulls"), numbers(rewards, "rewards")
+        firsts = None if first is None else numbers(first, "first")
+        if len({len(counts), len(sums), len(counts if firsts is None else firsts)}) > 1:
+            raise InvalidInput("pulls, rewards and first must have the same length, one entry an arm.")
+        if len(counts) < 2:
+            raise InvalidInput("evidence needs at least 2 arms, got 1.")
+        for a in range(len(counts)):
+            if counts[a] < 1 or counts[a] != int(counts[a]):
+                raise InvalidInput(f"pulls[{a}] must be a whole number of at least 1, got {pulls[a]!r}.")
+            self.family.check_mean((sums[a] / counts[a]).item(), f"rewards[{a}] / pulls[{a}]")
+            if self.family.name in ("bernoulli", "poisson") and sums[a] != int(sums[a]):
+                raise InvalidInput(f"rewards[{a}] must be a whole number for {self.family}, got {rewards[a]!r}.")
+            if firsts is not None:
+                self.family.check_reward(firsts[a].item(), f"first[{a}]")
+        self.has_first = firsts is not None
+        self.arms = np.zeros(len(counts), ARM)
+        self.arms["pulls"], self.arms["rewards"] = counts, sums
+        self.arms["first"] = np.nan if firsts is None else firsts
+        self.arms["mean"] = sums / counts
+        self.arms["in_play"] = 1
+        self.run = record(RUN)
+        self.run["t"], self.run["leader"], self.run["rival"] = counts.sum(), self.arms["mean"].argmax(), -1
+
+    @classmethod
+    def of(cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None) -> Statistics:
+        """The statistics of each arm's rewards, in the order they came."""
+        kind = family_of(family, variance)
+        for a, rewards in enumerate(samples):
+            for i, reward in enumerate(numbers(rewards, f"samples[{a}]")):
+                kind.check_reward(reward.item(), f"samples[{a}][{i}]")
+        sums = [float(np.sum(rewards)) for rewards in samples]
+        return cls(kind, [len(rewards) for rewards in samples], sums, first=[rewards[0] for rewards in samples])
+
+    @property
+    def pulls(self) -> NDArray[np.int64]:
+        return self.arms["pulls"].copy()
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        return self.arms["rewards"].copy()
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        return self.arms["mean"].copy()
+
+    @property
+    def leader(self) -> int:
+        """The arm with the best mean; the lowest index among equals."""
+        return int(self.run["leader"])
+
+    def weighed(self, rules: np.void) -> NDArray[Any]:
+        """The arms with what a threshold's rules need of each filled in."""
+        from cabai.compiled.evidence import weigh
+
+        if rules["skip"] and not self.has_first:
+            raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
+        arms = self.arms.copy()
+        for a in range(len(arms)):
+            weigh(arms[a], rules)
+        return arms
+
+    def __repr__(self) -> str:
+        return f"Statistics({str(self.family)!r}, pulls={self.pulls.tolist()}, rewards={self.rewards.tolist()})"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`pairwise[a, b]` is Z of arm a over arm b, negative where the data prefer b; `overall` is the leader's least Z."""
+
+    pairwise: NDArray[np.float64]
+    leader: int
+
+    @property
+    def overall(self) -> float:
+        """Z(t): the evidence of the leader over its closest rival; 0 when the best mean is tied."""
+        return float(np.delete(self.pairwise[self.leader], self.leader).min())
+
+
+def evidence(statistics: Statistics) -> Evidence:
+    """The evidence in the data, for each pair of arms and overall.
+
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), m the pooled mean of the two: the log of the likelihood ratio between
+    "each has its own mean" and "they have the same mean", here with the sign of mean_a - mean_b.
+
+    >>> z = evidence(Statistics("gaussian", pulls=[100, 100, 10], rewards=[150, 100, 5]))
+    >>> z.pairwise
+    array([[ 0.        ,  6.25      ,  4.54545455],
+           [-6.25      ,  0.        ,  1.13636364],
+           [-4.54545455, -1.13636364,  0.        ]])
+    >>> z.leader, z.overall
+    (0, 4.545...)
+    """
+    from cabai.compiled.evidence import evidence as pair
+
+    rules = record(RULES)
+    rules["family"], rules["variance"] = statistics.family.code, statistics.family.variance
+    arms = statistics.weighed(rules)
+    preferred = np.array([[pair(rules, a, b) for b in arms] for a in arms])
+    return Evidence(preferred - preferred.T, statistics.leader)

@@ -1,0 +1,170 @@
+"""What a reward is: the families of distributions, which means and rewards each allows, and its divergence.
+
+| family | means | rewards | divergence d(p, q), in nats |
+|---|---|---|---|
+| gaussian(variance v) | all reals | all reals | (p-q)² / (2v) |
+| bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
+| poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
+| exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
+| bounded | [0, 1] | [0, 1] | bernoulli's, a valid bound for any rewards in [0, 1] |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cabai.checks import InvalidInput, number, positive
+from cabai.named import Named, Registry
+
+# The codes compiled code branches on; `bounded` shares bernoulli's divergence.
+GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Family(Named):
+    """A one-parameter exponential family, known by its mean."""
+
+    kind = "family"
+    code: ClassVar[int]
+    variance: ClassVar[float] = 1.0  # a parameter of the gaussian family; no other looks at it
+    means: ClassVar[str]  # in words, for error messages
+    rewards: ClassVar[str]
+
+    def allows_mean(self, mean: float) -> bool:
+        raise NotImplementedError
+
+    def allows_reward(self, reward: float) -> bool:
+        return self.allows_mean(reward)
+
+    def check_mean(self, mean: Any, name: str = "mean") -> float:
+        value = number(mean, name)
+        if not self.allows_mean(value):
+            raise InvalidInput(f"{name} must be {self.means} for the {self.name} family, got {mean!r}.")
+        return value
+
+    def check_reward(self, reward: Any, name: str = "reward") -> float:
+        value = number(reward, name)
+        if not self.allows_reward(value):
+            raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
+        return value
+
+    def divergence(self, p: float, q: float) -> float:
+        """d(p, q): the Kullback-Leibler divergence from the distribution with mean p to the one with mean q, in nats.
+
+        >>> Gaussian(variance=4).divergence(1, 3)
+        0.5
+        >>> Bernoulli().divergence(0, 0.5)   # -log(1 - 0.5)
+        0.693147...
+        >>> Bernoulli().divergence(0.5, 0)
+        inf
+        """
+        from cabai.compiled.divergence import divergence
+
+        p, q = self.check_mean(p, "p"), self.check_mean(q, "q")
+        return float(divergence(self.code, self.variance, p - q, q, 1.0 - q))
+
+    def interval(self, mean: float, level: float) -> tuple[float, float]:
+        """The means q with d(mean, q) <= level: what `mean` leaves possible when `level` nats are allowed.
+
+        >>> Gaussian().interval(1, 0.5)
+        (0.0, 2.0)
+        >>> Bernoulli().interval(1, 0.7)   # (exp(-0.7), 1)
+        (0.496585..., 1.0)
+        """
+        from cabai.compiled.divergence import lower_end, upper_end
+
+        mean, level = self.check_mean(mean), number(level, "level")
+        if level < 0:
+            raise InvalidInput(f"level must not be negative, got {level!r}.")
+        arguments = self.code, self.variance, mean, level
+        return float(lower_end(*arguments)), float(upper_end(*arguments))
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Real rewards with a known variance, or sub-Gaussian ones with that variance proxy."""
+
+    variance: float = 1.0  # type: ignore[misc]
+    name = "gaussian"
+    code = GAUSSIAN
+    means = rewards = "a real number"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", positive(self.variance, "variance"))
+
+    def allows_mean(self, mean: float) -> bool:
+        return math.isfinite(mean)
+
+
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """Success or failure: rewards 1 and 0."""
+
+    name = "bernoulli"
+    code = BERNOULLI
+    means, rewards = "in [0, 1]", "0 or 1"
+
+    def allows_mean(self, mean: float) -> bool:
+        return 0 <= mean <= 1
+
+    def allows_reward(self, reward: float) -> bool:
+        return reward in (0, 1)
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """Counts: rewards 0, 1, 2, ..."""
+
+    name = "poisson"
+    code = POISSON
+    means, rewards = "0 or positive", "a whole number, 0 or more,"
+
+    def allows_mean(self, mean: float) -> bool:
+        return 0 <= mean < math.inf
+
+    def allows_reward(self, reward: float) -> bool:
+        return self.allows_mean(reward) and reward == int(reward)
+
+
+@dataclass(frozen=True)
+class Exponential(Family):
+    """Waiting times: positive rewards, exponentially distributed."""
+
+    name = "exponential"
+    code = EXPONENTIAL
+    means = rewards = "positive"
+
+    def allows_mean(self, mean: float) -> bool:
+        return 0 < mean < math.inf
+
+
+@dataclass(frozen=True)
+class Bounded(Bernoulli):
+    """Any rewards in [0, 1], such as accuracies: bernoulli's divergence stays a valid bound for them."""
+
+    name = "bounded"
+    rewards = "in [0, 1]"
+
+    def allows_reward(self, reward: float) -> bool:
+        return 0 <= reward <= 1
+
+
+_CLASSES: dict[str, type[Family]] = {cls.name: cls for cls in (Gaussian, Bernoulli, Poisson, Exponential, Bounded)}
+FAMILIES: Registry[Family] = Registry("family", list(_CLASSES), _CLASSES.__getitem__)
+
+
+def family_of(given: str | Family, variance: float | None = None) -> Family:
+    """The family of that name, or the family itself; `variance` sets a gaussian's.
+
+    >>> print(family_of("gaussian(variance=2)"), family_of("poisson"))
+    gaussian(variance=2) poisson
+    """
+    family = FAMILIES.get(given)
+    if variance is None:
+        return family
+    if not isinstance(family, Gaussian):
+        raise InvalidInput(f"variance belongs to the gaussian family only, got variance={variance!r} for {family}.")
+    return dataclasses.replace(family, variance=variance)

@@ -1,0 +1,117 @@
+"""The truth of a simulated problem: means, costs, and how costs are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.checks import InvalidInput, numbers, positive
+from cabai.families import Family, family_of
+
+# How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by position.
+COST_MODELS = {
+    "fixed": "always the mean",
+    "uniform": "uniform within 50 % of the mean",
+    "two-point": "half or one and a half times the mean, equally likely",
+    "beta": "bell-shaped within 50 % of the mean: 0.5 + Beta(2, 2)",
+    "exponential": "long-tailed, at least a tenth of the mean: 0.1 + 0.9 Exponential(1)",
+}
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Instance:
+    """K arms with known means and mean costs: what a simulation draws from and what the bound is computed for.
+
+    `family` is a name or a `Family`; `variance` sets a gaussian's. `cost_model` says how each pull's cost is drawn around its
+    mean: fixed, uniform, two-point, beta or exponential.
+
+    >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
+    Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])
+    >>> Instance("bernoulli", means=[0.9, 0.6], costs=[1, 2], names=["large", "small"]).best_name
+    'large'
+    """
+
+    family: Family
+    means: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    names: tuple[str, ...]
+    cost_model: str
+
+    def __init__(
+        self,
+        family: str | Family,
+        means: Sequence[float] | NDArray[np.float64],
+        costs: Sequence[float] | NDArray[np.float64],
+        *,
+        names: Sequence[str] | None = None,
+        cost_model: str = "fixed",
+        variance: float | None = None,
+    ) -> None:
+        kind = family_of(family, variance)
+        mu, c = numbers(means, "means"), numbers(costs, "costs")
+        if len(mu) != len(c):
+            raise InvalidInput(f"means and costs must have the same length, got {len(mu)} means and {len(c)} costs.")
+        if len(mu) < 2:
+            raise InvalidInput("an instance needs at least 2 arms, got 1.")
+        for a in range(len(mu)):
+            kind.check_mean(mu[a].item(), f"means[{a}]")
+            positive(c[a].item(), f"costs[{a}]")
+        if cost_model not in COST_MODELS:
+            raise InvalidInput(f"unknown cost model {cost_model!r}; known: {', '.join(COST_MODELS)}.")
+        mu.flags.writeable = c.flags.writeable = False
+        for name, value in [("family", kind), ("means", mu), ("costs", c), ("cost_model", cost_model)]:
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "names", arm_names(names, len(mu)))
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @cached_property
+    def best_arms(self) -> list[int]:
+        """The arms with the largest mean."""
+        return [int(a) for a in np.flatnonzero(self.means == self.means.max())]
+
+    @property
+    def best(self) -> int:
+        """The arm with the largest mean; an error if several share it."""
+        if len(self.best_arms) > 1:
+            tied = ", ".join(self.names[a] for a in self.best_arms)
+            raise InvalidInput(
+                f"the best arm is not unique: {tied} share the largest mean {self.means.max():g}, so no test can tell "
+                "them apart at any cost; change a mean."
+            )
+        return self.best_arms[0]
+
+    @property
+    def best_name(self) -> str:
+        return self.names[self.best]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instance) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.family, tuple(self.means), tuple(self.costs), self.names, self.cost_model
+
+    def __repr__(self) -> str:
+        more = "" if self.cost_model == "fixed" else f", cost_model={self.cost_model!r}"
+        if self.names != arm_names(None, len(self)):
+            more += f", names={list(self.names)}"
+        return f"Instance({str(self.family)!r}, means={self.means.tolist()}, costs={self.costs.tolist()}{more})"
+
+
+def arm_names(names: Sequence[str] | None, arms: int) -> tuple[str, ...]:
+    """The names of `arms` arms: those given, or their numbers from 1."""
+    if names is None:
+        return tuple(str(a + 1) for a in range(arms))
+    if isinstance(names, str) or len(names) != arms or not all(isinstance(name, str) and name for name in names):
+        raise InvalidInput(f"names must be {arms} non-empty strings, one an arm, got {names!r}.")
+    if len(set(names)) != arms:
+        raise InvalidInput(f"names must differ from each other, got {list(names)!r}.")
+    return tuple(names)

@@ -1,0 +1,85 @@
+"""Families, cost models, thresholds and policies are values that have a name and a few parameters.
+
+Each is written the same way everywhere, in Python, in the shell and in storage: `ctas`, or with parameters
+`ctas(exploration=0.5, tracking=ratio)`. `str` writes that form and `Registry.get` reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from cabai.checks import InvalidInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A value with a `name`; its dataclass fields are its parameters."""
+
+    name: ClassVar[str]
+    kind: ClassVar[str]  # family, threshold or policy
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name}={_plain(getattr(self, field.name))}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Generic[T]):
+    """The values of one kind, found by name. `load` brings a class in when it is first asked for."""
+
+    def __init__(self, kind: str, names: Sequence[str], load: Callable[[str], type[T]]) -> None:
+        self.kind, self.names, self.load = kind, tuple(names), load
+
+    def get(self, given: str | T) -> T:
+        """The value itself, or the one that `name` or `name(parameter=value, ...)` describes."""
+        if isinstance(given, Named) and given.kind == self.kind:
+            return given  # type: ignore[return-value]
+        if not isinstance(given, str):
+            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {given!r}.")
+        match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
+        name = match[1].lower() if match else given
+        if match is None or name not in self.names:
+            raise InvalidInput(f"unknown {self.kind} {given!r}; {self._known(name)}")
+        return self._build(self.load(name), match[2] or "")
+
+    def _known(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self.names, n=1)
+        return (f"did you mean {close[0]}? " if close else "") + f"known: {', '.join(self.names)}."
+
+    def _build(self, cls: type[T], arguments: str) -> T:
+        allowed = {field.name: field for field in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for argument in filter(None, (part.strip() for part in arguments.split(","))):
+            key, equals, text = (piece.strip() for piece in argument.partition("="))
+            if not equals or key not in allowed or key in values:
+                expected = ", ".join(allowed) or "none"
+                raise InvalidInput(f"{self.kind} {cls.name} cannot take {argument!r}; its parameters: {expected}.")
+            values[key] = _read(text)
+        return cls(**values)
+
+
+def _read(text: str) -> Any:
+    """A parameter as it is written: a number, true, false, none, or a word."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip("'\"")

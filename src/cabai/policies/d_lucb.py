@@ -1,0 +1,79 @@
+"""d-LUCB (Kaufmann and Kalyanakrishnan 2013): pull the leader and the rival that could still be better."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cabai.compiled import CHOOSE, STOP, kernel
+from cabai.compiled.divergence import lower_end, upper_end
+from cabai.compiled.evidence import required
+from cabai.policies.base import Policy
+from cabai.thresholds import Mixture, Threshold
+
+
+@kernel
+def level_of(arm, run, rules, arms):
+    """What an arm's interval {q : d(mean_a, q) <= level} allows, per pull that counts."""
+    if rules.evalue:  # each of the K arms alone, hence log(K/delta) and one price
+        return (rules.level + math.log(arms / (arms - 1)) + arm.price) / arm.tested
+    return required(run.t, rules) / arm.tested
+
+
+@kernel
+def highest_rival(arms, run, rules):
+    """The arm other than the leader with the highest upper end, and that end."""
+    rival, highest = -1, -np.inf
+    for a in range(len(arms)):
+        if a != run.leader:
+            arm = arms[a]
+            end = upper_end(rules.family, rules.variance, arm.tested_mean, level_of(arm, run, rules, len(arms))) if (
+                arm.tested > 0
+            ) else np.inf
+            if end > highest:
+                rival, highest = a, end
+    return rival, highest
+
+
+@kernel(signature=STOP)
+def stop(arms, run, rules):
+    """At the end of a round: is the leader's lower end above every rival's upper end?"""
+    if run.note >= 0:  # the rival's pull of this round is still to come
+        return False
+    leader = arms[run.leader]
+    if leader.tested == 0:
+        return False
+    lower = lower_end(rules.family, rules.variance, leader.tested_mean, level_of(leader, run, rules, len(arms)))
+    return lower > highest_rival(arms, run, rules)[1]
+
+
+@kernel(signature=CHOOSE)
+def choose(arms, run, rules):
+    """A round pulls the leader, then the rival."""
+    if run.note >= 0:
+        rival = run.note
+        run.note = -1
+        return rival
+    run.note = highest_rival(arms, run, rules)[0]
+    return run.leader
+
+
+@dataclass(frozen=True)
+class DLUCB(Policy):
+    """d-LUCB: each round pull the leader and the rival with the highest upper confidence end, until they do not overlap.
+
+    Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
+    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}.
+    """
+
+    name = "d-lucb"
+    choose = staticmethod(choose)
+    stop = staticmethod(stop)
+    cost_blind = True
+    depends_on_delta = True
+
+    def threshold(self, given: Threshold) -> Threshold:
+        return dataclasses.replace(given, pairwise=False) if isinstance(given, Mixture) else given

@@ -1,0 +1,22 @@
+"""Uniform sampling: a baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cabai.compiled import CHOOSE, kernel
+from cabai.policies.base import Policy
+
+
+@kernel(signature=CHOOSE)
+def choose(arms, run, rules):
+    return run.t % len(arms)
+
+
+@dataclass(frozen=True)
+class Uniform(Policy):
+    """Pull the arms in turn until the leader beats every rival."""
+
+    name = "uniform"
+    choose = staticmethod(choose)
+    cost_blind = True

@@ -1,0 +1,229 @@
+"""What a simulation found: one row a trajectory, and its summary."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.bound import bound
+from cabai.checks import InvalidInput
+from cabai.instance import Instance
+from cabai.tables import table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUANTILES = (0.05, 0.5, 0.95, 0.99)
+TWO_SIDED_95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A simulation in a few numbers. Where `unfinished` is not 0, the mean cost is of what was paid until the limit."""
+
+    policy: str
+    threshold: str
+    delta: float
+    trajectories: int
+    mean_cost: float
+    std_cost: float
+    se_cost: float  # the standard error of mean_cost
+    cost_quantiles: dict[str, float]
+    mean_pulls: list[float]
+    pull_shares: list[float]  # mean pulls of each arm over mean pulls of all
+    cost_shares: list[float]  # the same in cost
+    errors: int  # wrong decisions; an unfinished trajectory is none
+    error_interval: tuple[float, float]  # 95 % confidence interval of the share of wrong decisions (Wilson)
+    unfinished: int
+    lower_bound: float | None  # None where no bound exists: tied best arms, or delta of 1/2 and more
+    ratio: float | None  # mean_cost / lower_bound
+    seconds: float
+    steps: int  # pulls simulated in all
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        rows = [
+            ["mean cost", f"{self.mean_cost:.6g} ± {self.se_cost:.2g} (standard error)"],
+            ["lower bound", "none" if self.lower_bound is None else f"{self.lower_bound:.6g}"],
+            ["ratio", "none" if self.ratio is None else f"{self.ratio:.4g}"],
+            ["cost quantiles", ", ".join(f"{q}: {value:.4g}" for q, value in self.cost_quantiles.items())],
+            ["mean pulls", ", ".join(f"{pulls:.4g}" for pulls in self.mean_pulls)],
+            ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
+            ["unfinished", str(self.unfinished)],
+        ]
+        heading = f"{self.policy}, threshold {self.threshold}, delta {self.delta:g}, {self.trajectories} trajectories"
+        return "\n".join([heading, table(rows, left=2)])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The trajectories of one policy on one instance, one entry each; arm numbers count from 0.
+
+    `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is unfinished, never an answer.
+    `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where it had stopped before.
+    """
+
+    instance: Instance
+    policy: str
+    threshold: str
+    delta: float
+    seed: int
+    decisions: NDArray[np.int64]
+    costs: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    pulls: NDArray[np.int64]
+    grid: NDArray[np.int64]
+    path: NDArray[np.int64]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.decisions)
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        return self.decisions >= 0
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Which trajectories decided for an arm that is not the best."""
+        return self.finished & ~np.isin(self.decisions, self.instance.best_arms)
+
+    def summary(self) -> Summary:
+        n = len(self)
+        mean, std = float(self.costs.mean()), float(self.costs.std(ddof=1)) if n > 1 else 0.0
+        pulls = self.pulls.mean(axis=0)
+        paid = pulls * self.instance.costs
+        floor = None
+        if self.delta < 0.5 and len(self.instance.best_arms) == 1:
+            floor = bound(self.instance).cost(self.delta)
+        return Summary(
+            policy=self.policy,
+            threshold=self.threshold,
+            delta=self.delta,
+            trajectories=n,
+            mean_cost=mean,
+            std_cost=std,
+            se_cost=std / math.sqrt(n),
+            cost_quantiles={str(q): float(np.quantile(self.costs, q)) for q in QUANTILES},
+            mean_pulls=pulls.tolist(),
+            pull_shares=(pulls / pulls.sum()).tolist(),
+            cost_shares=(paid / paid.sum()).tolist(),
+            errors=int(self.wrong.sum()),
+            error_interval=wilson(int(self.wrong.sum()), n),
+            unfinished=int((~self.finished).sum()),
+            lower_bound=floor,
+            ratio=None if floor is None else mean / floor,
+            seconds=self.seconds,
+            steps=int(self.steps.sum()),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a trajectory: decision (missing where unfinished), whether it is right, cost, steps, pulls of each arm."""
+        import pandas as pd
+
+        names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))
+        columns: dict[str, Any] = {
+            "trajectory": np.arange(len(self)),
+            "decision": names,
+            "finished": self.finished,
+            "correct": self.finished & ~self.wrong,
+            "cost": self.costs,
+            "steps": self.steps,
+        }
+        columns |= {f"pulls_{name}": self.pulls[:, a] for a, name in enumerate(self.instance.names)}
+        return pd.DataFrame(columns)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`."""
+        import json
+
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        made_by = {
+            "instance": repr(self.instance),
+            "policy": self.policy,
+            "threshold": self.threshold,
+            "delta": self.delta,
+            "seed": self.seed,
+        }
+        rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
+        rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), b"cabai": json.dumps(made_by).encode()})
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise InvalidInput(f"cannot write {target}: there is no folder {target.parent}.")
+        partial = target.with_name(target.name + ".partial")
+        try:
+            pq.write_table(rows, partial)
+            partial.replace(target)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {target}: {error.strerror or error}.") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several policies on one instance, one summary each, all facing the same rewards and costs."""
+
+    instance: Instance
+    runs: list[Runs]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        return [runs.summary() for runs in self.runs]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary a policy: its summary, and 95 % intervals of the mean cost and of its ratio to the bound."""
+        rows = []
+        for summary in self.summaries:
+            half = TWO_SIDED_95 * summary.se_cost
+            low, high = summary.mean_cost - half, summary.mean_cost + half
+            floor = summary.lower_bound
+            ratio = None if floor is None else (low / floor, high / floor)
+            rows.append({**summary.to_dict(), "cost_interval": (low, high), "ratio_interval": ratio})
+        return rows
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a policy."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dicts()).set_index("policy")
+
+    def __repr__(self) -> str:
+        header = ["policy", "mean cost", "± 95 %", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
+        rows = [
+            [
+                row["policy"],
+                f"{row['mean_cost']:.6g}",
+                f"{TWO_SIDED_95 * row['se_cost']:.2g}",
+                "none" if row["ratio"] is None else f"{row['ratio']:.3f}",
+                f"{row['cost_quantiles']['0.5']:.5g}",
+                f"{row['cost_quantiles']['0.99']:.5g}",
+                f"{sum(row['mean_pulls']):.5g}",
+                f"{row['errors']}/{row['trajectories']}",
+                str(row["unfinished"]),
+            ]
+            for row in self.to_dicts()
+        ]
+        first = self.summaries[0]
+        floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
+        heading = f"delta {first.delta:g}, threshold {first.threshold}, {first.trajectories} trajectories, {floor}"
+        return "\n".join([heading, table([header, *rows])])
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % confidence interval for a share."""
+    z2 = TWO_SIDED_95**2
+    centre, spread = hits + z2 / 2, TWO_SIDED_95 * math.sqrt(hits * (n - hits) / n + z2 / 4)
+    return max(0.0, (centre - spread) / (n + z2)), min(1.0, (centre + spread) / (n + z2))

@@ -1,0 +1,177 @@
+"""Random rewards and costs, for compiled code.
+
+Every trajectory has, for each arm, one stream of random numbers for its rewards and one for its costs, and one stream for the
+policy's own coins. A stream is a SplitMix64 generator (Steele, Lea and Flood 2014) whose starting point is a hash of (seed,
+trajectory, arm, purpose). So arm a's n-th reward is the same whatever the policy, the cost model, the number of workers or
+the order in which trajectories run.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from cabai.compiled import kernel
+from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+
+BOUNDED = 4  # as sampled: bernoulli's divergence, but rewards that are not 0 or 1
+
+TRUTH = np.dtype(
+    [
+        ("mean", "f8"),
+        ("cost", "f8"),  # its mean
+        ("spread", "f8"),  # gaussian: the standard deviation; poisson: exp(-mean)
+        ("rewards", "u8"),  # the state of the stream of rewards
+        ("costs", "u8"),  # and of the stream of costs
+    ],
+    align=True,
+)
+Truth = numba.from_dtype(TRUTH)[::1]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+TO_UNIT = 1.0 / (1 << 53)
+
+
+@kernel
+def mix(z):
+    """SplitMix64's finaliser: every bit of the result depends on every bit of z."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def open_stream(seed, trajectory, purpose):
+    """The start of the stream for (seed, trajectory, purpose)."""
+    start = mix(np.uint64(seed) + GOLDEN)
+    start = mix(start + np.uint64(trajectory) * GOLDEN + GOLDEN)
+    return mix(start + np.uint64(purpose) * GOLDEN + GOLDEN)
+
+
+@kernel
+def open_streams(truth, seed, trajectory):
+    for a in range(len(truth)):
+        truth[a].rewards = open_stream(seed, trajectory, 2 * a + 1)
+        truth[a].costs = open_stream(seed, trajectory, 2 * a + 2)
+
+
+@kernel
+def unit(bits):
+    """Uniform on [0, 1)."""
+    return (bits >> np.uint64(11)) * TO_UNIT
+
+
+@kernel
+def draw_reward(arm, family):
+    """The arm's next reward."""
+    if family == GAUSSIAN:
+        arm.rewards, x = normal(arm.rewards)
+        return arm.mean + arm.spread * x
+    if family == POISSON:
+        arm.rewards, count = poisson(arm.rewards, arm.mean, arm.spread)
+        return count
+    arm.rewards += GOLDEN
+    u = unit(mix(arm.rewards))
+    if family == BERNOULLI:
+        return 1.0 if u < arm.mean else 0.0
+    if family == EXPONENTIAL:
+        return -arm.mean * math.log(1.0 - u) if u > 0.0 else arm.mean * TO_UNIT
+    # bounded: uniform on the widest interval around the mean that fits in [0, 1]
+    return arm.mean + (2.0 * u - 1.0) * min(arm.mean, 1.0 - arm.mean)
+
+
+@kernel
+def draw_cost(arm, model):
+    """The cost of the arm's next pull; the models are numbered as in instance.COST_MODELS."""
+    if model == 0:
+        return arm.cost
+    arm.costs += GOLDEN
+    u = unit(mix(arm.costs))
+    if model == 1:
+        return arm.cost * (0.5 + u)
+    if model == 2:
+        return arm.cost * (0.5 if u < 0.5 else 1.5)
+    if model == 3:  # the median of three uniforms is Beta(2, 2)
+        arm.costs += GOLDEN
+        v = unit(mix(arm.costs))
+        arm.costs += GOLDEN
+        w = unit(mix(arm.costs))
+        return arm.cost * (0.5 + max(min(u, v), min(max(u, v), w)))
+    return arm.cost * (0.1 - 0.9 * math.log(1.0 - u))
+
+
+# The ziggurat (Marsaglia and Tsang 2000): 256 layers of equal area under exp(-x²/2). EDGE[i] is the right edge of layer i,
+# HEIGHT[i] the density there; layer 0 holds the tail beyond EDGE[1].
+LAYERS = 256
+TAIL = 3.6541528853610088
+
+
+def ziggurat_tables():
+    height = lambda x: math.exp(-0.5 * x * x)  # noqa: E731
+    area = TAIL * height(TAIL) + math.sqrt(math.pi / 2) * math.erfc(TAIL / math.sqrt(2))
+    edges = [area / height(TAIL), TAIL]
+    while len(edges) < LAYERS:
+        edges.append(math.sqrt(-2.0 * math.log(area / edges[-1] + height(edges[-1]))))
+    edges.append(0.0)
+    return np.array(edges), np.array([height(x) for x in edges])
+
+
+EDGE, HEIGHT = ziggurat_tables()
+
+
+@kernel
+def normal(stream):
+    """The next state of the stream and a standard normal number."""
+    while True:
+        stream += GOLDEN
+        bits = mix(stream)
+        layer = np.int64(bits & np.uint64(0xFF))
+        sign = 1.0 - 2.0 * np.float64((bits >> np.uint64(8)) & np.uint64(1))
+        x = unit(bits) * EDGE[layer]
+        if x < EDGE[layer + 1]:
+            return stream, sign * x
+        stream += GOLDEN
+        u = unit(mix(stream))
+        if layer == 0:  # the tail, after Marsaglia
+            stream += GOLDEN
+            v = unit(mix(stream))
+            x = -math.log(1.0 - u) / TAIL
+            if -2.0 * math.log(1.0 - v) > x * x:
+                return stream, sign * (TAIL + x)
+        elif HEIGHT[layer] + u * (HEIGHT[layer + 1] - HEIGHT[layer]) < math.exp(-0.5 * x * x):
+            return stream, sign * x
+
+
+@kernel
+def poisson(stream, mean, exp_minus_mean):
+    """The next state of the stream and a Poisson count: by inversion for a small mean, else by Hörmann's PTRS (1993)."""
+    if mean < 10.0:
+        stream += GOLDEN
+        u = unit(mix(stream))
+        count, probability = 0.0, exp_minus_mean
+        while u >= probability and count < 200.0:
+            u -= probability
+            count += 1.0
+            probability *= mean / count
+        return stream, count
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        stream += GOLDEN
+        u = unit(mix(stream)) - 0.5
+        stream += GOLDEN
+        v = 1.0 - unit(mix(stream))
+        us = 0.5 - abs(u)
+        count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
+        if us >= 0.07 and v <= v_r:
+            return stream, count
+        if count < 0.0 or (us < 0.013 and v > us):
+            continue
+        if math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= (
+            count * math.log(mean) - mean - math.lgamma(count + 1.0)
+        ):
+            return stream, count
