@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from cabai.checks import InvalidInput, probability
 from cabai.instance import Instance
 from cabai.state import ARM, RULES, RUN, record
+from cabai.tables import table
 
 
 @dataclass(frozen=True)
 class Bound:
     """What it takes, at least, to find an instance's best arm.
 
-    `hardness` is T*: every policy that errs with probability at most delta pays at least T* kl(delta, 1 - delta) on average.
-    `cost_shares` is w*, the share of the total cost each arm gets where that is reached; `pull_shares` the same in pulls.
+    `hardness` is T*: every policy that errs with probability at most delta pays at least T* kl(delta, 1 - delta) on
+    average.
+    `cost_shares` is w*, the share of the total cost each arm gets where that is reached; `pull_shares` the same in
+    pulls.
     """
 
     instance: Instance
@@ -29,41 +32,38 @@ class Bound:
     def cost(self, delta: float) -> float:
         """The least mean cost of any policy wrong with probability at most delta, T* kl(delta, 1 - delta).
 
-        T* log(1/delta) is its limit for small delta only. From delta = 1/2 on there is no such bound: with two arms, guessing
-        without any data is then good enough.
+        T* log(1/delta) is its limit for small delta only. From delta = 1/2 on there is no such bound: with two arms,
+        guessing without any data is then good enough.
         """
         if probability(delta) >= 0.5:
             raise InvalidInput(f"the lower bound holds for delta below 0.5 only, got {delta!r}.")
         return self.hardness * kl(delta)
 
     def __repr__(self) -> str:
-        width = max(5, *(len(name) for name in self.instance.names))
-        lines = [f"{'arm':{width}}  {'mean':>10}  {'cost':>10}  cost share  pull share"]
+        rows = [["arm", "mean", "cost", "cost share", "pull share"]]
         for a, name in enumerate(self.instance.names):
-            lines.append(
-                f"{name:{width}}  {self.instance.means[a]:>10.6g}  {self.instance.costs[a]:>10.6g}"
-                f"  {self.cost_shares[a]:>10.4f}  {self.pull_shares[a]:>10.4f}"
-            )
-        return "\n".join([f"hardness T* = {self.hardness:.6g}", *lines])
+            values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
+            rows.append([name, *(f"{value:.{digits}g}" for value, digits in zip(values, (6, 6, 4, 4), strict=True))])
+        return f"{table(rows)}\nhardness T* = {self.hardness:.6g}"
 
 
 def kl(delta: float) -> float:
-    """kl(delta, 1 - delta), the divergence between two coins of bias delta and 1 - delta: (1 - 2 delta) log((1 - delta)/delta)."""
+    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between coins of those biases."""
     return (1 - 2 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
 def bound(instance: Instance) -> Bound:
     """The lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
-    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per pull of the
-    best arm when arm a has x times its pulls.
+    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per
+    pull of the best arm when arm a has x times its pulls.
 
     >>> bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
-    hardness T* = 13.884...
-    arm          mean        cost  cost share  pull share
-    1             1.5           1      0.7584      0.2275
-    2               1         0.1      0.2398      0.7192
-    3             0.5        0.01      0.0018      0.0533
+    arm  mean  cost  cost share  pull share
+    1     1.5     1      0.7584      0.2275
+    2       1   0.1      0.2398      0.7192
+    3     0.5  0.01    0.001778     0.05333
+    hardness T* = 13.8843
     >>> bound(Instance("gaussian", means=[1, 0], costs=[1, 4])).hardness   # 2 (sqrt 1 + sqrt 4)² / gap²
     18.0
     """
@@ -79,5 +79,7 @@ def bound(instance: Instance) -> Bound:
     shares = arms["share"].copy()
     pulls = shares / arms["cost"]
     if not (math.isfinite(hardness) and np.isfinite(pulls).all()):
-        raise InvalidInput(f"the means or costs are too extreme to tell the arms apart in double precision: {instance}.")
+        raise InvalidInput(
+            f"the means or costs are too extreme to tell the arms apart in double precision: {instance}."
+        )
     return Bound(instance, hardness, shares, pulls / pulls.sum())

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -12,6 +15,8 @@ import cabai
 from cabai.checks import InvalidInput
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
+from cabai.policies import POLICIES
+from cabai.thresholds import THRESHOLDS
 
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
@@ -22,8 +27,11 @@ app = typer.Typer(
 )
 
 FamilyOption = Annotated[
-    str, typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: "
-                      "gaussian(variance=4).")
+    str,
+    typer.Option(
+        "--family",
+        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4).",
+    ),
 ]
 MeansOption = Annotated[str, typer.Option("--means", help="Each arm's mean reward, separated by commas: 1.5,1,0.5")]
 CostsOption = Annotated[str, typer.Option("--costs", help="Each arm's mean cost, separated by commas: 1,0.1,0.01")]
@@ -32,6 +40,26 @@ CostModelOption = Annotated[
     str, typer.Option("--cost-model", help=f"How a pull's cost is drawn around its mean: {', '.join(COST_MODELS)}.")
 ]
 DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
+ThresholdOption = Annotated[
+    str,
+    typer.Option(
+        "--threshold",
+        help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
+        "such as paper(alpha=1.2).",
+    ),
+]
+TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same trajectories.")]
+MaxPullsOption = Annotated[
+    int | None, typer.Option("--max-pulls", help="Leave a trajectory unfinished after so many pulls.")
+]
+MaxCostOption = Annotated[
+    float | None, typer.Option("--max-cost", help="Leave a trajectory unfinished once it has paid this.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
+]
+POLICY_HELP = f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio)."
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -44,7 +72,9 @@ def version(wanted: bool) -> None:
 @app.callback()
 def teach(
     context: typer.Context,
-    show_version: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Say which version this is.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Say which version this is.")
+    ] = False,
 ) -> None:
     """Find the best of K options, wrong with probability at most delta, for the least money.
 
@@ -71,24 +101,104 @@ def bound(
     result = cabai.bound(instance)
     floor = result.cost(delta)
     if as_json:
-        show_json({
-            "hardness": result.hardness,
-            "cost_shares": result.cost_shares.tolist(),
-            "pull_shares": result.pull_shares.tolist(),
-            "lower_bound": floor,
-            "delta": delta,
-        })
+        show_json(
+            {
+                "hardness": result.hardness,
+                "cost_shares": result.cost_shares.tolist(),
+                "pull_shares": result.pull_shares.tolist(),
+                "lower_bound": floor,
+                "delta": delta,
+            }
+        )
         return
-    show_table(
-        ["arm", "mean", "cost", "cost share", "pull share"],
-        [
-            [name, f"{instance.means[a]:.6g}", f"{instance.costs[a]:.6g}", f"{result.cost_shares[a]:.4f}",
-             f"{result.pull_shares[a]:.4f}"]
-            for a, name in enumerate(instance.names)
-        ],
-    )
-    typer.echo(f"best arm: {instance.best_name}   hardness T*: {result.hardness:.6g}")
+    typer.echo(result)
+    typer.echo(f"best arm: {instance.best_name}")
     typer.echo(f"mean cost of any policy wrong with probability at most {delta:g}: at least {floor:.6g}")
+
+
+@app.command()
+def simulate(
+    family: FamilyOption,
+    means: MeansOption,
+    costs: CostsOption,
+    policy: Annotated[str, typer.Option("--policy", help=f"How to choose and stop: {POLICY_HELP}")],
+    threshold: ThresholdOption = "paper",
+    delta: DeltaOption = 0.05,
+    trajectories: TrajectoriesOption = 1000,
+    seed: SeedOption = 0,
+    cost_model: CostModelOption = "fixed",
+    names: NamesOption = None,
+    max_pulls: MaxPullsOption = None,
+    max_cost: MaxCostOption = None,
+    workers: WorkersOption = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Also write one row a trajectory to this Parquet file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a policy on an instance many times: what it pays, how often it is wrong, and what the lower bound is.
+
+    Example: cabai simulate --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --policy ctas --delta 1e-6
+    """
+    from cabai.simulation import simulate
+
+    instance = read_instance(family, means, costs, names, cost_model)
+    with progress_bar(trajectories) as progress:
+        runs = simulate(
+            instance, policy, threshold=threshold, delta=delta, trajectories=trajectories, seed=seed, workers=workers,
+            max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+        )  # fmt: skip
+    if out is not None:
+        runs.to_parquet(out)
+    if as_json:
+        show_json(runs.summary().to_dict())
+    else:
+        typer.echo(runs)
+        if out is not None:
+            typer.echo(f"written to {out}")
+
+
+@app.command()
+def compare(
+    family: FamilyOption,
+    means: MeansOption,
+    costs: CostsOption,
+    policies: Annotated[
+        str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
+    ] = "co,ctas,tas,d-lucb,racing,uniform",
+    threshold: ThresholdOption = "paper",
+    delta: DeltaOption = 0.05,
+    trajectories: TrajectoriesOption = 1000,
+    seed: SeedOption = 0,
+    cost_model: CostModelOption = "fixed",
+    names: NamesOption = None,
+    max_pulls: MaxPullsOption = None,
+    max_cost: MaxCostOption = None,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
+
+    Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
+    """
+    from cabai.simulation import compare
+
+    instance = read_instance(family, means, costs, names, cost_model)
+    chosen = split_outside_brackets(policies)
+    with progress_bar(trajectories * len(chosen)) as progress:
+        comparison = compare(
+            instance, chosen, threshold=threshold, delta=delta, trajectories=trajectories, seed=seed, workers=workers,
+            max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        show_json({"policies": comparison.to_dicts()})
+    else:
+        typer.echo(comparison)
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
+    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
 def read_instance(family: str, means: str, costs: str, names: str | None = None, cost_model: str = "fixed") -> Instance:
@@ -112,12 +222,18 @@ def show_json(value: Any) -> None:
     typer.echo(json.dumps(value, allow_nan=False))
 
 
-def show_table(header: list[str], rows: list[list[str]]) -> None:
-    """Columns side by side, numbers to the right."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for row in [header, *rows]:
-        cells = [cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        typer.echo("  ".join(cells).rstrip())
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A progress bar on stderr if that is a terminal, else none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("trajectories", total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -128,13 +244,16 @@ def fail(message: str, code: int) -> NoReturn:
 
 def main() -> None:
     """Run the command line: 0 when all went well, 2 for bad input, 130 after Ctrl-C, 1 for what should not happen."""
-    usage_error = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
+    usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code != 130:
+            sys.exit(code)
+        fail("stopped.", 130)  # Typer has turned Ctrl-C into this code
     except InvalidInput as error:
         fail(str(error), 2)
     except usage_error as error:
-        fail(error.format_message(), 2)  # type: ignore[attr-defined]
+        fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         fail("stopped.", 130)
 

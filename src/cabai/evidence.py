@@ -58,7 +58,9 @@ class Statistics:
         self.run["t"], self.run["leader"], self.run["rival"] = counts.sum(), self.arms["mean"].argmax(), -1
 
     @classmethod
-    def of(cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None) -> Statistics:
+    def of(
+        cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None
+    ) -> Statistics:
         """The statistics of each arm's rewards, in the order they came."""
         kind = family_of(family, variance)
         for a, rewards in enumerate(samples):
@@ -101,7 +103,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`pairwise[a, b]` is Z of arm a over arm b, negative where the data prefer b; `overall` is the leader's least Z."""
+    """`pairwise[a, b]` is Z of arm a over b, negative where the data prefer b; `overall` is the leader's least Z."""
 
     pairwise: NDArray[np.float64]
     leader: int

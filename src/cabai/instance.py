@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from cabai.checks import InvalidInput, numbers, positive
 from cabai.families import Family, family_of
 
-# How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by position.
+# How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by
+# position.
 COST_MODELS = {
     "fixed": "always the mean",
     "uniform": "uniform within 50 % of the mean",
@@ -26,8 +27,8 @@ COST_MODELS = {
 class Instance:
     """K arms with known means and mean costs: what a simulation draws from and what the bound is computed for.
 
-    `family` is a name or a `Family`; `variance` sets a gaussian's. `cost_model` says how each pull's cost is drawn around its
-    mean: fixed, uniform, two-point, beta or exponential.
+    `family` is a name or a `Family`; `variance` sets a gaussian's. `cost_model` says how each pull's cost is drawn
+    around its mean: fixed, uniform, two-point, beta or exponential.
 
     >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])

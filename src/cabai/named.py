@@ -47,7 +47,7 @@ class Registry(Generic[T]):
     def get(self, given: str | T) -> T:
         """The value itself, or the one that `name` or `name(parameter=value, ...)` describes."""
         if isinstance(given, Named) and given.kind == self.kind:
-            return given  # type: ignore[return-value]
+            return given
         if not isinstance(given, str):
             raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {given!r}.")
         match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)

@@ -1,7 +1,7 @@
 """How much evidence is enough: when one arm beats another.
 
-Each threshold answers one question: given what has been observed, does arm b beat arm a at this delta? A stopping rule is
-then: the leader beats every rival. Every threshold here asks, after t pulls,
+Each threshold answers one question: given what has been observed, does arm b beat arm a at this delta? A stopping
+rule is then: the leader beats every rival. Every threshold here asks, after t pulls,
 
     Z_{b,a} > level + slope log t + loglog log(offset + log t) + price_b + price_a,
 
@@ -89,17 +89,17 @@ class Paper(Threshold):
     """log(B t^alpha / delta), the threshold the paper runs: alpha = 1 and B = 2K unless told otherwise.
 
     With alpha = 1, errors below delta are proven for bernoulli (Garivier and Kaufmann 2016, Theorem 10, asks for
-    B = 2(K - 1)) and, because `evalue` already beats at that level, for bounded. For the other families nothing is proven.
-    With alpha > 1 and the smallest valid B, which is the default there, it is proven for every exponential family
-    (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1): but that B is so large that
-    the guarantee costs a lot. The paper's own condition on B forgets delta inside the squared logarithm; `smallest_log_B`
-    has it. alpha above e/2 voids the paper's theorem on cost, not the guarantee.
+    B = 2(K - 1)) and, because `evalue` already beats at that level, for bounded. For the other families nothing is
+    proven. With alpha > 1 and the smallest valid B, which is the default there, it is proven for every exponential
+    family (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1): but that B is so
+    large that the guarantee costs a lot. The paper's own condition on B forgets delta inside the squared logarithm;
+    `smallest_log_B` has it. alpha above e/2 voids the paper's theorem on cost, not the guarantee.
     """
 
     alpha: float = 1.0
     B: float | None = None
     name = "paper"
-    proof = "Garivier and Kaufmann (2016), Theorem 10, for alpha = 1; with alpha > 1 and the smallest valid B, Proposition 11"
+    proof = "Garivier and Kaufmann (2016): Theorem 10 for alpha = 1, Proposition 11 for alpha > 1"
     proven_for = ("bernoulli", "bounded")
 
     def __post_init__(self) -> None:
@@ -181,11 +181,12 @@ class Mixture(Threshold):
 
 @dataclass(frozen=True)
 class EValue(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families, and the cheapest.
+    """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families, and the
+    cheapest.
 
-    The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood under
-    "mu_b <= mu_a". Mixture over truth is a martingale with mean 1 under any sampling, so by Ville's inequality it ever
-    reaches (K - 1)/delta with probability at most delta/(K - 1); a union over the K - 1 wrong arms gives delta.
+    The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood
+    under "mu_b <= mu_a". Mixture over truth is a martingale with mean 1 under any sampling, so by Ville's inequality
+    it ever reaches (K - 1)/delta with probability at most delta/(K - 1); a union over the K - 1 wrong arms gives delta.
     For bounded rewards it is a supermartingale, because the exponential is convex on [0, 1].
 
     In the form of the other thresholds: Z_{b,a} > log((K - 1)/delta) + price_b + price_a, where an arm's price, about
@@ -301,8 +302,8 @@ def minimum(function: Callable[[float], float], low: float, high: float) -> floa
 def zeta(s: float) -> float:
     """Riemann's zeta for s > 1, by Euler-Maclaurin summation."""
     n = 40
-    head = sum(k**-s for k in range(1, n))
-    tail = n ** (1 - s) / (s - 1) + n**-s / 2 + s * n ** (-s - 1) / 12
-    return head + tail - s * (s + 1) * (s + 2) * n ** (-s - 3) / 720 + s * (s + 1) * (s + 2) * (s + 3) * (s + 4) * n ** (
-        -s - 5
-    ) / 30240
+    head: float = sum(k**-s for k in range(1, n))
+    last: float = n**-s
+    third, fifth = s * (s + 1) * (s + 2), s * (s + 1) * (s + 2) * (s + 3) * (s + 4)
+    tail = n / (s - 1) + 1 / 2 + s / (12 * n) - third / (720 * n**3) + fifth / (30240 * n**5)
+    return head + last * tail

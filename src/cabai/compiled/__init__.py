@@ -38,10 +38,14 @@ def cache_directory() -> str:
     for source in sorted(package.rglob("*.py")):
         digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    homes = [Path(chosen)] if chosen else [
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cabai",
-        Path(tempfile.gettempdir()) / f"cabai-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
-    ]
+    homes = (
+        [Path(chosen)]
+        if chosen
+        else [
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cabai",
+            Path(tempfile.gettempdir()) / f"cabai-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
+        ]
+    )
     for home in homes:
         folder = home / digest.hexdigest()[:16]
         try:
@@ -53,12 +57,19 @@ def cache_directory() -> str:
     return ""
 
 
-def kernel(function=None, *, signature=None, cache=True):
-    """Compile `function` for cabai: `@kernel`, or `@kernel(signature=CHOOSE)` for what is called by pointer."""
+def kernel(function=None, *, signature=None, python=False, cache=True):
+    """Compile `function` for cabai.
+
+    `@kernel` makes a helper that only compiled code can call; `@kernel(python=True)` one that Python can call too,
+    which takes longer to compile; `@kernel(signature=CHOOSE)` one that can also be called by pointer, and that is
+    compiled at once.
+    """
     if function is None:
-        return lambda wrapped: kernel(wrapped, signature=signature, cache=cache)
+        return lambda wrapped: kernel(wrapped, signature=signature, python=python, cache=cache)
     folder, before = cache_directory(), numba.config.CACHE_DIR
     options = {"cache": cache and bool(folder), "nogil": True, "error_model": "numpy", "_nrt": False}
+    if signature is None:
+        options |= {"no_cpython_wrapper": not python, "no_cfunc_wrapper": True}
     numba.config.CACHE_DIR = folder
     try:
         return numba.njit(signature, **options)(function)

@@ -6,13 +6,14 @@ D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and
     h_a(u_a) = u_a / (u_a D_1 + D_a) = z   for every rival a      (z = 1/y*)
     Phi = sum over a of (c_a/c_1) D_1/D_a = 1
 
-Both h_a (affine for gaussian: (1 + u) 2v/gap²) and f = Phi^(-1/2) as a function of z are nearly linear, so Newton's method
-converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K). Derivatives:
+Both h_a (affine for gaussian: (1 + u) 2v/gap²) and f = Phi^(-1/2) as a function of z are nearly linear, so Newton's
+method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K).
+Derivatives:
 
     h' = D_a / (u D_1 + D_a)²,    (D_1/D_a)' = -gap² (u D_1 + D_a) / (V(m) (1 + u)³ D_a²).
 
-`allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.memo and the u
-in arms[a].memo, and starts from them the next time: then 1 to 3 steps do.
+`allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.memo and
+the u in arms[a].memo, and starts from them the next time: then 1 to 3 steps do.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cabai.families import GAUSSIAN
 JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
 
 
-@kernel
+@kernel(python=True)
 def allocate(arms, run, rules):
     """Fill arms[a].share with the optimal cost shares for the arms' means and costs; return the hardness.
 
@@ -132,7 +133,7 @@ def halves(arms, leader, a, u, rules):
 
 @kernel
 def first_guess(arms, leader, rules):
-    """A start near the solution: h_a is between its two asymptotes, 1/d(mu_1, mu_a) at u = 0 and slope 1/d(mu_a, mu_1)."""
+    """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
     best, cost = arms[leader].mean, arms[leader].cost
     z = 0.0
     for a in range(len(arms)):

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from cabai.compiled import kernel
-from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.families import BERNOULLI, GAUSSIAN, POISSON
 
 SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
 
@@ -26,8 +26,23 @@ def psi(u):
     """(1 + u) log(1 + u) - u, for u >= -1."""
     if abs(u) < SMALL:
         # sum over k >= 2 of (-u)^k / (k (k - 1))
-        return u * u * (1 / 2 - u * (1 / 6 - u * (1 / 12 - u * (1 / 20 - u * (1 / 30 - u * (
-            1 / 42 - u * (1 / 56 - u * (1 / 72 - u * (1 / 90 - u / 110)))))))))
+        return (
+            u
+            * u
+            * (
+                1 / 2
+                - u
+                * (
+                    1 / 6
+                    - u
+                    * (
+                        1 / 12
+                        - u
+                        * (1 / 20 - u * (1 / 30 - u * (1 / 42 - u * (1 / 56 - u * (1 / 72 - u * (1 / 90 - u / 110))))))
+                    )
+                )
+            )
+        )
     if u <= -1.0:
         return 1.0
     return (1.0 + u) * math.log(1.0 + u) - u
@@ -38,14 +53,28 @@ def excess(u):
     """u - log(1 + u), for u > -1."""
     if abs(u) < SMALL:
         # sum over k >= 2 of (-u)^k / k
-        return u * u * (1 / 2 - u * (1 / 3 - u * (1 / 4 - u * (1 / 5 - u * (1 / 6 - u * (
-            1 / 7 - u * (1 / 8 - u * (1 / 9 - u * (1 / 10 - u / 11)))))))))
+        return (
+            u
+            * u
+            * (
+                1 / 2
+                - u
+                * (
+                    1 / 3
+                    - u
+                    * (
+                        1 / 4
+                        - u * (1 / 5 - u * (1 / 6 - u * (1 / 7 - u * (1 / 8 - u * (1 / 9 - u * (1 / 10 - u / 11))))))
+                    )
+                )
+            )
+        )
     if u <= -1.0:
         return np.inf
     return u - math.log(1.0 + u)
 
 
-@kernel
+@kernel(python=True)
 def divergence(family, variance, difference, q, complement):
     """d(p, q) for difference = p - q and complement = 1 - q (which bernoulli alone looks at)."""
     if family == GAUSSIAN:
@@ -75,7 +104,7 @@ def variance_at(family, variance, q, complement):
     return q * q
 
 
-@kernel
+@kernel(python=True)
 def upper_end(family, variance, mean, level):
     """The largest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
@@ -85,7 +114,7 @@ def upper_end(family, variance, mean, level):
     return _end(family, variance, mean, level, 1.0)
 
 
-@kernel
+@kernel(python=True)
 def lower_end(family, variance, mean, level):
     """The smallest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
@@ -126,9 +155,12 @@ def _end(family, variance, mean, level, side):
         # d sqrt(2d) / d distance = distance / (V(q) sqrt(2d))
         step = (goal - root) * root * variance_at(family, variance, q, 1.0 - q) / distance
         new = distance + step
-        if not near < new < far:  # also when new is nan
+        if near < new < far:
+            if abs(step) <= 1e-8 * distance:  # so close, a step of Newton's leaves an error of its square
+                return mean + side * new
+        else:  # also when new is nan
             new = 0.5 * (near + far) if far < np.inf else 2.0 * distance
-        if abs(new - distance) <= 1e-15 * distance or not near < new < far:
-            return mean + side * new
+            if not near < new < far:
+                return mean + side * new
         distance = new
     return mean + side * distance

@@ -46,7 +46,7 @@ def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
     )
 
 
-@kernel
+@kernel(python=True)
 def evidence(rules, a, b):
     """Z_{a,b}: how strongly the data prefer arm record a to arm record b; 0 if they do not."""
     if not a.tested_mean > b.tested_mean:
@@ -54,7 +54,7 @@ def evidence(rules, a, b):
     return pair_evidence(rules.family, rules.variance, a.tested, a.tested_mean, b.tested, b.tested_mean)
 
 
-@kernel
+@kernel(python=True)
 def required(t, rules):
     """The part of the threshold that is the same for every pair of arms after t pulls."""
     if rules.loglog != 0.0:
@@ -65,7 +65,7 @@ def required(t, rules):
     return rules.level
 
 
-@kernel
+@kernel(python=True)
 def leader_beats_every_rival(arms, run, rules):
     """The stopping rule: the leader beats every other arm. The rival that last stood in the way is asked first."""
     leader = run.leader
@@ -80,7 +80,7 @@ def leader_beats_every_rival(arms, run, rules):
     return True
 
 
-@kernel
+@kernel(python=True)
 def begin(arms, run):
     """The state before the first pull."""
     for a in range(len(arms)):
@@ -101,7 +101,7 @@ def begin(arms, run):
     run.memo = 0.0
 
 
-@kernel
+@kernel(python=True)
 def observe(arms, run, rules, a, reward, cost):
     """Pull number t + 1 was of arm a, returned `reward` and was paid `cost`."""
     arm = arms[a]
@@ -141,7 +141,7 @@ def find_leader(arms, run, changed):
         run.leader = leader
 
 
-@kernel
+@kernel(python=True)
 def weigh(arm, rules):
     """What the threshold needs of an arm whose data have changed."""
     arm.tested = arm.pulls

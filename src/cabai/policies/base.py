@@ -24,8 +24,9 @@ def stop_by_evidence(arms, run, rules):
 class Policy(Named):
     """How to choose the next arm and when to stop. The decision is the leader, the arm in play with the best mean.
 
-    `choose(arms, run, rules)` returns the arm to pull; `stop(arms, run, rules)` is asked after each pull, once every arm has been
-    pulled, and says whether the run is over. Both are compiled functions of the plain records in `cabai.state`.
+    `choose(arms, run, rules)` returns the arm to pull; `stop(arms, run, rules)` is asked after each pull, once every
+    arm has been pulled, and says whether the run is over. Both are compiled functions of the plain records in
+    `cabai.state`.
     """
 
     kind = "policy"
@@ -51,17 +52,17 @@ class Policy(Named):
         return rules
 
 
-def compile_policy(choose: Any, stop: Any = None, *, cost_blind: bool = False, depends_on_delta: bool | None = None) -> Policy:
-    """A policy of your own, from a plain Python function: see `cabai.policy`."""
+def compile_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
+    """See `cabai.policy`. Not cached on disk: Numba would not notice a change in what the function calls."""
+    choose = getattr(choose, "py_func", choose)
     name = choose.__name__.replace("_", "-")
-    functions = {"choose": staticmethod(kernel(choose, signature=CHOOSE, cache=False))}
-    if stop is not None:
-        functions["stop"] = staticmethod(kernel(stop, signature=STOP, cache=False))
     members = {
         "name": name,
         "__doc__": choose.__doc__,
+        "choose": staticmethod(kernel(choose, signature=CHOOSE, cache=False)),
         "cost_blind": cost_blind,
-        "depends_on_delta": stop is not None if depends_on_delta is None else depends_on_delta,
-        **functions,
     }
-    return dataclass(frozen=True)(type(name, (Policy,), members))()
+    if stop is not None:
+        members |= {"stop": staticmethod(kernel(stop, signature=STOP, cache=False)), "depends_on_delta": True}
+    own: Any = type(name, (Policy,), members)
+    return dataclass(frozen=True)(own)()  # type: ignore[no-any-return]

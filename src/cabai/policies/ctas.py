@@ -40,9 +40,9 @@ def choose(arms, run, rules):
 class CTAS(Policy):
     """Cost-aware Track-and-Stop: track the optimal cost shares of the estimated instance.
 
-    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm that lags its
-    share most: by the largest deficit J w_a - C_a (`tracking="deficit"`, the paper's), or by the largest ratio w_a / C_a
-    (`tracking="ratio"`), which is much cheaper when arms are many.
+    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm
+    that lags its share most: by the largest deficit J w_a - C_a (`tracking="deficit"`, the paper's), or by the largest
+    ratio w_a / C_a (`tracking="ratio"`), which is much cheaper when arms are many.
     """
 
     exploration: float = 1.0
@@ -63,5 +63,5 @@ class CTAS(Policy):
             "exploration": self.exploration,
             "slack": self.slack * arms,
             "tracking": TRACKING.index(self.tracking),
-            "tolerance": 1e-4,  # where the last Newton step may be as large as this, it leaves an error of about its square
+            "tolerance": 1e-3,  # of the last Newton step; what it leaves is about its square
         }

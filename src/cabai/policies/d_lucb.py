@@ -25,17 +25,17 @@ def level_of(arm, run, rules, arms):
 
 @kernel
 def highest_rival(arms, run, rules):
-    """The arm other than the leader with the highest upper end, and that end."""
-    rival, highest = -1, -np.inf
+    """Find the arm other than the leader with the highest upper end; return that end."""
+    highest = -np.inf
     for a in range(len(arms)):
         if a != run.leader:
             arm = arms[a]
-            end = upper_end(rules.family, rules.variance, arm.tested_mean, level_of(arm, run, rules, len(arms))) if (
-                arm.tested > 0
-            ) else np.inf
+            end = np.inf
+            if arm.tested > 0:
+                end = upper_end(rules.family, rules.variance, arm.tested_mean, level_of(arm, run, rules, len(arms)))
             if end > highest:
-                rival, highest = a, end
-    return rival, highest
+                run.rival, highest = a, end
+    return highest
 
 
 @kernel(signature=STOP)
@@ -43,27 +43,30 @@ def stop(arms, run, rules):
     """At the end of a round: is the leader's lower end above every rival's upper end?"""
     if run.note >= 0:  # the rival's pull of this round is still to come
         return False
+    highest = highest_rival(arms, run, rules)
     leader = arms[run.leader]
-    if leader.tested == 0:
+    if leader.tested == 0 or leader.tested_mean <= highest:
         return False
-    lower = lower_end(rules.family, rules.variance, leader.tested_mean, level_of(leader, run, rules, len(arms)))
-    return lower > highest_rival(arms, run, rules)[1]
+    return (
+        lower_end(rules.family, rules.variance, leader.tested_mean, level_of(leader, run, rules, len(arms))) > highest
+    )
 
 
 @kernel(signature=CHOOSE)
 def choose(arms, run, rules):
-    """A round pulls the leader, then the rival."""
+    """A round pulls the leader, then the rival that `stop` has just found."""
     if run.note >= 0:
         rival = run.note
         run.note = -1
         return rival
-    run.note = highest_rival(arms, run, rules)[0]
+    run.note = run.rival
     return run.leader
 
 
 @dataclass(frozen=True)
 class DLUCB(Policy):
-    """d-LUCB: each round pull the leader and the rival with the highest upper confidence end, until they do not overlap.
+    """d-LUCB: each round pull the leader and the rival with the highest upper confidence end, until they do not
+    overlap.
 
     Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
     interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}.

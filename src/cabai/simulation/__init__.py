@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 def simulate(instance: Instance, policy: str | Policy, *, delta: float = ..., **options: Any) -> Runs: ...
 @overload
 def simulate(instance: Instance, policy: str | Policy, *, delta: Sequence[float], **options: Any) -> list[Runs]: ...
-def simulate(
+def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     instance: Instance,
     policy: str | Policy,
     *,
@@ -46,17 +46,19 @@ def simulate(
 ) -> Runs | list[Runs]:
     """Run a policy on an instance many times.
 
-    Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards: arm a's n-th
-    reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished. A list of deltas gives
-    a list of results from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and
-    d-lucb). `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
-    trajectories done.
+    Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
+    arm a's n-th
+    reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished. A list of
+    deltas gives a list of results from the same trajectories, for policies whose choices do not depend on delta (all
+    but co, racing and d-lucb). `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress`
+    is called with the number of trajectories done.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
-    >>> runs.summary().mean_cost
-    318.6...
-    >>> runs.pulls[0], runs.decisions[0]
-    (array([ 325,  868,  ...]), np.int64(0))
+    >>> summary = runs.summary()
+    >>> round(summary.mean_cost), round(summary.se_cost), round(summary.lower_bound), summary.errors
+    (314, 3, 192, 0)
+    >>> runs.pulls.shape, runs.decisions[:4]
+    ((1000, 3), array([0, 0, 0, 0]))
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
@@ -78,15 +80,15 @@ def simulate(
     order = sorted(deltas, reverse=True)
     rules = [chosen.rules(instance.family, rule, arms=len(instance), delta=value) for value in order]
     work = Work(instance, chosen, rules, seed, most_pulls, most_cost, marks)
-    results = collect(work, trajectories, workers, progress)
+    results, pulls, path = collect(work, trajectories, workers, progress)
     seconds = time.perf_counter() - started
-    runs = {
-        value: Runs(
-            instance, str(chosen), str(rule), value, seed,
-            *(array[:, j] for array in results[:-1]), marks, results[-1], seconds,
+    runs = {}
+    for j, value in enumerate(order):
+        decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
+        own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
+        runs[value] = Runs(
+            instance, str(chosen), str(rule), value, seed, decisions, paid, steps, pulls[:, j], marks, own_path, seconds
         )
-        for j, value in enumerate(order)
-    }  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 
 
@@ -101,6 +103,11 @@ def compare(
     """Run several policies on one instance, facing the same rewards and costs; `options` are those of `simulate`.
 
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
+    delta 1e-06, threshold paper, 1000 trajectories, lower bound 191.819
+    policy  mean cost  ± 95 %  ratio  median    99 %  mean pulls  errors  unfinished
+    co        ...
+    ctas      ...
+    tas       ...
     """
     if isinstance(policies, str) or not policies:
         raise InvalidInput(f"policies must be a list of policies, got {policies!r}.")
@@ -130,61 +137,75 @@ class Work:
         self.instance, self.policy, self.rules, self.seed = instance, policy, rules, seed
         self.max_pulls, self.max_cost, self.grid = max_pulls, max_cost, grid
 
-    def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
-        """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""
-        from cabai.simulation.loop import run_chunk
+    @staticmethod
+    def truth(instance: Instance) -> tuple[NDArray[Any], int]:
+        """What rewards and costs are drawn from, as records, and the number of the family that draws them."""
         from cabai.simulation.sampling import BOUNDED, TRUTH
 
+        truth = np.zeros(len(instance), TRUTH)
+        truth["mean"], truth["cost"] = instance.means, instance.costs
+        gaussian = instance.family.name == "gaussian"
+        truth["spread"] = math.sqrt(instance.family.variance) if gaussian else np.exp(-instance.means)
+        return truth, BOUNDED if instance.family.name == "bounded" else instance.family.code
+
+    def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
+        """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""
+        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, run_chunk
+
         K, levels = len(self.instance), np.array([float(rules["level"]) for rules in self.rules])
-        family = self.instance.family
-        truth = np.zeros(K, TRUTH)
-        truth["mean"], truth["cost"] = self.instance.means, self.instance.costs
-        truth["spread"] = math.sqrt(family.variance) if family.name == "gaussian" else np.exp(-self.instance.means)
+        truth, family = self.truth(self.instance)
         shape = count, len(levels)
         results = (
-            np.empty(shape, np.int64),
-            np.empty(shape, np.float64),
-            np.empty(shape, np.int64),
+            np.empty(shape, RESULT),
             np.empty((*shape, K), np.int64),
             np.full((count, len(self.grid), K), -1, np.int64),
         )
         done = run_chunk(
             self.policy.choose, self.policy.stop, np.zeros(K, ARM), record(RUN), self.rules[0].copy(), levels, truth,
-            BOUNDED if family.name == "bounded" else family.code, list(COST_MODELS).index(self.instance.cost_model),
-            np.uint64(self.seed), first, self.max_pulls, self.max_cost, self.grid, *results, signals,
+            family, list(COST_MODELS).index(self.instance.cost_model), np.uint64(self.seed), np.uint64(first),
+            self.max_pulls, self.max_cost, self.grid, *results, signals,
         )  # fmt: skip
-        if signals[2]:
+        if signals[NO_SUCH_ARM]:
             raise InvalidInput(f"policy {self.policy} chose an arm that does not exist.")
         return first, done, results
 
 
 def collect(work: Work, trajectories: int, workers: int | None, progress: Progress | None) -> list[NDArray[Any]]:
-    """Run all trajectories in chunks, on threads unless a joblib.parallel_config says otherwise, and put them in order."""
+    """Run all trajectories in chunks, on threads unless a joblib.parallel_config says otherwise; put them in order."""
     import joblib
 
     jobs = whole(workers, "workers", 1) if workers is not None else joblib.cpu_count()
     size = max(1, min(100, math.ceil(trajectories / (4 * jobs))))
-    signals = np.zeros(3, np.int64)
-    tasks = (joblib.delayed(work.run)(i, min(size, trajectories - i), signals) for i in range(0, trajectories, size))
-    whole_results: list[NDArray[Any]] = []
+    signals = np.zeros(2, np.int64)
+    chunks = [(first, min(size, trajectories - first), signals) for first in range(0, trajectories, size)]
+    gathered: list[NDArray[Any]] = []
     done = 0
-    with stopping(signals):
-        for first, count, parts in joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks):
-            if not whole_results:
-                whole_results = [np.empty((trajectories, *part.shape[1:]), part.dtype) for part in parts]
-            for target, part in zip(whole_results, parts, strict=True):
+    try:
+        for first, count, parts in in_parallel(work.run, chunks, jobs):
+            if not gathered:
+                gathered = [np.empty((trajectories, *part.shape[1:]), part.dtype) for part in parts]
+            for target, part in zip(gathered, parts, strict=True):
                 target[first : first + count] = part[:count]
             done += count
             if progress is not None:
                 progress(done)
-    return whole_results
-
-
-@contextmanager
-def stopping(signals: NDArray[np.int64]) -> Iterator[None]:
-    """Leaving this by an error, Ctrl-C for one, tells the workers to stop where they are."""
-    try:
-        yield
-    except BaseException:
-        signals[1] = 1
+    except BaseException:  # Ctrl-C for one: tell the workers to stop where they are
+        signals[:] = 1
         raise
+    return gathered
+
+
+def in_parallel(function: Callable[..., Any], arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+    """function(*arguments[i]) for every i, in any order, none of it in this thread, which stays free to hear Ctrl-C."""
+    if jobs == 1:  # joblib would not use a thread then
+        executor = ThreadPoolExecutor(1)
+        try:
+            for future in [executor.submit(function, *each) for each in arguments]:
+                yield future.result()
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+        return
+    import joblib
+
+    tasks = (joblib.delayed(function)(*each) for each in arguments)
+    yield from joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks)

@@ -66,7 +66,8 @@ class Summary:
 class Runs:
     """The trajectories of one policy on one instance, one entry each; arm numbers count from 0.
 
-    `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is unfinished, never an answer.
+    `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is unfinished, never an
+    answer.
     `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where it had stopped before.
     """
 
@@ -125,7 +126,7 @@ class Runs:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a trajectory: decision (missing where unfinished), whether it is right, cost, steps, pulls of each arm."""
+        """One row a trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm."""
         import pandas as pd
 
         names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))

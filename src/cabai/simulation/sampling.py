@@ -1,9 +1,9 @@
 """Random rewards and costs, for compiled code.
 
-Every trajectory has, for each arm, one stream of random numbers for its rewards and one for its costs, and one stream for the
-policy's own coins. A stream is a SplitMix64 generator (Steele, Lea and Flood 2014) whose starting point is a hash of (seed,
-trajectory, arm, purpose). So arm a's n-th reward is the same whatever the policy, the cost model, the number of workers or
-the order in which trajectories run.
+Every trajectory has, for each arm, one stream of random numbers for its rewards and one for its costs, and one stream
+for the policy's own coins. A stream is a SplitMix64 generator (Steele, Lea and Flood 2014) whose starting point is a
+hash of (seed, trajectory, arm, purpose). So arm a's n-th reward is the same whatever the policy, the cost model, the
+number of workers or the order in which trajectories run.
 """
 
 from __future__ import annotations
@@ -30,40 +30,42 @@ TRUTH = np.dtype(
 )
 Truth = numba.from_dtype(TRUTH)[::1]
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+# All arithmetic on streams is on 64 unsigned bits; mixed with a signed number it would become floating-point.
+GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+ONE, BITS_8, BITS_11, BITS_27, BITS_30, BITS_31 = (np.uint64(x) for x in (1, 8, 11, 27, 30, 31))
+LAYER = np.uint64(0xFF)
 TO_UNIT = 1.0 / (1 << 53)
 
 
 @kernel
 def mix(z):
     """SplitMix64's finaliser: every bit of the result depends on every bit of z."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    z = (z ^ (z >> BITS_30)) * FIRST
+    z = (z ^ (z >> BITS_27)) * SECOND
+    return z ^ (z >> BITS_31)
 
 
-@kernel
-def open_stream(seed, trajectory, purpose):
-    """The start of the stream for (seed, trajectory, purpose)."""
-    start = mix(np.uint64(seed) + GOLDEN)
-    start = mix(start + np.uint64(trajectory) * GOLDEN + GOLDEN)
-    return mix(start + np.uint64(purpose) * GOLDEN + GOLDEN)
-
-
-@kernel
+@kernel(python=True)
 def open_streams(truth, seed, trajectory):
+    """Start every arm's streams for a trajectory; return the start of the stream for the policy's coins."""
+    start = mix(mix(seed + GOLDEN) + trajectory * GOLDEN)
+    coins = mix(start + GOLDEN)
+    start = coins
     for a in range(len(truth)):
-        truth[a].rewards = open_stream(seed, trajectory, 2 * a + 1)
-        truth[a].costs = open_stream(seed, trajectory, 2 * a + 2)
+        start += GOLDEN
+        truth[a].rewards = mix(start)
+        start += GOLDEN
+        truth[a].costs = mix(start)
+    return mix(coins)
 
 
 @kernel
 def unit(bits):
     """Uniform on [0, 1)."""
-    return (bits >> np.uint64(11)) * TO_UNIT
+    return (bits >> BITS_11) * TO_UNIT
 
 
-@kernel
+@kernel(python=True)
 def draw_reward(arm, family):
     """The arm's next reward."""
     if family == GAUSSIAN:
@@ -82,7 +84,7 @@ def draw_reward(arm, family):
     return arm.mean + (2.0 * u - 1.0) * min(arm.mean, 1.0 - arm.mean)
 
 
-@kernel
+@kernel(python=True)
 def draw_cost(arm, model):
     """The cost of the arm's next pull; the models are numbered as in instance.COST_MODELS."""
     if model == 0:
@@ -102,8 +104,8 @@ def draw_cost(arm, model):
     return arm.cost * (0.1 - 0.9 * math.log(1.0 - u))
 
 
-# The ziggurat (Marsaglia and Tsang 2000): 256 layers of equal area under exp(-x²/2). EDGE[i] is the right edge of layer i,
-# HEIGHT[i] the density there; layer 0 holds the tail beyond EDGE[1].
+# The ziggurat (Marsaglia and Tsang 2000): 256 layers of equal area under exp(-x²/2). EDGE[i] is the right edge of
+# layer i, HEIGHT[i] the density there; layer 0 holds the tail beyond EDGE[1].
 LAYERS = 256
 TAIL = 3.6541528853610088
 
@@ -127,8 +129,8 @@ def normal(stream):
     while True:
         stream += GOLDEN
         bits = mix(stream)
-        layer = np.int64(bits & np.uint64(0xFF))
-        sign = 1.0 - 2.0 * np.float64((bits >> np.uint64(8)) & np.uint64(1))
+        layer = np.int64(bits & LAYER)
+        sign = 1.0 - 2.0 * ((bits >> BITS_8) & ONE)
         x = unit(bits) * EDGE[layer]
         if x < EDGE[layer + 1]:
             return stream, sign * x
@@ -146,7 +148,7 @@ def normal(stream):
 
 @kernel
 def poisson(stream, mean, exp_minus_mean):
-    """The next state of the stream and a Poisson count: by inversion for a small mean, else by Hörmann's PTRS (1993)."""
+    """The next state of the stream and a Poisson count: by inversion for a small mean, else Hörmann's PTRS (1993)."""
     if mean < 10.0:
         stream += GOLDEN
         u = unit(mix(stream))

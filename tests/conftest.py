@@ -1,0 +1,26 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cabai
+
+
+@pytest.fixture(scope="session")
+def paper_instance() -> cabai.Instance:
+    """The paper's Gaussian instance."""
+    return cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
+
+
+def drawer(instance: cabai.Instance, seed: int, trajectory: int):
+    """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
+    from cabai.instance import COST_MODELS
+    from cabai.simulation import Work
+    from cabai.simulation.sampling import draw_cost, draw_reward, open_streams
+
+    truth, family = Work.truth(instance)
+    open_streams(truth, np.uint64(seed), np.uint64(trajectory))
+    model = list(COST_MODELS).index(instance.cost_model)
+    return lambda arm: (draw_reward(truth[arm], family), draw_cost(truth[arm], model))

@@ -1,0 +1,611 @@
+"""A slow, plain reference of the policies, to compare the package with.
+
+Written from the specification alone, without a look at the package's source. Nothing is incremental: every round
+computes everything again from (t, N, R, C) and each arm's first reward. Arms are numbered from 0, logarithms are
+natural, and every tie goes to the lowest index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import zeta
+
+POLICIES = ("co", "ctas", "tas", "d-lucb", "uniform", "racing")
+FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
+THRESHOLDS = ("paper", "stylized", "kt", "mixture", "evalue")
+BERNOULLI_LIKE = ("bernoulli", "bounded")
+
+
+@dataclass
+class Result:
+    """One run. `decision` is None if `max_pulls` came first."""
+
+    pulls_in_order: list[int]
+    decision: int | None
+    N: list[int]
+    R: list[float]
+    C: list[float]
+    first: list[float]
+    total_cost: float
+    # For each pull: how far the chosen arm's score was from the next best one, relative to J (deficits), to the chosen
+    # score (ratios, C_a N_a) or as it is (upper ends). Infinite where no scores are compared: the first K pulls,
+    # forced exploration, round robin, d-LUCB's leader. Near 0 the choice hangs on rounding, and another correct
+    # implementation may choose otherwise.
+    margins: list[float] = field(default_factory=list)
+
+
+# --- Divergences -----------------------------------------------------------------------------------------------------
+
+
+def x_minus_log1p(x: float) -> float:
+    """x - log(1 + x), without cancellation near 0. With r = x/(2+x): log(1+x) = 2 (r + r^3/3 + r^5/5 + ...)."""
+    if x <= -1.0:
+        return math.inf
+    if abs(x) > 0.25:
+        return x - math.log1p(x)
+    r = x / (2.0 + x)
+    tail = sum(r ** (2 * k - 2) / (2 * k + 1) for k in range(1, 14))  # 1/3 + r^2/5 + ...
+    return r * x - 2.0 * r**3 * tail
+
+
+def relative_entropy(p: float, q: float, step: float | None = None) -> float:
+    """p log(p/q) + q - p for p, q >= 0; `step` is q - p, where the caller knows it more accurately."""
+    if step is None:
+        step = q - p
+    if p == 0.0:
+        return q  # 0 log 0 = 0
+    if q <= 0.0:
+        return math.inf
+    if abs(step) <= 0.25 * p:
+        return p * x_minus_log1p(step / p)
+    return p * math.log(p / q) + step
+
+
+def divergence(family: str, p: float, q: float, variance: float = 1.0) -> float:
+    """d(p, q) in nats, from mean p to mean q.
+
+    gaussian     (p-q)^2 / (2v)
+    bernoulli    p log(p/q) + (1-p) log((1-p)/(1-q))      (bounded: the same)
+    poisson      p log(p/q) + q - p
+    exponential  p/q - 1 - log(p/q)
+    """
+    if family == "gaussian":
+        return (p - q) ** 2 / (2.0 * variance)
+    if family in BERNOULLI_LIKE:
+        # The two "q - p" terms, q - p and (1-q) - (1-p), add up to 0.
+        return relative_entropy(p, q, q - p) + relative_entropy(1.0 - p, 1.0 - q, p - q)
+    if family == "poisson":
+        return relative_entropy(p, q)
+    if family == "exponential":
+        if p <= 0.0:
+            raise ValueError("an exponential mean is positive")
+        if q <= 0.0:
+            return math.inf
+        return x_minus_log1p((p - q) / q)
+    raise ValueError(f"unknown family {family!r}")
+
+
+# --- Optimal shares --------------------------------------------------------------------------------------------------
+
+
+def to_mixture(family: str, best: float, other: float, x: float, variance: float = 1.0) -> tuple[float, float]:
+    """(d(best, m), d(other, m)) at m = (best + x other)/(1 + x), accurate also when the two means are close."""
+    gap = best - other
+    m = (best + x * other) / (1.0 + x)
+    down = -gap * (x / (1.0 + x))  # m - best
+    up = gap / (1.0 + x)  # m - other
+    if family == "gaussian":
+        return down**2 / (2.0 * variance), up**2 / (2.0 * variance)
+    if family in BERNOULLI_LIKE:
+        rest = ((1.0 - best) + x * (1.0 - other)) / (1.0 + x)  # 1 - m
+        return (
+            relative_entropy(best, m, down) + relative_entropy(1.0 - best, rest, -down),
+            relative_entropy(other, m, up) + relative_entropy(1.0 - other, rest, -up),
+        )
+    if family == "poisson":
+        return relative_entropy(best, m, down), relative_entropy(other, m, up)
+    if family == "exponential":
+        if other <= 0.0:
+            raise ValueError("an exponential mean is positive")
+        return x_minus_log1p(-down / m), x_minus_log1p(-up / m)
+    raise ValueError(f"unknown family {family!r}")
+
+
+def g(family: str, best: float, other: float, x: float, variance: float = 1.0) -> float:
+    """g(x) = d(best, m) + x d(other, m), increasing in x from 0 to d(best, other)."""
+    from_best, from_other = to_mixture(family, best, other, x, variance)
+    return from_best + x * from_other
+
+
+def _root_of_increasing(f: Callable[[float], float], start: float, ceiling: float = math.inf) -> float:
+    """The root of an increasing function of a real, looked for outwards from `start`, not beyond `ceiling`."""
+    at_start = f(start)
+    if at_start == 0.0 or (at_start < 0.0 and start >= ceiling):
+        return start
+    width = 1.0
+    low = high = start
+    if at_start < 0.0:
+        while f(high) < 0.0:
+            low, high, width = high, min(high + width, ceiling), 2.0 * width
+            if low == high:
+                return high
+    else:
+        while f(low) > 0.0:
+            low, high, width = low - width, low, 2.0 * width
+            if low < -700.0:
+                raise ArithmeticError("no root found")
+    return brentq(f, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
+
+
+def optimum(
+    family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0
+) -> tuple[list[float], float]:
+    """(x, y*): pulls of each arm per pull of the best one (x_best = 1), and y*. The best mean must be unique.
+
+    y* solves  sum_a c_a d(mu_1, m_a) / (c_1 d(mu_a, m_a)) = 1  with m_a = (mu_1 + x_a mu_a)/(1 + x_a), g_a(x_a) = y*.
+    The search runs over u = log x of the runner-up, the arm whose g is the lowest at each x: y = g_runner-up(x), and
+    every other x_a(y) lies in (0, x].
+    """
+    best = _leader(means)
+    rivals = [a for a in range(len(means)) if a != best]
+    runner_up = max(rivals, key=lambda a: (means[a], -a))
+    if means[runner_up] == means[best]:
+        raise ValueError("the best mean is tied: no unique optimum")
+
+    def ratios(u: float) -> tuple[list[float], float]:
+        y = g(family, means[best], means[runner_up], math.exp(u), variance)
+        x = [1.0] * len(means)
+        for a in rivals:
+            if means[a] == means[runner_up]:
+                x[a] = math.exp(u)
+            else:
+
+                def excess(v: float, a: int = a) -> float:
+                    return g(family, means[best], means[a], math.exp(v), variance) / y - 1.0
+
+                x[a] = math.exp(_root_of_increasing(excess, u, ceiling=u))
+        return x, y
+
+    def balance(u: float) -> float:
+        x, _ = ratios(u)
+        total = 0.0
+        for a in rivals:
+            from_best, from_other = to_mixture(family, means[best], means[a], x[a], variance)
+            total += costs[a] * from_best / (costs[best] * from_other)
+        return math.log(total)
+
+    return ratios(_root_of_increasing(balance, 0.0))
+
+
+def shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
+    """Optimal cost shares: w_1 = c_1/D, w_a = c_a x_a/D, D = c_1 + sum c_a x_a.
+
+    If the best mean is tied: proportional to sqrt(c_a) over the tied arms, 0 for the others.
+    """
+    top = max(means)
+    if sum(mean == top for mean in means) > 1:
+        weights = [math.sqrt(c) if mean == top else 0.0 for mean, c in zip(means, costs, strict=True)]
+    else:
+        x, _ = optimum(family, means, costs, variance)
+        weights = [c * x_a for c, x_a in zip(costs, x, strict=True)]
+    total = math.fsum(weights)
+    return [w / total for w in weights]
+
+
+def pull_shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
+    """Optimal shares of the pulls: proportional to w_a / c_a."""
+    pulls = [w / c for w, c in zip(shares(family, means, costs, variance), costs, strict=True)]
+    total = math.fsum(pulls)
+    return [p / total for p in pulls]
+
+
+def hardness(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> float:
+    """T* = D / y*; every delta-PAC policy pays at least T* kl(delta, 1 - delta) on average."""
+    x, y = optimum(family, means, costs, variance)
+    return math.fsum(c * x_a for c, x_a in zip(costs, x, strict=True)) / y
+
+
+# --- Evidence --------------------------------------------------------------------------------------------------------
+
+
+def evidence(family: str, n_a: int, r_a: float, n_b: int, r_b: float, variance: float = 1.0) -> float:
+    """Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), m the pooled mean; 0 unless mean_a > mean_b."""
+    mean_a, mean_b = r_a / n_a, r_b / n_b
+    if not mean_a > mean_b:
+        return 0.0
+    m = (r_a + r_b) / (n_a + n_b)
+    return n_a * divergence(family, mean_a, m, variance) + n_b * divergence(family, mean_b, m, variance)
+
+
+def _x_log(x: float, y: float) -> float:
+    """x log y, with 0 log 0 = 0."""
+    return 0.0 if x == 0.0 else x * math.log(y)
+
+
+def log_mixture(family: str, n: int, r: float, f: float, variance: float = 1.0) -> float:
+    """M: log of the Jeffreys mixture likelihood of one arm (given its first reward f, but for bernoulli)."""
+    if family in BERNOULLI_LIKE:
+        return math.lgamma(r + 0.5) + math.lgamma(n - r + 0.5) - math.lgamma(n + 1) - math.log(math.pi)
+    if family == "gaussian":
+        return -math.log(n) / 2.0 + (r**2 / n - f**2) / (2.0 * variance)
+    if family == "poisson":
+        return math.lgamma(r + 0.5) - (r + 0.5) * math.log(n) - math.lgamma(f + 0.5)
+    if family == "exponential":
+        return math.lgamma(n) - n * math.log(r) + math.log(f)
+    raise ValueError(f"unknown family {family!r}")
+
+
+def log_largest_likelihood(family: str, n: int, s: float, variance: float = 1.0) -> float:
+    """L0 of n rewards of sum s under one mean: the largest log likelihood, without the terms that M leaves out."""
+    if family in BERNOULLI_LIKE:
+        return _x_log(s, s / n) + _x_log(n - s, (n - s) / n)
+    if family == "gaussian":
+        return s**2 / (2.0 * variance * n)
+    if family == "poisson":
+        return _x_log(s, s / n) - s
+    if family == "exponential":
+        return -n * math.log(s / n) - n
+    raise ValueError(f"unknown family {family!r}")
+
+
+def log_evalue(
+    family: str, n_b: int, r_b: float, f_b: float, n_a: int, r_a: float, f_a: float, variance: float = 1.0
+) -> float:
+    """log E_{b,a} = M(b) + M(a) - L0, the evidence for mu_b > mu_a; -inf where the test is not defined yet (N < 2).
+
+    L0 is that of the pooled data if s_b/n_b > s_a/n_a, else the sum of both arms' own, with n = N - 1, s = R - F
+    (bernoulli and bounded: n = N, s = R).
+    """
+    if family in BERNOULLI_LIKE:
+        count_b, sum_b, count_a, sum_a = n_b, r_b, n_a, r_a
+    else:
+        if n_b < 2 or n_a < 2:
+            return -math.inf
+        count_b, sum_b, count_a, sum_a = n_b - 1, r_b - f_b, n_a - 1, r_a - f_a
+    if sum_b / count_b > sum_a / count_a:
+        l0 = log_largest_likelihood(family, count_b + count_a, sum_b + sum_a, variance)
+    else:
+        l0 = log_largest_likelihood(family, count_b, sum_b, variance)
+        l0 += log_largest_likelihood(family, count_a, sum_a, variance)
+    return log_mixture(family, n_b, r_b, f_b, variance) + log_mixture(family, n_a, r_a, f_a, variance) - l0
+
+
+# --- Thresholds ------------------------------------------------------------------------------------------------------
+
+
+def beta_paper(t: int, delta: float, arms: int, alpha: float = 1.0, B: float | None = None) -> float:
+    """log(B t^alpha / delta), B = 2K at alpha = 1."""
+    if B is None:
+        if alpha != 1.0:
+            raise ValueError("the reference has no automatic B for alpha other than 1")
+        B = 2.0 * arms
+    return math.log(B) + alpha * math.log(t) - math.log(delta)
+
+
+def beta_stylized(t: int, delta: float) -> float:
+    """log((1 + log t) / delta)."""
+    return math.log((1.0 + math.log(t)) / delta)
+
+
+def beta_kt(t: int, delta: float, arms: int) -> float:
+    """log(2 t (K-1) / delta)."""
+    return math.log(2.0 * t * (arms - 1) / delta)
+
+
+def h(u: float) -> float:
+    """u - log u."""
+    return u - math.log(u)
+
+
+def h_inverse(x: float) -> float:
+    """The u >= 1 with u - log u = x, for x >= 1."""
+    if x == 1.0:
+        return 1.0
+    return brentq(lambda u: h(u) - x, 1.0, 2.0 * x + 2.0, xtol=1e-15, rtol=1e-15)
+
+
+def h_tilde(x: float, z: float = 1.5) -> float:
+    """e^(1/u) u with u = h^-1(x) if x >= h(1/log z), else z (x - log log z)."""
+    if x >= h(1.0 / math.log(z)):
+        u = h_inverse(x)
+        return math.exp(1.0 / u) * u
+    return z * (x - math.log(math.log(z)))
+
+
+def mixture_T(x: float) -> float:
+    """T(x) = 2 htilde((h^-1(1+x) + log(2 zeta(2))) / 2), zeta(2) = pi^2/6."""
+    return 2.0 * h_tilde((h_inverse(1.0 + x) + math.log(2.0 * math.pi**2 / 6.0)) / 2.0)
+
+
+@cache
+def mixture_C_gaussian(x: float) -> float:
+    """C_G(x) = min over l in (1/2, 1] of (g(l) + x)/l, g(l) = 2l - 2l log(4l) + log zeta(2l) - log(1-l)/2."""
+
+    def value(l_: float) -> float:
+        inner = 2.0 * l_ - 2.0 * l_ * math.log(4.0 * l_) + math.log(zeta(2.0 * l_)) - math.log1p(-l_) / 2.0
+        return (inner + x) / l_
+
+    points = [0.5 + 0.5 * (k + 1) / 2001 for k in range(2000)]  # strictly inside (1/2, 1); both ends are infinite
+    k = min(range(len(points)), key=lambda k: value(points[k]))
+    low = points[k - 1] if k > 0 else 0.5 + 1e-12
+    high = points[k + 1] if k + 1 < len(points) else 1.0 - 1e-15
+    found = minimize_scalar(value, bounds=(low, high), method="bounded", options={"xatol": 1e-12, "maxiter": 1000})
+    return min(float(found.fun), value(points[k]))
+
+
+@cache
+def mixture_constant(family: str, delta: float, arms: int) -> float:
+    """The part without t: 2 C_G(L) for gaussian, else 2 T(L), with L = log((K-1)/delta)/2."""
+    x = math.log((arms - 1) / delta) / 2.0
+    return 2.0 * mixture_C_gaussian(x) if family == "gaussian" else 2.0 * mixture_T(x)
+
+
+def beta_mixture(t: int, delta: float, arms: int, family: str) -> float:
+    """gaussian: 2 C_G(L) + 4 log(4 + log(t/2)); any other: 2 T(L) + 6 log(1 + log(t/2))."""
+    constant = mixture_constant(family, delta, arms)
+    if family == "gaussian":
+        return constant + 4.0 * math.log(4.0 + math.log(t / 2.0))
+    return constant + 6.0 * math.log(1.0 + math.log(t / 2.0))
+
+
+def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: str) -> float:
+    """The form for one pair, in place of t the pulls of its two arms.
+
+    gaussian: 2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b)
+    other:    2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b)
+    """
+    constant = mixture_constant(family, delta, arms)
+    if family == "gaussian":
+        return constant + 2.0 * math.log(4.0 + math.log(n_a)) + 2.0 * math.log(4.0 + math.log(n_b))
+    return constant + 3.0 * math.log(1.0 + math.log(n_a)) + 3.0 * math.log(1.0 + math.log(n_b))
+
+
+def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
+    """beta(t, delta) of a threshold that is a curve in t (mixture: its t form)."""
+    parameters = parameters or {}
+    if threshold == "paper":
+        return beta_paper(t, delta, arms, **parameters)
+    if threshold == "stylized":
+        return beta_stylized(t, delta)
+    if threshold == "kt":
+        return beta_kt(t, delta, arms)
+    if threshold == "mixture":
+        return beta_mixture(t, delta, arms, family)
+    raise ValueError(f"{threshold!r} is not a curve in t")
+
+
+# --- Confidence intervals --------------------------------------------------------------------------------------------
+
+
+def _last_within(inside: Callable[[float], bool], start: float, end: float) -> float:
+    """Bisection down to neighbouring floats: where `inside` (true at start) stops being true on the way to `end`."""
+    if inside(end):
+        return end
+    while True:
+        middle = start + (end - start) / 2.0
+        if middle in (start, end):
+            return start
+        if inside(middle):
+            start = middle
+        else:
+            end = middle
+
+
+def upper_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
+    """The largest q with N d(mean, q) <= beta."""
+    if family == "gaussian":
+        return mean + math.sqrt(2.0 * variance * level / n)
+
+    def inside(q: float) -> bool:
+        return n * divergence(family, mean, q, variance) <= level
+
+    if family in BERNOULLI_LIKE:
+        return _last_within(inside, mean, 1.0)
+    far = 2.0 * mean + 1.0
+    while inside(far):
+        far *= 2.0
+        if math.isinf(far):
+            return math.inf
+    return _last_within(inside, mean, far)
+
+
+def lower_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
+    """The smallest q with N d(mean, q) <= beta."""
+    if family == "gaussian":
+        return mean - math.sqrt(2.0 * variance * level / n)
+    return _last_within(lambda q: n * divergence(family, mean, q, variance) <= level, mean, 0.0)
+
+
+# --- Policies --------------------------------------------------------------------------------------------------------
+
+
+def _leader(means: Sequence[float], among: Sequence[int] | None = None) -> int:
+    """The best mean, lowest index on ties."""
+    return max(range(len(means)) if among is None else among, key=lambda a: (means[a], -a))
+
+
+class _Run:
+    """What has been seen so far, and the rules that several policies share."""
+
+    def __init__(self, family, variance, arms, threshold, delta, draw, max_pulls, parameters):
+        self.family, self.variance, self.K, self.threshold, self.delta = family, variance, arms, threshold, delta
+        self.draw, self.max_pulls, self.parameters = draw, max_pulls, dict(parameters or {})
+        self.N, self.R, self.C, self.F = [0] * arms, [0.0] * arms, [0.0] * arms, [0.0] * arms
+        self.order: list[int] = []
+        self.margins: list[float] = []
+        for arm in range(arms):
+            self.pull(arm)
+
+    def pull(self, arm: int, margin: float = math.inf) -> None:
+        reward, cost = self.draw(arm)
+        if self.N[arm] == 0:
+            self.F[arm] = float(reward)
+        self.N[arm] += 1
+        self.R[arm] += float(reward)
+        self.C[arm] += float(cost)
+        self.order.append(arm)
+        self.margins.append(margin)
+
+    @property
+    def t(self) -> int:
+        return len(self.order)
+
+    @property
+    def means(self) -> list[float]:
+        return [r / n for r, n in zip(self.R, self.N, strict=True)]
+
+    @property
+    def exhausted(self) -> bool:
+        return self.max_pulls is not None and self.t >= self.max_pulls
+
+    def beats(self, b: int, a: int) -> bool:
+        """Whether b is shown better than a: mean_b > mean_a, and Z_{b,a} > beta or log E_{b,a} >= log((K-1)/delta)."""
+        if not self.R[b] / self.N[b] > self.R[a] / self.N[a]:
+            return False
+        if self.threshold == "evalue":
+            log_e = log_evalue(
+                self.family, self.N[b], self.R[b], self.F[b], self.N[a], self.R[a], self.F[a], self.variance
+            )
+            return log_e >= math.log((self.K - 1) / self.delta)
+        if self.threshold == "mixture" and self.parameters.get("pairwise", True):
+            level = beta_mixture_pairwise(self.N[b], self.N[a], self.delta, self.K, self.family)
+        else:
+            level = self.beta()
+        return evidence(self.family, self.N[b], self.R[b], self.N[a], self.R[a], self.variance) > level
+
+    def beta(self) -> float:
+        return beta(self.threshold, self.t, self.delta, self.K, self.family, self.parameters)
+
+    def winner(self) -> int | None:
+        """The empirical best, if it beats every other arm."""
+        leader = _leader(self.means)
+        return leader if all(self.beats(leader, a) for a in range(self.K) if a != leader) else None
+
+    def result(self, decision: int | None) -> Result:
+        return Result(self.order, decision, self.N, self.R, self.C, self.F, sum(self.C), self.margins)
+
+
+def _highest(scores: dict[int, float], size: float) -> tuple[int, float]:
+    """(arm, margin): the arm of the highest score, lowest index on ties, and its distance to the next, over size."""
+    arm = max(scores, key=lambda a: (scores[a], -a))
+    others = [score for a, score in scores.items() if a != arm]
+    if not others or scores[arm] == math.inf:
+        return arm, math.inf
+    return arm, (scores[arm] - max(others)) / size
+
+
+def _eliminate(run: _Run, cost_blind: bool) -> int | None:
+    """CO; racing if cost_blind."""
+    in_play = list(range(run.K))
+    while True:
+        leader = _leader(run.means, in_play)
+        in_play = [a for a in in_play if a == leader or not run.beats(leader, a)]
+        if in_play == [leader]:
+            return leader
+        if run.exhausted:
+            return None
+        # The smallest sqrt(cost_a) N_a is the smallest cost_a N_a^2 = C_a N_a.
+        paid = run.N if cost_blind else run.C
+        scores = {a: -paid[a] * run.N[a] for a in in_play}
+        run.pull(*_highest(scores, size=-max(scores.values())))
+
+
+def _track(run: _Run, cost_blind: bool, exploration: float, slack: float, tracking: str) -> int | None:
+    """CTAS; TAS if cost_blind."""
+    while True:
+        winner = run.winner()
+        if winner is not None:
+            return winner
+        if run.exhausted:
+            return None
+        floor = exploration * math.sqrt(run.t) - slack * run.K
+        if min(run.N) < floor:
+            run.pull(run.N.index(min(run.N)))
+            continue
+        paid = [float(n) for n in run.N] if cost_blind else run.C
+        costs = [c / n for c, n in zip(paid, run.N, strict=True)]
+        w = shares(run.family, run.means, costs, run.variance)
+        if tracking == "deficit":
+            size = sum(paid)
+            scores = {a: size * w[a] - paid[a] for a in range(run.K)}
+        else:
+            scores = {a: w[a] / paid[a] for a in range(run.K)}
+            size = max(scores.values())
+        run.pull(*_highest(scores, size))
+
+
+def _uniform(run: _Run) -> int | None:
+    """Round robin."""
+    while True:
+        winner = run.winner()
+        if winner is not None:
+            return winner
+        if run.exhausted:
+            return None
+        run.pull(run.t % run.K)
+
+
+def _lucb(run: _Run) -> int | None:
+    """d-LUCB: each round the leader, then the rival with the highest upper end."""
+    while True:
+        level = run.beta()
+        means = run.means
+        leader = _leader(means)
+        upper = {a: upper_end(run.family, run.N[a], means[a], level, run.variance) for a in range(run.K) if a != leader}
+        if lower_end(run.family, run.N[leader], means[leader], level, run.variance) > max(upper.values()):
+            return leader
+        rival, margin = _highest(upper, size=1.0)
+        for arm, its_margin in ((leader, math.inf), (rival, margin)):
+            if run.exhausted:
+                return None
+            run.pull(arm, its_margin)
+
+
+def run(
+    policy: str,
+    *,
+    family: str,
+    variance: float = 1.0,
+    arms: int,
+    threshold: str,
+    delta: float,
+    draw: Callable[[int], tuple[float, float]],
+    exploration: float | None = None,
+    slack: float | None = None,
+    tracking: str = "deficit",
+    max_pulls: int | None = None,
+    threshold_parameters: dict | None = None,
+) -> Result:
+    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost).
+
+    Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls` (which the first pulls may
+    exceed), or pulls on. d-LUCB looks at its stopping rule only at the end of a round of two pulls; a cut may fall
+    within a round.
+    """
+    if policy not in POLICIES or family not in FAMILIES or threshold not in THRESHOLDS:
+        raise ValueError(f"unknown policy, family or threshold: {policy!r}, {family!r}, {threshold!r}")
+    if tracking not in ("deficit", "ratio"):
+        raise ValueError(f"unknown tracking {tracking!r}")
+    if arms < 2:
+        raise ValueError("at least two arms")
+    if policy == "d-lucb" and threshold == "evalue":
+        raise ValueError("d-lucb needs a threshold that is a curve in t")
+    state = _Run(family, variance, arms, threshold, delta, draw, max_pulls, threshold_parameters)
+    if policy in ("co", "racing"):
+        decision = _eliminate(state, cost_blind=policy == "racing")
+    elif policy in ("ctas", "tas"):
+        if exploration is None:
+            exploration = 1.0
+        if slack is None:
+            slack = 0.5 if policy == "tas" else 0.0
+        decision = _track(state, policy == "tas", exploration, slack, tracking)
+    elif policy == "uniform":
+        decision = _uniform(state)
+    else:
+        decision = _lucb(state)
+    return state.result(decision)

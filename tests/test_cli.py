@@ -1,0 +1,180 @@
+"""The shell, as its users meet it: what is printed, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01"]
+
+
+def cabai(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "cabai", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_bound_prints_the_papers_optimum():
+    done = cabai("bound", *PAPER, "--delta", "1e-6")
+    assert done.returncode == 0
+    assert re.search(r"^2 +1 +0\.1 +0\.2398 +0\.7192$", done.stdout, re.MULTILINE)
+    assert "at least 191.819" in done.stdout
+    assert done.stderr == ""
+
+
+def test_bound_as_json_has_the_promised_fields():
+    fields = json.loads(cabai("bound", *PAPER, "--delta", "1e-6", "--json").stdout)
+    assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta"]
+    assert fields["pull_shares"] == pytest.approx([0.2275, 0.7192, 0.0533], abs=5e-5)
+
+
+def test_simulate_as_json_has_the_promised_fields(tmp_path):
+    out = tmp_path / "runs.parquet"
+    done = cabai(
+        "simulate", *PAPER, "--policy", "ctas(tracking=ratio)", "--trajectories", "20", "--json", "--out", str(out)
+    )
+    fields = json.loads(done.stdout)
+    promised = (
+        "policy threshold delta trajectories mean_cost std_cost cost_quantiles mean_pulls pull_shares errors "
+        "unfinished lower_bound ratio seconds steps"
+    )
+    assert set(promised.split()) <= set(fields)
+    assert list(fields["cost_quantiles"]) == ["0.05", "0.5", "0.95", "0.99"]
+    assert (fields["policy"], fields["trajectories"]) == ("ctas(tracking=ratio)", 20)
+    assert out.exists()
+    assert done.stderr == ""  # no progress bar where there is no terminal
+
+
+def test_compare_prints_a_row_a_policy():
+    done = cabai("compare", *PAPER, "--policies", "co,ctas(exploration=0.5, tracking=ratio)", "--trajectories", "20")
+    rows = done.stdout.splitlines()
+    assert rows[2].startswith("co ")
+    assert rows[3].startswith("ctas(exploration=0.5, tracking=ratio) ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["bound", "--family", "gausian", "--means", "1,0", "--costs", "1,1"],
+            "unknown family 'gausian'; did you mean gaussian?",
+        ),
+        (["bound", "--family", "bernoulli", "--means", "1.5,0", "--costs", "1,1"], "means[0] must be in [0, 1]"),
+        (
+            ["bound", "--family", "gaussian", "--means", "1,x", "--costs", "1,1"],
+            "--means must be numbers separated by commas",
+        ),
+        (["bound", "--family", "gaussian", "--means", "", "--costs", "1,1"], "means must not be empty"),
+        (
+            ["bound", "--family", "gaussian", "--means", "1,nan", "--costs", "1,1"],
+            "means[1] must be a finite number, got nan",
+        ),
+        (
+            ["bound", "--family", "gaussian", "--means", "1,inf", "--costs", "1,1"],
+            "means[1] must be a finite number, got inf",
+        ),
+        (["bound", "--family", "gaussian", "--means", "1", "--costs", "1"], "at least 2 arms"),
+        (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1"], "same length, got 2 means and 1 costs"),
+        (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,0"], "costs[1] must be positive, got 0"),
+        (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,-2"], "costs[1] must be positive, got -2"),
+        (
+            ["bound", "--family", "gaussian", "--means", "1,1", "--costs", "1,2"],
+            "the best arm is not unique: 1, 2 share",
+        ),
+        (["bound", *PAPER, "--delta", "0"], "delta must lie strictly between 0 and 1, got 0"),
+        (["bound", *PAPER, "--delta", "1"], "delta must lie strictly between 0 and 1, got 1"),
+        (["bound", *PAPER, "--delta", "0.6"], "the lower bound holds for delta below 0.5 only, got 0.6"),
+        (["bound", *PAPER, "--delta", "small"], "Invalid value for '--delta'"),
+        (["bound", *PAPER, "--names", "a,b"], "names must be 3 non-empty strings"),
+        (
+            ["bound", "--family", "gaussian(variance=-1)", "--means", "1,0", "--costs", "1,1"],
+            "variance must be positive, got -1",
+        ),
+        (["bound", "--means", "1,0", "--costs", "1,1"], "Missing option '--family'"),
+        (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
+        (["bond"], "No such command 'bond'"),
+        (["simulate", *PAPER, "--policy", "best"], "unknown policy 'best'; known: co,"),
+        (["simulate", *PAPER, "--policy", "co", "--cost-model", "wild"], "unknown cost model 'wild'; known: fixed,"),
+        (
+            ["simulate", *PAPER, "--policy", "co", "--trajectories", "0"],
+            "trajectories must be a whole number of at least 1",
+        ),
+        (
+            ["simulate", *PAPER, "--policy", "co", "--trajectories", "2", "--out", "/nowhere/x"],
+            "there is no folder /nowhere",
+        ),
+    ],
+)
+def test_every_error_is_one_line_and_exit_code_2(arguments, message):
+    done = cabai(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cabai: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    as_json = cabai(*arguments, "--json")
+    assert as_json.returncode == 2
+    assert message.partition(";")[0] in json.loads(as_json.stderr)["error"] or arguments == ["bond"]
+
+
+def test_help_teaches():
+    for command in ([], ["bound"], ["simulate"], ["compare"]):
+        done = cabai(*command, "--help")
+        assert done.returncode == 0
+        assert "Usage: " in done.stdout
+    assert "Example: cabai simulate" in " ".join(cabai("simulate", "--help").stdout.split())
+    assert cabai().stdout == cabai("--help").stdout
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_stops_within_a_second(workers):
+    """Measured in CPU time, of which each worker uses one second a second, so that a busy machine does not matter."""
+    endless = ["simulate", "--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = used.ru_utime + used.ru_stime
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cabai", *endless, "--workers", workers, "--delta", "1e-6"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        # Its threads tell that it has begun to simulate.
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and threads_of(process.pid) < int(workers) + 1:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        assert process.poll() is None
+        before = cpu_seconds(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert used.ru_utime + used.ru_stime - others - before < 1.0 * int(workers)
+        assert (process.returncode, out, err) == (130, "", "cabai: stopped.\n")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def threads_of(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def test_import_and_help_load_nothing_heavy():
+    heavy = "('numba', 'scipy', 'pandas', 'matplotlib', 'joblib')"
+    for code in (
+        "import cabai",
+        "import sys; sys.argv = ['cabai', '--help']; import cabai.cli; cabai.cli.app(standalone_mode=False)",
+    ):
+        check = f"{code}; import sys; print(*(module for module in {heavy} if module in sys.modules))"
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == ""

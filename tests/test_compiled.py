@@ -1,0 +1,77 @@
+"""What is compiled is compiled once, cached, and never stale."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cabai
+
+COUNT = """
+from numba.core import event
+with event.install_recorder("numba:compile") as recorder:
+    import cabai
+    instance = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01])
+    runs = cabai.simulate(instance, "{policy}", trajectories=5, delta=0.1)
+    summary = runs.summary()
+print(sum(1 for _, record in recorder.buffer if record.is_start), summary.mean_cost)
+"""
+
+
+def run(code: str, cache: Path, source: Path) -> str:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(source)}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=300
+    ).stdout
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A copy of the package, to edit."""
+    shutil.copytree(
+        Path(cabai.__file__).parent, tmp_path / "src" / "cabai", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    return tmp_path / "src"
+
+
+@pytest.mark.parametrize("policy", ["co", "ctas"])
+def test_second_process_compiles_nothing(tmp_path, source, policy):
+    first = run(COUNT.format(policy=policy), tmp_path / "cache", source).split()
+    second = run(COUNT.format(policy=policy), tmp_path / "cache", source).split()
+    assert int(first[0]) > 10
+    assert int(second[0]) == 0
+    assert first[1] == second[1]
+
+
+def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
+    before = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
+    evidence = source / "cabai" / "compiled" / "evidence.py"
+    changed = evidence.read_text().replace("gap * gap / (2.0 * variance)", "gap * gap / (4.0 * variance)")
+    stamp = evidence.stat()
+    evidence.write_text(changed)
+    os.utime(evidence, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    after = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
+    assert int(after[0]) > 10
+    assert float(after[1]) > 1.3 * float(before[1])
+
+
+def test_a_cache_folder_that_cannot_be_written_does_no_harm(tmp_path, source):
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    count, _ = run(COUNT.format(policy="uniform"), blocked, source).split()
+    assert int(count) > 10
+
+
+def test_kernels_cannot_allocate_and_release_the_gil():
+    """Compiled without Numba's allocator, a kernel that allocated memory would not compile."""
+    from cabai.compiled.allocation import allocate
+    from cabai.simulation.loop import run_chunk
+
+    for function in (allocate, run_chunk):
+        assert function.targetoptions["_nrt"] is False
+        assert function.targetoptions["nogil"] is True

@@ -1,0 +1,114 @@
+"""Every policy makes the same pulls, one by one, as the plain-Python reference in reference.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cabai
+from conftest import drawer
+from reference import run as reference_run
+
+MEANS = {
+    "gaussian": lambda rng, K: rng.normal(0, 0.7, K),
+    "bernoulli": lambda rng, K: rng.choice([0.0, 1.0, *rng.uniform(0, 1, 3 * K)], K, replace=False),
+    "poisson": lambda rng, K: rng.choice([0.0, *rng.uniform(0, 3, 2 * K), 15.0], K, replace=False),
+    "exponential": lambda rng, K: rng.uniform(0.2, 2, K),
+    "bounded": lambda rng, K: rng.uniform(0, 1, K),
+}
+POLICIES = [
+    "co",
+    "racing",
+    "uniform",
+    "d-lucb",
+    "ctas",
+    "ctas(tracking=ratio)",
+    "ctas(exploration=0.3, slack=0.5)",
+    "tas",
+]
+THRESHOLDS = ["paper", "stylized", "mixture", "mixture(pairwise=false)", "evalue", "paper(alpha=1.2, B=50)"]
+MOST = 400  # pulls a trajectory is followed for
+
+
+def random_instance(rng: np.random.Generator, family: str) -> cabai.Instance:
+    K = int(rng.integers(2, 6))
+    return cabai.Instance(
+        family,
+        MEANS[family](rng, K),
+        10 ** rng.uniform(-3, 0, K),
+        cost_model=rng.choice(["fixed", "uniform", "two-point", "beta", "exponential"]),
+        variance=float(rng.choice([0.25, 1.0, 4.0])) if family == "gaussian" else None,
+    )
+
+
+def parameters_of(text: str) -> dict:
+    inside = text.partition("(")[2].rstrip(")")
+    pairs = (pair.split("=") for pair in inside.split(",") if pair)
+    read = {"false": False, "ratio": "ratio"}
+    return {key.strip(): read[value] if value in read else float(value) for key, value in pairs}
+
+
+def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float, seed: int) -> bool:
+    """Whether the whole trajectory could be compared; an assertion if it differs.
+
+    Where the reference's best and second-best choice are closer than rounding and the solver's tolerance allow, both
+    are right, and the comparison ends there.
+    """
+    runs = cabai.simulate(
+        instance,
+        policy,
+        threshold=threshold,
+        delta=delta,
+        trajectories=1,
+        seed=seed,
+        max_pulls=MOST,
+        grid=range(1, MOST + 1),
+    )
+    K = len(instance)
+    path = np.vstack([np.zeros((1, K), int), runs.path[0][: runs.steps[0]]])
+    pulled = np.diff(path[K:], axis=0).argmax(axis=1).tolist()
+    expected = reference_run(
+        policy.partition("(")[0],
+        family=instance.family.name,
+        variance=instance.family.variance,
+        arms=K,
+        threshold=threshold.partition("(")[0],
+        threshold_parameters=parameters_of(threshold),
+        delta=delta,
+        draw=drawer(instance, seed, 0),
+        max_pulls=MOST,
+        **parameters_of(policy),
+    )
+    close = [i for i, margin in enumerate(expected.margins) if margin < 1e-7]
+    order = expected.pulls_in_order
+    if close and pulled != order[K:]:
+        end = close[0] - K
+        assert pulled[:end] == order[K : close[0]]
+        return False
+    assert pulled == order[K:]
+    assert runs.decisions[0] == (-1 if expected.decision is None else expected.decision)
+    np.testing.assert_allclose(runs.costs[0], expected.total_cost, rtol=1e-12)
+    return True
+
+
+@pytest.mark.parametrize("family", list(MEANS))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_same_pulls_as_the_reference(policy, family):
+    rng = np.random.default_rng([POLICIES.index(policy), list(MEANS).index(family)])
+    whole = tried = 0
+    for seed in range(3 if "tas" in policy else 10):
+        threshold = str(rng.choice(THRESHOLDS))
+        if policy == "d-lucb" and threshold == "evalue":
+            threshold = "paper"
+        instance = random_instance(rng, family)
+        if len(instance.best_arms) > 1:
+            continue
+        tried += 1
+        whole += compare(instance, policy, threshold, float(rng.choice([0.3, 0.05, 1e-6])), seed)
+    assert whole >= tried / 2
+
+
+@pytest.mark.parametrize("policy", ["co", "ctas", "tas", "d-lucb", "racing", "uniform"])
+def test_same_pulls_as_the_reference_with_the_bernoulli_threshold(policy):
+    instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
+    assert compare(instance, policy, "kt", 0.05, seed=3)

@@ -1,0 +1,247 @@
+"""The engine: same seed, same result; limits, grids, results, and policies of one's own."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai import InvalidInput
+from conftest import drawer
+
+ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing"]
+
+
+def same(a: cabai.Runs, b: cabai.Runs) -> bool:
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("decisions", "costs", "steps", "pulls", "path")
+    )
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
+    whole = cabai.simulate(paper_instance, policy, trajectories=130, seed=5, grid=[3, 10, 100])
+    for workers in (1, 3):
+        assert same(
+            whole, cabai.simulate(paper_instance, policy, trajectories=130, seed=5, workers=workers, grid=[3, 10, 100])
+        )
+    fewer = cabai.simulate(paper_instance, policy, trajectories=7, seed=5)
+    assert np.array_equal(fewer.costs, whole.costs[:7])
+    other = cabai.simulate(paper_instance, policy, trajectories=130, seed=6)
+    assert not np.array_equal(other.steps, whole.steps)
+
+
+def test_processes_give_what_threads_give(paper_instance):
+    import joblib
+
+    threads = cabai.simulate(paper_instance, "co", trajectories=60)
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        processes = cabai.simulate(paper_instance, "co", trajectories=60)
+    assert same(threads, processes)
+
+
+def test_all_policies_see_the_same_rewards(paper_instance):
+    """With one long trajectory each, the sum of an arm's first n rewards is the same: recompute it from the draws."""
+    draw = drawer(paper_instance, 0, 0)
+    first = [draw(a)[0] for a in range(3)]
+    again = drawer(cabai.Instance("gaussian", [1.5, 1, 0.5, 0, 0], [1] * 5, cost_model="beta"), 0, 0)
+    assert [again(a)[0] for a in range(3)] == first
+
+
+def test_cost_models_keep_the_rewards_and_the_mean(paper_instance):
+    fixed = cabai.simulate(paper_instance, "uniform", trajectories=200)
+    for model in ("uniform", "two-point", "beta", "exponential"):
+        drawn = cabai.Instance("gaussian", paper_instance.means, paper_instance.costs, cost_model=model)
+        runs = cabai.simulate(drawn, "uniform", trajectories=200)
+        assert np.array_equal(runs.pulls, fixed.pulls)
+        # Each cost has a standard deviation of at most its mean; so has the sum, in root mean square over pulls.
+        spread = math.sqrt((fixed.pulls * paper_instance.costs**2).sum())
+        assert abs(runs.costs.sum() - fixed.costs.sum()) < 5 * spread
+        assert not np.array_equal(runs.costs, fixed.costs)
+
+
+@pytest.mark.parametrize("policy", ["ctas", "tas", "uniform"])
+def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy):
+    deltas = [0.01, 0.3, 1e-6]
+    options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500]}
+    together = cabai.simulate(paper_instance, policy, delta=deltas, **options)
+    assert [runs.delta for runs in together] == deltas
+    for runs in together:
+        assert same(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options))
+
+
+@pytest.mark.parametrize("policy", ["co", "racing", "d-lucb"])
+def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance, policy):
+    with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
+        cabai.simulate(paper_instance, policy, delta=[0.1, 0.01])
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_limits_leave_a_trajectory_unfinished(paper_instance, policy):
+    runs = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_pulls=40)
+    unfinished = runs.decisions == -1
+    assert unfinished.any()
+    assert (runs.steps[unfinished] == 40).all()
+    assert (runs.pulls.sum(axis=1) == runs.steps).all()
+    summary = runs.summary()
+    assert summary.unfinished == unfinished.sum()
+    assert summary.errors == 0
+    paid = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_cost=20.0)
+    over = paid.decisions == -1
+    assert over.any()
+    assert ((paid.costs[over] >= 20) & (paid.costs[over] <= 20 + 1.0)).all()
+
+
+def test_a_tie_ends_at_the_limit_and_any_best_arm_is_right():
+    tied = cabai.Instance("bernoulli", [0.5, 0.5], [1, 1])
+    summary = cabai.simulate(tied, "co", delta=0.1, trajectories=100, max_pulls=500).summary()
+    assert summary.unfinished > 50
+    assert (summary.errors, summary.lower_bound, summary.ratio) == (0, None, None)
+
+
+def test_grid_counts_the_pulls_along_the_way(paper_instance):
+    grid = [1, 3, 4, 50, 200, 10**6]
+    runs = cabai.simulate(paper_instance, "ctas", delta=0.01, trajectories=40, grid=grid)
+    assert runs.grid.tolist() == grid
+    reached = runs.steps[:, None] >= runs.grid
+    reached[:, runs.grid < 3] = False  # a path begins when every arm has been pulled once
+    assert np.array_equal(runs.path[:, :, 0] >= 0, reached)
+    assert np.array_equal(runs.path.sum(axis=2)[reached], np.broadcast_to(runs.grid, reached.shape)[reached])
+    assert (runs.path[:, 1] == 1).all()
+
+
+def test_summary_agrees_with_the_arrays(paper_instance):
+    runs = cabai.simulate(paper_instance, "co", delta=0.1, trajectories=400, seed=2)
+    summary = runs.summary()
+    assert summary.mean_cost == pytest.approx(np.mean(runs.pulls @ paper_instance.costs), rel=1e-12)
+    assert summary.se_cost == pytest.approx(np.std(runs.costs, ddof=1) / 20)
+    assert summary.errors == np.sum(runs.decisions != 0)
+    low, high = summary.error_interval
+    assert low <= summary.errors / 400 <= high
+    assert summary.lower_bound == pytest.approx(cabai.bound(paper_instance).cost(0.1))
+    assert summary.ratio == pytest.approx(summary.mean_cost / summary.lower_bound)
+    assert sum(summary.pull_shares) == pytest.approx(1)
+    assert sum(summary.cost_shares) == pytest.approx(1)
+    assert summary.steps == runs.steps.sum()
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
+def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    runs = cabai.simulate(paper_instance, "co", trajectories=30, max_pulls=200, delta=1e-6)
+    frame = runs.to_frame()
+    assert len(frame) == 30
+    assert frame["decision"].isna().sum() == (runs.decisions == -1).sum() > 0
+    assert frame["pulls_3"].tolist() == runs.pulls[:, 2].tolist()
+    path = tmp_path / "runs.parquet"
+    runs.to_parquet(path)
+    pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
+    made_by = json.loads(pq.read_schema(path).metadata[b"cabai"])
+    assert (made_by["policy"], made_by["seed"]) == ("co", 0)
+    assert [p.name for p in tmp_path.iterdir()] == ["runs.parquet"]
+
+
+def test_parquet_into_a_missing_folder_is_refused(paper_instance, tmp_path):
+    runs = cabai.simulate(paper_instance, "co", trajectories=2)
+    with pytest.raises(InvalidInput, match="there is no folder"):
+        runs.to_parquet(tmp_path / "missing" / "runs.parquet")
+
+
+def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
+    comparison = cabai.compare(paper_instance, ["co", "ctas(tracking=ratio)"], delta=0.01, trajectories=100)
+    frame = comparison.to_frame()
+    assert frame.index.tolist() == ["co", "ctas(tracking=ratio)"]
+    for row in comparison.to_dicts():
+        assert row["cost_interval"][0] < row["mean_cost"] < row["cost_interval"][1]
+        assert row["ratio_interval"][0] < row["ratio"] < row["ratio_interval"][1]
+    text = repr(comparison)
+    assert "ctas(tracking=ratio)" in text
+    assert "lower bound" in text
+
+
+def test_progress_is_told_how_many_are_done(paper_instance):
+    seen: list[int] = []
+    cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 500
+    seen.clear()
+    cabai.compare(paper_instance, ["co", "racing"], trajectories=100, progress=seen.append)
+    assert seen[-1] == 200
+
+
+def test_own_policy_runs_and_stops_by_evidence(paper_instance):
+    @cabai.policy
+    def in_turn(arms, run, rules):
+        return run.t % len(arms)
+
+    own = cabai.simulate(paper_instance, in_turn, trajectories=50, delta=[0.1, 0.01])
+    built_in = cabai.simulate(paper_instance, "uniform", trajectories=50, delta=[0.1, 0.01])
+    assert all(same(a, b) for a, b in zip(own, built_in, strict=True))
+    assert own[0].policy == "in-turn"
+
+
+def test_own_policy_with_a_stop_and_a_coin(paper_instance):
+    def after_thirty(arms, run, rules):
+        return run.t >= 30
+
+    @cabai.policy(stop=after_thirty)
+    def toss(arms, run, rules):
+        return int(run.uniform * len(arms))
+
+    runs = cabai.simulate(paper_instance, toss, trajectories=2000)
+    assert (runs.steps == 30).all()
+    # 27 tosses of 2000 trajectories fall on each arm with probability 1/3
+    tosses = 27 * 2000
+    assert np.abs(runs.pulls.sum(axis=0) - 2000 - tosses / 3).max() < 5 * math.sqrt(tosses * 2 / 9)
+
+
+def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):
+    @cabai.policy
+    def beyond(arms, run, rules):
+        return len(arms)
+
+    with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
+        cabai.simulate(paper_instance, beyond, trajectories=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
+        ({"delta": 1.0}, "delta must lie strictly between 0 and 1"),
+        ({"delta": float("nan")}, "delta must be a finite number, got nan"),
+        ({"delta": "0.1"}, "delta must be a finite number, got '0.1'"),
+        ({"delta": []}, "delta must be a number or a list"),
+        ({"delta": [0.1, 0.1]}, "list of different numbers"),
+        ({"trajectories": 0}, "trajectories must be a whole number of at least 1, got 0"),
+        ({"trajectories": 2.5}, "trajectories must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": 2**64}, "seed must be below"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"max_pulls": 2}, "max_pulls must be a whole number of at least 3, got 2"),
+        ({"max_cost": 0}, "max_cost must be positive, got 0"),
+        ({"max_cost": float("inf")}, "max_cost must be a finite number"),
+        ({"threshold": "papr"}, "unknown threshold 'papr'; did you mean paper"),
+        ({"threshold": "kt"}, "threshold kt holds for bernoulli and bounded"),
+        ({"policy": "cta"}, "unknown policy 'cta'; did you mean ctas"),
+        (
+            {"policy": "ctas(track=ratio)"},
+            "policy ctas cannot take 'track=ratio'; its parameters: exploration, slack, tracking",
+        ),
+        ({"policy": "ctas(tracking=best)"}, "tracking must be one of deficit, ratio, got 'best'"),
+        ({"policy": "ctas(exploration=-1)"}, "exploration must not be negative, got -1"),
+        ({"policy": 7}, "policy must be a name or a policy, got 7"),
+        ({"grid": [0]}, "grid must be a whole number of at least 1"),
+        ({"instance": "G3"}, "simulate takes a cabai.Instance, got 'G3'"),
+    ],
+)
+def test_bad_input_is_refused_by_name(paper_instance, options, message):
+    arguments = {"instance": paper_instance, "policy": "uniform"} | options
+    with pytest.raises(InvalidInput) as error:
+        cabai.simulate(arguments.pop("instance"), arguments.pop("policy"), **arguments)
+    assert message in str(error.value)
