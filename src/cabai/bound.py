@@ -35,9 +35,10 @@ class Bound:
         T* log(1/delta) is its limit for small delta only. From delta = 1/2 on there is no such bound: with two arms,
         guessing without any data is then good enough.
         """
-        if probability(delta) >= 0.5:
+        chance = probability(delta)
+        if chance >= 0.5:
             raise InvalidInput(f"the lower bound holds for delta below 0.5 only, got {delta!r}.")
-        return self.hardness * kl(delta)
+        return self.hardness * kl(chance)
 
     def __repr__(self) -> str:
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]

@@ -15,6 +15,7 @@ import cabai
 from cabai.checks import InvalidInput
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
+from cabai.paper import PARTS
 from cabai.policies import POLICIES
 from cabai.thresholds import THRESHOLDS
 
@@ -196,6 +197,42 @@ def compare(
         typer.echo(comparison)
 
 
+@app.command()
+def reproduce(
+    part: Annotated[str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, or all.")] = "all",
+    out: Annotated[str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")] = "results",
+    trajectories: TrajectoriesOption = 1000,
+    seed: SeedOption = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="100 trajectories: rough numbers in seconds.")] = False,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the paper's tables, figures and claims again, check them against the printed numbers, and write a report.
+
+    Example: cabai reproduce all --out results
+    """
+    from cabai.paper import reproduce
+    from cabai.paper.report import text
+
+    with status_line() as told:
+        sections, written = reproduce(
+            part, out=out, trajectories=trajectories, seed=seed, quick=quick, workers=workers, told=told
+        )
+    if as_json:
+        show_json({
+            "files": [str(path) for path in written],
+            "sections": [
+                {"name": each.name, "title": each.title, "text": each.text,
+                 "tables": [{"caption": t.caption, "header": t.header, "rows": t.rows} for t in each.tables]}
+                for each in sections
+            ],
+        })  # fmt: skip
+        return
+    for section in sections:
+        typer.echo(text(section) + "\n")
+    typer.echo("\n".join(f"written: {path}" for path in written if path.suffix in (".html", ".svg")))
+
+
 def split_outside_brackets(text: str) -> list[str]:
     """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
@@ -234,6 +271,18 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("trajectories", total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """A line on stderr that says what is being done, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield status.update
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -64,7 +64,7 @@ class Family(Named):
         from cabai.compiled.divergence import divergence
 
         p, q = self.check_mean(p, "p"), self.check_mean(q, "q")
-        return float(divergence(self.code, self.variance, p - q, q, 1.0 - q))
+        return float(divergence(self.code, self.variance, p, p - q, q, 1.0 - q))
 
     def interval(self, mean: float, level: float) -> tuple[float, float]:
         """The means q with d(mean, q) <= level: what `mean` leaves possible when `level` nats are allowed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,7 +61,7 @@ class Instance:
         for a in range(len(mu)):
             kind.check_mean(mu[a].item(), f"means[{a}]")
             positive(c[a].item(), f"costs[{a}]")
-        if cost_model not in COST_MODELS:
+        if not isinstance(cost_model, str) or cost_model not in COST_MODELS:
             raise InvalidInput(f"unknown cost model {cost_model!r}; known: {', '.join(COST_MODELS)}.")
         mu.flags.writeable = c.flags.writeable = False
         for name, value in [("family", kind), ("means", mu), ("costs", c), ("cost_model", cost_model)]:
@@ -111,7 +111,8 @@ def arm_names(names: Sequence[str] | None, arms: int) -> tuple[str, ...]:
     """The names of `arms` arms: those given, or their numbers from 1."""
     if names is None:
         return tuple(str(a + 1) for a in range(arms))
-    if isinstance(names, str) or len(names) != arms or not all(isinstance(name, str) and name for name in names):
+    given = names if isinstance(names, Collection) and not isinstance(names, str) else ()
+    if len(given) != arms or not all(isinstance(name, str) and name for name in given):
         raise InvalidInput(f"names must be {arms} non-empty strings, one an arm, got {names!r}.")
     if len(set(names)) != arms:
         raise InvalidInput(f"names must differ from each other, got {list(names)!r}.")

@@ -126,8 +126,8 @@ def halves(arms, leader, a, u, rules):
     gap = best - rival
     m = best * rest + rival * part
     complement = (1.0 - best) * rest + (1.0 - rival) * part
-    d_1 = divergence(rules.family, rules.variance, gap * part, m, complement)
-    d_a = divergence(rules.family, rules.variance, -gap * rest, m, complement)
+    d_1 = divergence(rules.family, rules.variance, best, gap * part, m, complement)
+    d_a = divergence(rules.family, rules.variance, rival, -gap * rest, m, complement)
     return d_1, d_a, variance_at(rules.family, rules.variance, m, complement)
 
 
@@ -140,8 +140,8 @@ def first_guess(arms, leader, rules):
         if a != leader:
             mean = arms[a].mean
             gap = best - mean
-            forth = divergence(rules.family, rules.variance, gap, mean, 1.0 - mean)
-            back = divergence(rules.family, rules.variance, -gap, best, 1.0 - best)
+            forth = divergence(rules.family, rules.variance, best, gap, mean, 1.0 - mean)
+            back = divergence(rules.family, rules.variance, mean, -gap, best, 1.0 - best)
             if not back < np.inf:  # the best mean is at the edge of the family: take the slope at u = 1 instead
                 d_1, d_a, _ = halves(arms, leader, a, 1.0, rules)
                 back = (d_1 + d_a) * (d_1 + d_a) / d_a
@@ -198,19 +198,22 @@ def solve_nested(arms, leader, rules):
     """The method that cannot fail: bisect on z, kept honest by Newton, and within it solve each h_a(u_a) = z.
 
     Phi falls from infinity to 0 as z grows from its least value, max 1/d(mu_1, mu_a); the unknown is how far above.
+    The search starts at max h_a(1), which has the scale of z: far below, a u can be too small for a double.
     """
-    least = 0.0
+    least = above = 0.0
     for a in range(len(arms)):
         if a != leader:
             mean = arms[a].mean
-            forth = divergence(rules.family, rules.variance, arms[leader].mean - mean, mean, 1.0 - mean)
+            best = arms[leader].mean
+            forth = divergence(rules.family, rules.variance, best, best - mean, mean, 1.0 - mean)
             least = max(least, 1.0 / forth)
+            d_1, d_a, _ = halves(arms, leader, a, 1.0, rules)
+            above = max(above, 1.0 / (d_1 + d_a))
             arms[a].memo = 1.0
     low, high = 0.0, np.inf
-    above = least if least > 0.0 else 1.0
     for _ in range(400):
         phi, slope = nested_phi(arms, leader, least + above, rules)
-        if phi > 1.0:
+        if not phi <= 1.0:  # or nan, where a u was too small
             low = above
         else:
             high = above
@@ -238,7 +241,7 @@ def nested_phi(arms, leader, z, rules):
     for a in range(len(arms)):
         if a != leader:
             low, high = 0.0, np.inf
-            u = arms[a].memo
+            u = arms[a].memo if arms[a].memo > 0.0 else 1.0
             for _ in range(400):
                 d_1, d_a, _ = halves(arms, leader, a, u, rules)
                 whole = u * d_1 + d_a

@@ -16,9 +16,10 @@ import math
 import numpy as np
 
 from cabai.compiled import kernel
-from cabai.families import BERNOULLI, GAUSSIAN, POISSON
+from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
+FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
 
 
 @kernel
@@ -75,8 +76,11 @@ def excess(u):
 
 
 @kernel(python=True)
-def divergence(family, variance, difference, q, complement):
-    """d(p, q) for difference = p - q and complement = 1 - q (which bernoulli alone looks at)."""
+def divergence(family, variance, p, difference, q, complement):
+    """d(p, q) for difference = p - q and complement = 1 - q (which bernoulli alone looks at).
+
+    Only exponential looks at p, where q is more than twice as large: there p - q says too little about log(p/q).
+    """
     if family == GAUSSIAN:
         return difference * difference / (2.0 * variance)
     if difference == 0.0:
@@ -89,6 +93,8 @@ def divergence(family, variance, difference, q, complement):
         return np.inf
     if family == POISSON:
         return q * psi(difference / q)
+    if p < 0.5 * q:
+        return difference / q - math.log(p / q)
     return excess(difference / q)
 
 
@@ -109,8 +115,14 @@ def upper_end(family, variance, mean, level):
     """The largest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
         return mean + math.sqrt(2.0 * variance * level)
-    if family == BERNOULLI and mean >= 1.0:
-        return 1.0
+    if family == BERNOULLI:
+        if mean >= 1.0:
+            return 1.0
+        far = (1.0 - mean) / FAR  # as for the lower end, with failures for successes
+        if level > divergence(family, variance, mean, mean - 1.0 + far, 1.0 - far, far):
+            return 1.0 - _far_end(family, 1.0 - mean, level, -1.0)
+    if family == EXPONENTIAL and level > divergence(family, variance, mean, mean - FAR * mean, FAR * mean, 1.0):
+        return _far_end(family, mean, level, 1.0)
     return _end(family, variance, mean, level, 1.0)
 
 
@@ -121,6 +133,9 @@ def lower_end(family, variance, mean, level):
         return mean - math.sqrt(2.0 * variance * level)
     if mean <= 0.0:
         return 0.0
+    far = mean / FAR
+    if level > divergence(family, variance, mean, mean - far, far, 1.0 - far):
+        return _far_end(family, mean, level, -1.0)
     return _end(family, variance, mean, level, -1.0)
 
 
@@ -147,7 +162,7 @@ def _end(family, variance, mean, level, side):
         distance = 0.5 * far if far < np.inf else mean + level + goal
     for _ in range(200):
         q = mean + side * distance
-        root = math.sqrt(2.0 * divergence(family, variance, -side * distance, q, 1.0 - q))
+        root = math.sqrt(2.0 * divergence(family, variance, mean, -side * distance, q, 1.0 - q))
         if root < goal:
             near = distance
         else:
@@ -164,3 +179,33 @@ def _end(family, variance, mean, level, side):
                 return mean + side * new
         distance = new
     return mean + side * distance
+
+
+@kernel
+def _far_end(family, mean, level, side):
+    """Solve d(mean, q) = level where q is more than FAR times smaller than the mean, or larger (exponential only).
+
+    There q itself must stay accurate, not its distance from the mean. Each form below has one large term, and the rest
+    hardly depends on q: putting the last value into it gains at least a factor of FAR each time.
+    """
+    if family == EXPONENTIAL and side < 0.0:  # x - 1 - log x = level, x = mean/q
+        x = FAR
+        for _ in range(40):
+            x, before = 1.0 + level + math.log(x), x
+            if abs(x - before) <= 1e-15 * x:
+                break
+        return mean / x
+    s = math.log(FAR)  # |log(q/mean)|
+    for _ in range(40):
+        before = s
+        if family == EXPONENTIAL:  # s + e^-s - 1 = level
+            s = level - math.expm1(-s)
+        elif family == POISSON:  # mean (s + e^-s - 1) = level
+            s = level / mean - math.expm1(-s)
+        elif mean < 1.0:  # mean s + (1 - mean) log((1 - mean)/(1 - mean e^-s)) = level
+            s = (level - (1.0 - mean) * (math.log1p(-mean) - math.log1p(-mean * math.exp(-s)))) / mean
+        else:
+            s = level
+        if abs(s - before) <= 1e-15 * s:
+            break
+    return mean * math.exp(side * s)

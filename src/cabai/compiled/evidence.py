@@ -41,8 +41,8 @@ def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
     to_a, to_b = gap * (n_b / n), -gap * (n_a / n)  # mean_a - m and mean_b - m
     m = (n_a * mean_a + n_b * mean_b) / n
     complement = (n_a * (1.0 - mean_a) + n_b * (1.0 - mean_b)) / n
-    return n_a * divergence(family, variance, to_a, m, complement) + n_b * divergence(
-        family, variance, to_b, m, complement
+    return n_a * divergence(family, variance, mean_a, to_a, m, complement) + n_b * divergence(
+        family, variance, mean_b, to_b, m, complement
     )
 
 

@@ -54,7 +54,7 @@ class Policy(Named):
 
 def compile_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
     """See `cabai.policy`. Not cached on disk: Numba would not notice a change in what the function calls."""
-    choose = getattr(choose, "py_func", choose)
+    choose, stop = (getattr(function, "py_func", function) for function in (choose, stop))
     name = choose.__name__.replace("_", "-")
     members = {
         "name": name,

@@ -1,0 +1,58 @@
+"""The paper's tables, figures and claims, made again by one command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cabai.checks import InvalidInput, whole
+
+if TYPE_CHECKING:
+    from cabai.paper.section import Section
+
+# name, file and function of each part, in the order of the report
+PARTS = {
+    "table1": ("tables", "table_1"),
+    "table2": ("tables", "table_2"),
+    "figure2": ("figures", "figure_2"),
+    "claims": ("claims", "claims"),
+    "theorems": ("theorems", "theorems"),
+    "errata": ("errata", "errata"),
+}
+
+
+def reproduce(
+    part: str = "all",
+    *,
+    out: str | Path | None = None,
+    trajectories: int = 1000,
+    seed: int = 0,
+    quick: bool = False,
+    workers: int | None = None,
+    told: Callable[[str], None] | None = None,
+) -> tuple[list[Section], list[Path]]:
+    """Make a part of the paper again, or all of it; write a report below `out` if that is given.
+
+    Returns the sections of the report and the files written. `quick` runs 100 trajectories; `told` is called with a word on
+    what is being done.
+    """
+    from cabai.paper.lab import Lab
+
+    if part != "all" and part not in PARTS:
+        raise InvalidInput(f"unknown part {part!r}; known: {', '.join(PARTS)}, all.")
+    count = 100 if quick else whole(trajectories, "trajectories", 20)
+    lab = Lab(count, seed, workers, quick, told or (lambda text: None))
+    sections = []
+    for name in PARTS if part == "all" else [part]:
+        file, function = PARTS[name]
+        sections.append(getattr(import_module(f"cabai.paper.{file}"), function)(lab))
+    if out is None:
+        return sections, []
+    from cabai.paper.report import write_report
+    from cabai.paper.tables import machine
+
+    options = "--quick" if quick else f"--trajectories {count}"
+    heading = f"Made by `cabai reproduce {part} {options} --seed {seed}` on {machine()}."
+    return sections, write_report(sections, Path(out), heading)

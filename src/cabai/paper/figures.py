@@ -1,0 +1,122 @@
+"""The paper's Figure 2, drawn again: how policies divide their pulls, and what they pay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cabai.bound import bound
+from cabai.instance import Instance
+from cabai.paper.lab import Lab, command
+from cabai.paper.published import DELTA, NAMES, POLICIES, instance
+from cabai.paper.section import Figure, Section
+from cabai.plots import STYLES, direct_labels, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+RANDOM = "uniform"  # the random costs shown: within 50 % of the mean; the paper does not say how it drew them
+
+
+def figure_2(lab: Lab) -> Section:
+    section = Section(
+        "figure2",
+        "Figure 2: pulls along the way, and total cost",
+        [
+            "The paper's captions swap the means of Bernoulli and Poisson; here Bernoulli has 0.9, 0.6, 0.3 and Poisson "
+            "1.5, 1, 0.5. It does not say how costs were drawn: shown are fixed costs and, for the totals, also costs "
+            "uniform within 50 % of their mean.",
+        ],
+    )
+    for family in ("bernoulli", "poisson"):
+        drawing, frame, commands = pulls_against_t(lab, instance(NAMES[family]))
+        caption = (
+            f"Mean pulls of each arm after t pulls, {family.capitalize()}, fixed costs, delta 1e-6, over the trajectories "
+            "still running, until half have stopped. Dotted: the optimal cost-aware share of t."
+        )
+        section.figures.append(Figure(f"figure2a-{family}", caption, drawing, commands))
+        section.data[f"figure2a-{family}"] = frame
+    drawing, frame, commands = total_costs(lab)
+    caption = (
+        "Total cost of a trajectory, delta 1e-6. Boxes hold the middle half, whiskers 5 % to 95 %, dots are means; "
+        "the dashed line is the lower bound on the mean."
+    )
+    section.figures.append(Figure("figure2b", caption, drawing, commands))
+    section.data["figure2b"] = frame
+    return section
+
+
+def pulls_against_t(lab: Lab, problem: Instance) -> tuple[Drawing, pd.DataFrame, list[str]]:
+    shares = bound(problem).pull_shares
+    last = {policy: float(np.median(lab.runs(problem, policy, DELTA).steps)) for policy in POLICIES}
+    grid = np.unique(np.linspace(len(problem), max(last.values()), 60).astype(int)).tolist()
+    figure, axes = new_figure(columns=len(problem), height=2.6)
+    records, commands = [], []
+    for policy in POLICIES:
+        runs = lab.runs(problem, policy, DELTA, grid=grid)
+        commands.append(command(runs))
+        path = np.where(runs.path >= 0, runs.path, np.nan)
+        for j, t in enumerate(grid):
+            if t <= last[policy]:
+                means = np.nanmean(path[:, j], axis=0)
+                records += [{"policy": policy, "t": t, "arm": a + 1, "pulls": means[a]} for a in range(len(problem))]
+    frame = pd.DataFrame(records)
+    for a, axis in enumerate(axes):
+        for policy in POLICIES:
+            rows = frame[(frame["policy"] == policy) & (frame["arm"] == a + 1)]
+            axis.plot(rows["t"], rows["pulls"], **STYLES[policy])
+        end = max(last.values())
+        axis.plot([0, end], [0, shares[a] * end], color="black", linewidth=0.8, linestyle=":")
+        axis.set_title(f"arm {a + 1}: mean {problem.means[a]:g}, cost {problem.costs[a]:g}")
+        axis.set_xlabel("pulls t")
+        axis.set_xlim(0, 1.28 * end)
+        axis.set_ylim(0, None)
+        labels = {policy: frame[(frame["policy"] == policy) & (frame["arm"] == a + 1)] for policy in POLICIES}
+        ends = {policy: (rows["t"].iloc[-1], rows["pulls"].iloc[-1]) for policy, rows in labels.items()}
+        direct_labels(axis, ends | {"optimal": (end, shares[a] * end)})
+    axes[0].set_ylabel("mean pulls of the arm")
+    return figure, frame, commands
+
+
+def total_costs(lab: Lab) -> tuple[Drawing, pd.DataFrame, list[str]]:
+    figure, axes = new_figure(rows=2, columns=2, height=4.2, sharex="row")
+    frames, commands = [], []
+    for i, family in enumerate(("bernoulli", "poisson")):
+        for j, model in enumerate(("fixed", RANDOM)):
+            problem = instance(NAMES[family], model)
+            costs = {}
+            for policy in POLICIES:
+                runs = lab.runs(problem, policy, DELTA)
+                costs[policy] = runs.costs
+                commands.append(command(runs))
+                frames.append(pd.DataFrame({"family": family, "costs": model, "policy": policy, "cost": runs.costs}))
+            boxes(axes[i][j], costs, bound(problem).cost(DELTA))
+            axes[i][j].set_title(f"{family.capitalize()}, {'fixed costs' if model == 'fixed' else 'random costs'}")
+    for axis in axes[1]:
+        axis.set_xlabel("total cost")
+    return figure, pd.concat(frames, ignore_index=True), commands
+
+
+def boxes(axis: Axes, costs: dict[str, np.ndarray], floor: float) -> None:
+    """One horizontal box a policy, the cheapest on top, and the bound as a line."""
+    order = sorted(costs, key=lambda policy: -costs[policy].mean())
+    values = [costs[policy] for policy in order]
+    axis.boxplot(
+        values,
+        orientation="horizontal",
+        whis=(5, 95),
+        showfliers=False,
+        widths=0.55,
+        patch_artist=True,
+        boxprops={"facecolor": "0.85", "linewidth": 0.8},
+        medianprops={"color": "black"},
+    )
+    axis.plot([v.mean() for v in values], range(1, len(order) + 1), "o", color="black", markersize=3.5)
+    axis.set_yticks(range(1, len(order) + 1), order)
+    axis.axvline(floor, color="black", linestyle="--", linewidth=1)
+    axis.annotate("lower bound", (floor, len(order) + 0.5), xytext=(-3, -2), textcoords="offset points", ha="right",
+                  va="top", rotation=90, fontsize=7.5)  # fmt: skip
+    axis.set_xlim(0, None)

@@ -1,0 +1,194 @@
+"""The straightforward version: NumPy arrays, textbook divergences, nested `scipy.optimize.brentq`, as the paper describes it.
+
+The policies follow the paper step by step. Nothing is stupid, but nothing is cached, merged, reordered or compiled either.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import xlogy
+
+Vector = NDArray[np.float64]
+EDGE = 1e-6  # empirical means at the edge of a family are moved inside by this much, so that every divergence is finite
+
+
+def divergence(family: str, p, q):
+    """d(p, q) for numbers or arrays; gaussian with variance 1."""
+    if family == "gaussian":
+        return (p - q) ** 2 / 2
+    if family == "bernoulli":
+        return xlogy(p, p / q) + xlogy(1 - p, (1 - p) / (1 - q))
+    if family == "poisson":
+        return xlogy(p, p / q) + q - p
+    return p / q - 1 - np.log(p / q)
+
+
+def cost_shares(family: str, means: Vector, costs: Vector) -> Vector:
+    """w*: find y* by brentq, and for each y on the way each x_a(y) by brentq."""
+    best = int(np.argmax(means))
+    if (means == means[best]).sum() > 1:
+        shares = np.where(means == means[best], np.sqrt(costs), 0.0)
+        return shares / shares.sum()
+    rivals = [a for a in range(len(means)) if a != best]
+
+    def pooled(x: float, a: int) -> float:
+        return (means[best] + x * means[a]) / (1 + x)
+
+    def g(x: float, a: int, y: float) -> float:
+        m = pooled(x, a)
+        return divergence(family, means[best], m) + x * divergence(family, means[a], m) - y
+
+    def x_of(a: int, y: float) -> float:
+        high = 1.0
+        while g(high, a, y) < 0 and high < 1e12:
+            high *= 4
+        return brentq(g, 0, high, args=(a, y)) if high < 1e12 else high
+
+    def balance(y: float) -> float:
+        total = -1.0
+        for a in rivals:
+            m = pooled(x_of(a, y), a)
+            rival = max(divergence(family, means[a], m), 1e-300)
+            total += costs[a] * divergence(family, means[best], m) / (costs[best] * rival)
+        return total
+
+    limit = min(divergence(family, means[best], means[a]) for a in rivals)
+    y = brentq(balance, 1e-9 * limit, (1 - 1e-9) * limit)
+    shares = np.array([costs[a] * (1.0 if a == best else x_of(a, y)) for a in range(len(means))])
+    return shares / shares.sum()
+
+
+def evidence(family: str, pulls: Vector, means: Vector, leader: int) -> Vector:
+    """Z of the leader over each arm."""
+    pooled = (pulls[leader] * means[leader] + pulls * means) / (pulls[leader] + pulls)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = pulls[leader] * divergence(family, means[leader], pooled) + pulls * divergence(family, means, pooled)
+    return np.where(means < means[leader], z, 0.0)
+
+
+def interval(family: str, mean: float, level: float) -> tuple[float, float]:
+    """The ends of {q : d(mean, q) <= level}."""
+    if family == "gaussian":
+        return mean - math.sqrt(2 * level), mean + math.sqrt(2 * level)
+    lowest, highest = 1e-12, 1 - 1e-12
+    if family == "poisson":
+        highest = mean + 1
+        while divergence(family, mean, highest) < level:
+            highest += highest - mean
+
+    def end(edge: float) -> float:
+        if divergence(family, mean, edge) <= level:
+            return edge
+        return brentq(lambda q: divergence(family, mean, q) - level, mean, edge)
+
+    return end(lowest), end(highest)
+
+
+class Enough(Exception):
+    """A trajectory has reached the limit of pulls it was given."""
+
+
+class State:
+    """Pulls, rewards and costs of one trajectory, and the draws that feed it; every arm has been pulled once."""
+
+    def __init__(
+        self,
+        family: str,
+        means: Vector,
+        costs: Vector,
+        delta: float,
+        rng: np.random.Generator,
+        limit: float = math.inf,
+    ) -> None:
+        self.limit = limit
+        self.family, self.true_means, self.true_costs, self.delta, self.rng = family, means, costs, delta, rng
+        self.K = len(means)
+        self.N, self.R, self.C = np.zeros(self.K), np.zeros(self.K), np.zeros(self.K)
+        for a in range(self.K):
+            self.pull(a)
+
+    def pull(self, a: int) -> None:
+        if self.t >= self.limit:
+            raise Enough
+        mean = self.true_means[a]
+        if self.family == "gaussian":
+            reward = self.rng.normal(mean)
+        elif self.family == "bernoulli":
+            reward = float(self.rng.random() < mean)
+        else:
+            reward = float(self.rng.poisson(mean))
+        self.N[a] += 1
+        self.R[a] += reward
+        self.C[a] += self.true_costs[a]
+
+    @property
+    def t(self) -> int:
+        return int(self.N.sum())
+
+    @property
+    def means(self) -> Vector:
+        return self.R / self.N
+
+    @property
+    def inner_means(self) -> Vector:
+        """The means, a little inside the family."""
+        if self.family == "gaussian":
+            return self.means
+        return np.clip(self.means, EDGE, 1 - EDGE if self.family == "bernoulli" else None)
+
+    @property
+    def beta(self) -> float:
+        return math.log(2 * self.K * self.t / self.delta)
+
+
+def co(state: State) -> int:
+    playing = np.ones(state.K, bool)
+    while True:
+        means = state.means
+        leader = int(np.argmax(np.where(playing, means, -np.inf)))
+        playing &= evidence(state.family, state.N, means, leader) <= state.beta
+        if playing.sum() == 1:
+            return leader
+        state.pull(int(np.argmin(np.where(playing, np.sqrt(state.C / state.N) * state.N, np.inf))))
+
+
+def track(state: State, *, cost_blind: bool, slack: float) -> int:
+    while True:
+        means = state.means
+        leader = int(np.argmax(means))
+        if np.delete(evidence(state.family, state.N, means, leader), leader).min() > state.beta:
+            return leader
+        if state.N.min() < math.sqrt(state.t) - slack:
+            state.pull(int(np.argmin(state.N)))
+        else:
+            costs = state.N if cost_blind else state.C
+            shares = cost_shares(state.family, state.inner_means, costs / state.N)
+            state.pull(int(np.argmax(costs.sum() * shares - costs)))
+
+
+def ctas(state: State) -> int:
+    return track(state, cost_blind=False, slack=0.0)
+
+
+def tas(state: State) -> int:
+    return track(state, cost_blind=True, slack=state.K / 2)
+
+
+def d_lucb(state: State) -> int:
+    while True:
+        means, beta = state.inner_means, state.beta
+        leader = int(np.argmax(means))
+        ends = [interval(state.family, means[a], beta / state.N[a]) for a in range(state.K)]
+        upper = np.array([-np.inf if a == leader else ends[a][1] for a in range(state.K)])
+        rival = int(np.argmax(upper))
+        if ends[leader][0] > upper[rival]:
+            return leader
+        state.pull(leader)
+        state.pull(rival)
+
+
+POLICIES = {"co": co, "ctas": ctas, "tas": tas, "d-lucb": d_lucb}

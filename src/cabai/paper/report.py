@@ -1,0 +1,125 @@
+"""A report of sections as Markdown and as one HTML file that opens offline, with figures and data beside it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+from pathlib import Path
+
+from cabai.checks import InvalidInput
+from cabai.paper.section import Section, Table
+from cabai.plots import as_bytes
+from cabai.tables import table
+
+STYLE = """
+body { font: 16px/1.5 Georgia, serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
+h1, h2 { font-family: Helvetica, Arial, sans-serif; line-height: 1.2; } h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1rem 0 .3rem; width: 100%; }
+th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
+th { border-bottom: 2px solid #111; } td.text, th.text { text-align: left; }
+figure { margin: 1.5rem 0; } figure img { width: 100%; } figcaption, caption { text-align: left; font-size: 14px; color: #333; }
+caption { caption-side: top; padding-bottom: .3rem; }
+details { font-size: 13px; color: #333; margin-bottom: 1.2rem; } pre { overflow-x: auto; background: #f6f6f6; padding: .6rem; }
+nav a { margin-right: 1rem; }
+"""
+
+
+def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]:
+    """Write report.html, report.md, figures/ and data/ below `out`; each file appears whole or not at all."""
+    contents: dict[Path, bytes] = {}
+    for section in sections:
+        for figure in section.figures:
+            for kind in ("svg", "png"):
+                contents[Path("figures") / f"{figure.name}.{kind}"] = as_bytes(figure.drawing, kind)
+        for name, frame in section.data.items():
+            buffer = io.BytesIO()
+            frame.to_parquet(buffer, index=False)
+            contents[Path("data") / f"{name}.parquet"] = buffer.getvalue()
+    contents[Path("report.md")] = markdown(sections, heading).encode()
+    contents[Path("report.html")] = page(sections, heading, contents).encode()
+    return [write_whole(out / name, content) for name, content in contents.items()]
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write a file under another name first, so that nobody ever meets half of it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}.") from error
+    return path
+
+
+def text(section: Section) -> str:
+    """A section for the terminal."""
+    parts = [section.title, *section.text]
+    parts += [f"{each.caption}\n{table([each.header, *each.rows], left=left_columns(each))}" for each in section.tables]
+    return "\n\n".join(parts)
+
+
+def left_columns(each: Table) -> int:
+    """How many columns from the left hold words: those whose cells do not all start like numbers."""
+    for i in range(len(each.header)):
+        if all(row[i][:1] in "0123456789-+." for row in each.rows):
+            return i
+    return len(each.header)
+
+
+def markdown(sections: list[Section], heading: str) -> str:
+    lines = ["# The paper, made again", "", heading, ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""]
+        for paragraph in section.text:
+            lines += [paragraph, ""]
+        for each in section.tables:
+            left = left_columns(each)
+            lines += [each.caption, "", "| " + " | ".join(each.header) + " |"]
+            lines += ["|" + "|".join("---" if i < left else "--:" for i in range(len(each.header))) + "|"]
+            lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in each.rows]
+            lines += ["", "Made by:", "", *(f"    {command}" for command in each.commands), ""]
+        for figure in section.figures:
+            lines += [f"![{figure.caption}](figures/{figure.name}.svg)", "", f"*{figure.caption}*", ""]
+            lines += ["Made by:", "", *(f"    {command}" for command in figure.commands), ""]
+    return "\n".join(lines)
+
+
+def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> str:
+    links = "".join(f'<a href="#{section.name}">{html.escape(section.title)}</a> ' for section in sections)
+    body = "\n".join(section_html(section, contents) for section in sections)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The paper, made again</title>'
+        f"<style>{STYLE}</style></head><body><h1>The paper, made again</h1><p>{html.escape(heading)}</p>"
+        f"<nav>{links}</nav>\n{body}\n</body></html>\n"
+    )
+
+
+def section_html(section: Section, contents: dict[Path, bytes]) -> str:
+    parts = [f'<section id="{section.name}"><h2>{html.escape(section.title)}</h2>']
+    parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text]
+    for each in section.tables:
+        kinds = ["text" if i < left_columns(each) else "number" for i in range(len(each.header))]
+        head = "".join(f'<th class="{k}">{html.escape(cell)}</th>' for k, cell in zip(kinds, each.header, strict=True))
+        rows = "".join(
+            "<tr>" + "".join(f'<td class="{k}">{html.escape(c)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
+            for row in each.rows
+        )
+        parts.append(f"<table><caption>{html.escape(each.caption)}</caption><tr>{head}</tr>{rows}</table>")
+        parts.append(commands_html(each.commands))
+    for figure in section.figures:
+        image = base64.b64encode(contents[Path("figures") / f"{figure.name}.png"]).decode()
+        caption = html.escape(figure.caption)
+        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}"><figcaption>{caption}</figcaption>')
+        parts.append(f"</figure>{commands_html(figure.commands)}")
+    return "\n".join([*parts, "</section>"])
+
+
+def commands_html(commands: list[str]) -> str:
+    lines = html.escape("\n".join(dict.fromkeys(commands)))
+    return f"<details><summary>the commands that make these numbers</summary><pre>{lines}</pre></details>"

@@ -1,0 +1,430 @@
+"""The lower bound: its accuracy against an independent reference, its closed forms, and the solver's warm starts."""
+
+import math
+import random
+from decimal import Decimal
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import cabai
+from cabai import Instance, InvalidInput, bound
+from cabai.compiled.allocation import allocate
+from cabai.state import ARM, RULES, RUN, record
+from reference_bound import certificate, reference
+
+GAUSSIANS = ["gaussian", "gaussian(variance=0.01)", "gaussian(variance=30)"]
+FAMILIES = [*GAUSSIANS, "bernoulli", "bounded", "poisson", "exponential"]
+ACCURACY = 1e-9
+
+
+near = partial(pytest.approx, abs=0)
+
+
+def off(found, exact):
+    """The largest relative error of some numbers, taken in high precision."""
+    with mp.workdps(40):
+        return max(float(abs(mpf(float(x)) / y - 1)) for x, y in zip(found, exact, strict=True))
+
+
+def errors_against_reference(instance):
+    solved = bound(instance)
+    family, variance = instance.family.name, instance.family.variance
+    hardness, cost_shares, pull_shares = reference(family, instance.means, instance.costs, variance)
+    return {
+        "hardness": off([solved.hardness], [hardness]),
+        "cost shares": off(solved.cost_shares, cost_shares),
+        "pull shares": off(solved.pull_shares, pull_shares),
+    }
+
+
+def assert_accurate(instance):
+    assert {name: error for name, error in errors_against_reference(instance).items() if not error <= ACCURACY} == {}
+
+
+# The means of each family that are easy, on its boundary, just off it, nearly tied, and far apart.
+MEANS = {
+    "gaussian": [
+        [1.5, 1.0, 0.5],
+        [1e-9, 0.0, -1.0],
+        [0.0, -1e-9, -2e-9, -1e3],
+        [1e6, 1e6 - 1e-3, 0.0],
+        [3.0, 3.0 - 1e-9, 3.0 - 1.1e-9, 2.9, -1e6],
+    ],
+    "bernoulli": [
+        [0.9, 0.6, 0.3],
+        [1.0, 0.0],
+        [1.0, 0.5, 0.0],
+        [1.0, 1 - 1e-6, 1e-6, 0.0],
+        [1e-6, 0.0],
+        [1e-6, 1e-6 - 1e-9, 0.0],
+        [1.0, 1 - 1e-9, 0.5],
+        [1 - 1e-6, 1 - 2e-6, 0.0, 1e-6],
+        [0.5, 0.5 - 1e-9, 0.5 - 1e-8, 0.0],
+        [0.1, 1e-6, 1e-9, 0.0],
+        [1.0, 1 - 1e-9, 1 - 2e-9, 1e-6],
+    ],
+    "poisson": [
+        [1.5, 1.0, 0.5],
+        [1.0, 0.0],
+        [1e-6, 0.0],
+        [1e-6, 1e-6 - 1e-9, 1e-9, 0.0],
+        [1000.0, 1000.0 - 1e-9, 1e-6, 0.0],
+        [2.0, 2.0 - 1e-9, 2.0 - 2e-9, 1.0],
+        [1e4, 1.0, 0.0],
+    ],
+    "exponential": [
+        [1.5, 1.0, 0.5],
+        [1.0, 1e-6],
+        [1.0, 1 - 1e-9, 1e-6],
+        [1e-6, 1e-6 - 1e-15, 1e-7],
+        [2e-6, 1e-6],
+        [1e3, 1.0, 1e-3],
+        [3.0, 3.0 - 1e-9, 3.0 - 2e-9, 2.0],
+        [1e4, 1.0, 1e-6],  # far apart: rivals whose mean is a tiny part of the pooled one
+        [1e6, 1e6 - 1e-3, 1e-6],
+    ],
+}
+MEANS["bounded"] = MEANS["bernoulli"][:4]
+MEANS["gaussian(variance=0.01)"] = MEANS["gaussian(variance=30)"] = MEANS["gaussian"][:3]
+
+
+def costs_by_place(arms):
+    """Costs for arms ordered from best to worst."""
+    return {
+        "equal": [1.0] * arms,
+        "best-dearest": [1.0] + [1e-6] * (arms - 1),
+        "best-cheapest": [1e-6] + [1.0] * (arms - 1),
+        "falling": [10.0 ** (-6 * a / (arms - 1)) for a in range(arms)],
+        "runner-up-dear": [1e-6, 1.0] + [1e-6] * (arms - 2),
+    }
+
+
+@pytest.mark.parametrize("layout", costs_by_place(3))
+@pytest.mark.parametrize(("family", "means"), [(family, means) for family in FAMILIES for means in MEANS[family]])
+def test_hard_means_and_costs_agree_with_direct_optimisation(family, means, layout):
+    assert_accurate(Instance(family, means, costs_by_place(len(means))[layout]))
+
+
+def random_mean(draw, family, best=None):
+    """A mean below `best`, often nearly tied with it, often on the boundary or near it."""
+    if family == "exponential":
+        mean = draw.choice([1e-6, 10 ** draw.uniform(-6, 3)])
+    elif family == "poisson":
+        mean = draw.choice([0.0, 1e-6 * draw.random(), 10 ** draw.uniform(-6, 3)])
+    elif family in ("bernoulli", "bounded"):
+        mean = draw.choice([0.0, 1.0, 1e-6 * draw.random(), 1 - 1e-6 * draw.random(), draw.random(), draw.random()])
+    else:
+        mean = draw.gauss(0, 10 ** draw.uniform(-3, 3))
+    if best is None:
+        return mean
+    near = best - (abs(best) or 1) * 10 ** draw.uniform(-9, -1)
+    return near if mean >= best or draw.random() < 0.4 else mean
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_hard_instances_agree_with_direct_optimisation(family, seed):
+    draw = random.Random(f"{family} {seed}")
+    best = random_mean(draw, family) or 1e-6
+    means = [best] + [random_mean(draw, family, best) for _ in range(draw.choice([1, 2, 3, 4, 9]))]
+    costs = [10 ** draw.uniform(-6, 0) for _ in means]
+    order = draw.sample(range(len(means)), len(means))
+    assert_accurate(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
+
+
+@pytest.mark.parametrize("arms", [30, 300, 1000])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, arms):
+    best = {"bernoulli": 1 - 1e-6, "bounded": 1.0}.get(family, 2.0)
+    kinds = [(best - 1e-6, 1.0), (best / 2, 1e-6), (best / 3, 0.1), (1e-6, 1e-3)]
+    rivals = [kinds[a % len(kinds)] for a in range(arms - 1)]
+    arms_in_order = [*rivals[:7], (best, 0.01), *rivals[7:]]
+    assert_accurate(Instance(family, [mean for mean, _ in arms_in_order], [cost for _, cost in arms_in_order]))
+
+
+@pytest.mark.parametrize("near_ties", [False, True], ids=["spread", "near-ties"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, near_ties):
+    draw = random.Random(7)
+    best = {"bernoulli": 0.9, "bounded": 1.0}.get(family, 2.0)
+    parts = [1 - 10 ** draw.uniform(-9, -2) if near_ties else 0.99 * draw.random() for _ in range(999)]
+    means = [best] + [best * part for part in parts]
+    assert len(set(means)) == 1000
+    instance = Instance(family, means, [10 ** draw.uniform(-6, 0) for _ in means])
+    solved = bound(instance)
+    low, high = certificate(instance.family.name, means, instance.costs, solved.cost_shares, instance.family.variance)
+    assert off([solved.hardness], [low]) <= ACCURACY
+    assert off([solved.hardness], [high]) <= ACCURACY
+
+
+def test_duality_rejects_shares_that_are_slightly_wrong():
+    means, costs = [0.9, 0.6, 0.3], [1.0, 0.1, 0.01]
+    shares = bound(Instance("bernoulli", means, costs)).cost_shares
+    low, high = certificate("bernoulli", means, costs, shares * [1 + 1e-6, 1, 1])
+    assert high / low - 1 > 1e-7
+
+
+@pytest.mark.parametrize("variance", [1, 0.01, 25])
+@pytest.mark.parametrize("gap", [1e-9, 0.3, 1e4])
+@pytest.mark.parametrize("costs", [(1, 1), (1, 1e-6), (1e-6, 1), (3, 7)])
+def test_two_gaussian_arms_have_the_closed_form(variance, gap, costs):
+    solved = bound(Instance("gaussian", [gap, 0], costs, variance=variance))
+    first, second = math.sqrt(costs[0]), math.sqrt(costs[1])
+    assert solved.hardness == near(2 * variance * (first + second) ** 2 / gap**2, rel=1e-12)
+    assert solved.cost_shares == near(np.array([first, second]) / (first + second), rel=1e-9)
+    assert solved.pull_shares == near(np.array([second, first]) / (first + second), rel=1e-9)
+
+
+@pytest.mark.parametrize("arms", [2, 3, 10, 1000])
+@pytest.mark.parametrize(("best_cost", "cost"), [(1, 1), (1, 1e-6), (1e-6, 1), (0.3, 0.7)])
+def test_equal_gaussian_rivals_have_the_corrected_corollary_2(arms, best_cost, cost):
+    gap, variance = 0.4, 2.0
+    means, costs = [gap] + [0] * (arms - 1), [best_cost] + [cost] * (arms - 1)
+    solved = bound(Instance("gaussian", means, costs, variance=variance))
+    leader, rivals = math.sqrt(best_cost), math.sqrt((arms - 1) * cost)
+    assert solved.hardness == near(2 * variance * (leader + rivals) ** 2 / gap**2, rel=1e-12)
+    assert solved.cost_shares[0] == near(leader / (leader + rivals), rel=1e-9)
+    assert solved.cost_shares[1:] == near(np.full(arms - 1, rivals / (leader + rivals) / (arms - 1)), rel=1e-9)
+
+
+@pytest.mark.parametrize("arms", [2, 3, 10])
+def test_corollary_2_as_printed_holds_for_two_arms_only(arms):
+    best_cost, cost, gap = 1.0, 0.3, 0.5
+    solved = bound(Instance("gaussian", [gap] + [0.0] * (arms - 1), [best_cost] + [cost] * (arms - 1)))
+    printed = 2 * (best_cost + cost + arms * math.sqrt(best_cost * cost) / math.sqrt(arms - 1)) / gap**2
+    assert (solved.hardness == near(printed, rel=1e-3)) == (arms == 2)
+
+
+@pytest.mark.parametrize(
+    ("means", "weights"),
+    [
+        ([0.5, 0.45, 0.43, 0.4], [0.417, 0.390, 0.136, 0.057]),
+        ([0.3, 0.21, 0.2, 0.19, 0.18], [0.336, 0.251, 0.177, 0.132, 0.104]),
+    ],
+)
+def test_unit_costs_give_the_weights_garivier_and_kaufmann_print(means, weights):
+    solved = bound(Instance("bernoulli", means, [1] * len(means)))
+    assert solved.pull_shares.round(3).tolist() == weights
+    assert solved.cost_shares == near(solved.pull_shares, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("costs", "pull_shares"), [([1, 0.1, 0.01], [0.2275, 0.7192, 0.0533]), ([1, 1, 1], [0.4691, 0.4643, 0.0666])]
+)
+def test_table_1_has_the_exact_pull_shares_of_the_specification(costs, pull_shares):
+    assert bound(Instance("gaussian", [1.5, 1, 0.5], costs)).pull_shares.round(4).tolist() == pull_shares
+
+
+@st.composite
+def instances(draw):
+    """A family, means at least 1e-9 of its range apart, often on the boundary, and costs of every size."""
+    family = draw(st.sampled_from(FAMILIES))
+    ranges = {"bernoulli": (0, 1), "bounded": (0, 1), "poisson": (0, 50), "exponential": (1e-6, 50)}
+    low, high = ranges.get(family, (-50, 50))
+    steps = draw(st.lists(st.integers(0, 10**9), min_size=2, max_size=8, unique=True))
+    means = [low + (high - low) * step / 10**9 for step in steps]
+    costs = draw(st.lists(st.floats(1e-6, 1), min_size=len(means), max_size=len(means)))
+    return family, means, costs
+
+
+@given(instances(), st.randoms(use_true_random=False))
+@settings(deadline=None, derandomize=True, max_examples=150)
+def test_permuting_the_arms_permutes_the_shares(instance, draw):
+    family, means, costs = instance
+    order = draw.sample(range(len(means)), len(means))
+    solved = bound(Instance(family, means, costs))
+    permuted = bound(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
+    assert permuted.hardness == near(solved.hardness, rel=ACCURACY)
+    assert permuted.cost_shares == near(solved.cost_shares[order], rel=ACCURACY)
+    assert permuted.pull_shares == near(solved.pull_shares[order], rel=ACCURACY)
+
+
+@given(instances(), st.floats(1e-12, 1e12))
+@settings(deadline=None, derandomize=True, max_examples=150)
+def test_scaling_the_costs_scales_the_hardness_and_leaves_the_shares(instance, scale):
+    family, means, costs = instance
+    solved = bound(Instance(family, means, costs))
+    scaled = bound(Instance(family, means, [scale * cost for cost in costs]))
+    assert scaled.hardness == near(scale * solved.hardness, rel=ACCURACY)
+    assert scaled.cost_shares == near(solved.cost_shares, rel=ACCURACY)
+    assert scaled.pull_shares == near(solved.pull_shares, rel=ACCURACY)
+
+
+@given(instances())
+@settings(deadline=None, derandomize=True, max_examples=150)
+def test_shares_are_positive_add_to_1_and_differ_by_the_costs(instance):
+    solved = bound(Instance(*instance))
+    spent = solved.pull_shares * solved.instance.costs
+    for shares in (solved.cost_shares, solved.pull_shares):
+        assert (shares > 0).all()
+        assert shares.sum() == near(1, rel=1e-14)
+    assert solved.cost_shares == near(spent / spent.sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-15, 1e-6, 0.01, 0.1, 0.3, 0.49, 0.499999999, Decimal("0.1")])
+def test_the_least_cost_is_hardness_times_kl(delta):
+    solved = bound(Instance("bernoulli", [0.9, 0.6], [1, 0.1]))
+    with mp.workdps(400):
+        d = mpf(float(delta))
+        exact = mpf(solved.hardness) * (d * mp.log(d / (1 - d)) + (1 - d) * mp.log((1 - d) / d))
+        assert off([solved.cost(delta)], [exact]) <= 1e-13
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.7, 0.999])
+def test_the_least_cost_is_refused_from_one_half_on(delta):
+    with pytest.raises(InvalidInput, match=rf"the lower bound holds for delta below 0\.5 only, got {delta}\."):
+        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, 0.0])
+def test_delta_outside_0_and_1_is_refused(delta):
+    with pytest.raises(InvalidInput, match=rf"delta must lie strictly between 0 and 1, got {delta}\."):
+        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
+
+
+@pytest.mark.parametrize("delta", [math.nan, math.inf, "0.05"])
+def test_delta_that_is_not_a_finite_number_is_refused(delta):
+    with pytest.raises(InvalidInput, match=rf"delta must be a finite number, got {delta!r}\."):
+        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
+
+
+@pytest.mark.parametrize("given", [None, "gaussian", [1.0, 0.5]])
+def test_the_bound_is_of_an_instance_only(given):
+    with pytest.raises(InvalidInput, match=r"bound takes a cabai\.Instance, got "):
+        bound(given)
+
+
+@pytest.mark.parametrize("means", [[0.5, 0.5], [0.2, 0.5, 0.1, 0.5]])
+def test_tied_best_arms_have_no_bound(means):
+    tied = Instance("bernoulli", means, [1] * len(means), names=[f"arm-{a}" for a in range(len(means))])
+    names = ", ".join(tied.names[a] for a, mean in enumerate(means) if mean == 0.5)
+    with pytest.raises(InvalidInput, match=f"the best arm is not unique: {names} share the largest mean 0.5,"):
+        bound(tied)
+
+
+def test_rivals_tied_with_each_other_have_a_bound():
+    solved = bound(Instance("bernoulli", [0.5, 0.2, 0.2], [1, 0.1, 0.1]))
+    assert solved.cost_shares[1] == near(solved.cost_shares[2], rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("family", "means", "costs"),
+    [("gaussian", [1e-170, 0], [1, 1]), ("gaussian", [1e200, 0], [1, 1]), ("gaussian", [1, 0], [1, 1e-300])],
+)
+def test_what_double_precision_cannot_hold_is_refused(family, means, costs):
+    with pytest.raises(InvalidInput, match="too extreme to tell the arms apart in double precision"):
+        bound(Instance(family, means, costs))
+
+
+def solver_state(family, arms):
+    kind = cabai.families.family_of(family)
+    rules = record(RULES)
+    rules["family"], rules["variance"], rules["tolerance"] = kind.code, kind.variance, 1e-9
+    return np.zeros(arms, ARM), record(RUN), rules
+
+
+def solve(state, means, costs):
+    arms, run, rules = state
+    arms["mean"], arms["cost"], run["leader"] = means, costs, int(np.argmax(means))
+    hardness = allocate(arms, run, rules)
+    return hardness, arms["share"].copy()
+
+
+def observations(family, arms, seed):
+    """Means and costs of a bandit after each of 300 observations; ties, boundary means and new leaders are common."""
+    draw = np.random.default_rng(seed)
+    truth = draw.choice([0.05, 0.5, 0.9]) * draw.choice([np.ones(arms), draw.random(arms)])
+    reward = {
+        "bernoulli": lambda a: draw.random() < truth[a],
+        "bounded": lambda a: draw.beta(0.2, 0.2),
+        "poisson": lambda a: draw.poisson(truth[a]),
+        "exponential": lambda a: draw.exponential(truth[a]),
+    }.get(family, lambda a: round(draw.normal(truth[a]), 1))
+    costs = 10 ** draw.uniform(-6, 0, arms)
+    pulls, rewards = np.ones(arms), np.array([reward(a) for a in range(arms)], float)
+    for _ in range(300):
+        a = draw.integers(arms)
+        pulls[a], rewards[a] = pulls[a] + 1, rewards[a] + reward(a)
+        costs[a] *= draw.uniform(0.9, 1.1)
+        yield rewards / pulls, costs
+
+
+@pytest.mark.parametrize("arms", [2, 3, 20])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_warm_starts_give_what_cold_starts_give(family, arms):
+    warm = solver_state(family, arms)
+    leaders, ties, boundary = set(), 0, 0
+    for seed in range(5):
+        for means, costs in observations(family, arms, seed):
+            hardness, shares = solve(warm, means, costs)
+            cold_hardness, cold_shares = solve(solver_state(family, arms), means, costs)
+            assert hardness == near(cold_hardness, rel=ACCURACY)
+            assert np.allclose(shares, cold_shares, rtol=ACCURACY, atol=0)
+            leaders.add(int(warm[1]["leader"]))
+            ties += math.isinf(hardness)
+            boundary += means.min() == 0 or means.max() == 1
+    assert len(leaders) > 1
+    if family in ("bernoulli", "poisson"):
+        assert ties > 3
+        assert boundary > 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_warm_start_after_one_observation_takes_three_steps(family):
+    """With an infinite tolerance every call takes exactly one step from where the last one ended."""
+    means, costs = np.array([0.6, 0.55, 0.4, 0.1]), np.array([1, 0.1, 0.01, 1e-6])
+    for changed in range(4):
+        for reward in (0, 1):
+            warm = solver_state(family, 4)
+            solve(warm, means, costs)
+            after = means.copy()
+            after[changed] += (reward - means[changed]) / 500
+            warm[2]["tolerance"] = math.inf
+            for _ in range(3):
+                hardness, shares = solve(warm, after, costs)
+            cold_hardness, cold_shares = solve(solver_state(family, 4), after, costs)
+            assert hardness == near(cold_hardness, rel=ACCURACY)
+            assert np.allclose(shares, cold_shares, rtol=ACCURACY, atol=0)
+
+
+@pytest.mark.parametrize("layout", costs_by_place(3))
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in GAUSSIANS])
+def test_the_fallback_of_the_solver_agrees_with_its_usual_method(family, layout):
+    """The usual method never meets a negative tolerance, and so leaves the work to the fallback."""
+    for means in MEANS[family]:
+        costs = costs_by_place(len(means))[layout]
+        fallback = solver_state(family, len(means))
+        fallback[2]["tolerance"] = -1
+        hardness, shares = solve(fallback, means, costs)
+        usual_hardness, usual_shares = solve(solver_state(family, len(means)), means, costs)
+        assert hardness == near(usual_hardness, rel=ACCURACY)
+        assert shares == near(usual_shares, rel=ACCURACY)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arms_tied_for_the_best_share_by_the_root_of_their_costs(family):
+    hardness, shares = solve(solver_state(family, 4), [0.2, 0.7, 0.7, 0.7], [1, 0.04, 1, 0.25])
+    assert hardness == math.inf
+    assert shares == near(np.array([0, 0.2, 1, 0.5]) / 1.7, rel=1e-14)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+def test_arms_tied_on_the_boundary_share_by_the_root_of_their_costs(family):
+    hardness, shares = solve(solver_state(family, 2), [0, 0], [1, 9])
+    assert hardness == math.inf
+    assert shares == near([0.25, 0.75], rel=1e-14)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_solver_recovers_from_a_tie(family):
+    state = solver_state(family, 3)
+    for means in ([0.5, 0.3, 0.2], [0.5, 0.5, 0.2], [0.4, 0.5, 0.2], [0.5, 0.5, 0.5], [0.4, 0.5, 0.6]):
+        hardness, shares = solve(state, means, [1, 0.1, 0.01])
+        expected_hardness, expected_shares = solve(solver_state(family, 3), means, [1, 0.1, 0.01])
+        assert hardness == near(expected_hardness, rel=ACCURACY)
+        assert shares == near(expected_shares, rel=ACCURACY)
