@@ -2,11 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PAPER := --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01
 
 .PHONY: demo test test-slow lint types bench clean
 
 demo: $(VENV)/.demo
-	@$(BIN)/cabai bound --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --delta 1e-6
+	@$(BIN)/cabai bound $(PAPER) --delta 1e-6
+	@echo
+	@$(BIN)/cabai reproduce table1 --out results
+	@echo
+	@$(BIN)/cabai compare $(PAPER) --delta 1e-6 --plot results/comparison.png
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not slow"
@@ -29,7 +34,7 @@ clean:
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[paper]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml

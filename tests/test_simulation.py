@@ -146,10 +146,12 @@ def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["runs.parquet"]
 
 
-def test_parquet_into_a_missing_folder_is_refused(paper_instance, tmp_path):
+def test_parquet_makes_its_folder_or_says_why_not(paper_instance, tmp_path):
     runs = cabai.simulate(paper_instance, "co", trajectories=2)
-    with pytest.raises(InvalidInput, match="there is no folder"):
-        runs.to_parquet(tmp_path / "missing" / "runs.parquet")
+    runs.to_parquet(tmp_path / "new" / "runs.parquet")
+    assert (tmp_path / "new" / "runs.parquet").exists()
+    with pytest.raises(InvalidInput, match=r"cannot write .*: Not a directory"):
+        runs.to_parquet(tmp_path / "new" / "runs.parquet" / "below a file")
 
 
 def test_compare_has_one_row_a_policy_with_intervals(paper_instance):

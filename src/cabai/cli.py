@@ -156,7 +156,7 @@ def simulate(
     else:
         typer.echo(runs)
         if out is not None:
-            typer.echo(f"written to {out}")
+            typer.echo(f"written: {out}")
 
 
 @app.command()
@@ -176,6 +176,9 @@ def compare(
     max_pulls: MaxPullsOption = None,
     max_cost: MaxCostOption = None,
     workers: WorkersOption = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
@@ -191,16 +194,24 @@ def compare(
             instance, chosen, threshold=threshold, delta=delta, trajectories=trajectories, seed=seed, workers=workers,
             max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
+    if plot is not None:
+        from cabai.plots import comparison_figure, save
+
+        save(comparison_figure(comparison), plot)
     if as_json:
         show_json({"policies": comparison.to_dicts()})
-    else:
-        typer.echo(comparison)
+        return
+    typer.echo(comparison)
+    if plot is not None:
+        typer.echo(f"written: {plot}")
 
 
 @app.command()
 def reproduce(
     part: Annotated[str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, or all.")] = "all",
-    out: Annotated[str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")] = "results",
+    out: Annotated[
+        str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")
+    ] = "results",
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
     quick: Annotated[bool, typer.Option("--quick", help="100 trajectories: rough numbers in seconds.")] = False,

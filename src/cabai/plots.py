@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from cabai.checks import InvalidInput
+from cabai.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from cabai.simulation import Comparison
 
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
@@ -27,10 +34,15 @@ def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **option
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context({"font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots(rows, columns, **options)
     return figure, axes
+
+
+def title(axis: Axes, text: str) -> None:
+    """What one panel says, above it."""
+    axis.set_title(text, fontsize=9, loc="left")
 
 
 def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
@@ -47,7 +59,9 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
             push = (gap - (heights[i + 1] - heights[i])) / 2
             heights[i] -= push
             heights[i + 1] += push
-    heights += max(0.0, low - heights[0]) if len(heights) else 0.0
+    heights[0] = max(heights[0], low + gap / 2)  # off the axis below
+    for above in range(1, len(heights)):
+        heights[above] = max(heights[above], heights[above - 1] + gap)
     right = max(x for x, _ in ends.values())
     for name, height in zip(names, heights, strict=True):
         x, y = ends[name]
@@ -60,6 +74,46 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
             color=STYLES.get(name, {"color": "black"})["color"],
             arrowprops={"arrowstyle": "-", "color": "0.75", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1},
         )
+
+
+def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float | None) -> None:
+    """One horizontal box a policy, the cheapest on top, and the bound as a line."""
+    order = sorted(costs, key=lambda policy: -costs[policy].mean())
+    values = [costs[policy] for policy in order]
+    axis.boxplot(
+        values,
+        orientation="horizontal",
+        whis=(5, 95),
+        showfliers=False,
+        widths=0.55,
+        patch_artist=True,
+        boxprops={"facecolor": "0.85", "linewidth": 0.8},
+        medianprops={"color": "black"},
+    )
+    axis.plot([v.mean() for v in values], range(1, len(order) + 1), "o", color="black", markersize=3.5)
+    axis.set_yticks(range(1, len(order) + 1), order)
+    if floor is not None:
+        axis.axvline(floor, color="black", linestyle="--", linewidth=1)
+        # The dearest policy's row, at the bottom, leaves room beside the line.
+        axis.annotate("lower bound", (floor, 1), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+    axis.set_xlim(0, None)
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """What each policy of a comparison pays: boxes hold the middle half, whiskers 5 % to 95 %, dots are means."""
+    figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
+    summary = comparison.summaries[0]
+    cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
+    title(axis, f"total cost of a trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
+    return figure
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a .png or .svg file, whole or not at all."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    if kind not in ("png", "svg"):
+        raise InvalidInput(f"a picture's file must end in .png or .svg, got {str(path)!r}.")
+    write_whole(Path(path), as_bytes(figure, kind))
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:

@@ -35,8 +35,8 @@ def reproduce(
 ) -> tuple[list[Section], list[Path]]:
     """Make a part of the paper again, or all of it; write a report below `out` if that is given.
 
-    Returns the sections of the report and the files written. `quick` runs 100 trajectories; `told` is called with a word on
-    what is being done.
+    Returns the sections of the report and the files written. `quick` runs 100 trajectories; `told` is called with a
+    word on what is being done.
     """
     from cabai.paper.lab import Lab
 

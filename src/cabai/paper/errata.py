@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cabai.bound import bound, kl
-from cabai.compiled.evidence import pair_evidence
 from cabai.compiled import kernel
+from cabai.compiled.evidence import pair_evidence
 from cabai.instance import Instance
 from cabai.paper.lab import Lab
 from cabai.paper.published import DELTA, instance
@@ -34,16 +34,34 @@ class Erratum:
     shown: Callable[[Lab], str]
 
 
+ERRATA: list[Erratum] = []
+
+
+def erratum(where: str, *, says: str, right: str) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
+    """Enter a function that shows an erratum's number into the list."""
+
+    def enter(shown: Callable[[Lab], str]) -> Callable[[Lab], str]:
+        ERRATA.append(Erratum(where, says, right, shown))
+        return shown
+
+    return enter
+
+
 def runs_of(lab: Lab) -> int:
     return 200 if lab.quick else 2000
 
 
+@erratum(
+    "Corollary 2",
+    says="T* = 2 (c_1 + c_a + K sqrt(c_1 c_a)/sqrt(K-1)) / gap²",
+    right="2 (sqrt c_1 + sqrt((K-1) c_a))² / gap²",
+)
 def corollary_2(lab: Lab) -> str:
     K, best, other, gap = 5, 1.0, 0.1, 0.5
     printed = 2 * (best + other + K * math.sqrt(best * other) / math.sqrt(K - 1)) / gap**2
     right = 2 * (math.sqrt(best) + math.sqrt((K - 1) * other)) ** 2 / gap**2
     solved = bound(Instance("gaussian", [gap] + [0.0] * (K - 1), [best] + [other] * (K - 1))).hardness
-    return f"K = 5, costs 1 and 0.1, gap 0.5: printed {printed:.3f}, corrected {right:.3f}, solved numerically {solved:.3f}"
+    return f"K = 5, costs 1 and 0.1, gap 0.5: printed {printed:.3f}, corrected {right:.3f}, solved {solved:.3f}"
 
 
 @kernel
@@ -60,18 +78,33 @@ def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
     return largest > rules.level + math.log(run.t)
 
 
+@erratum(
+    "Section 4, Z(t)",
+    says="Z(t) = max_a min_b Z_{a,b}, with no sign",
+    right="Z_{a,b} counts for a only if mean_a > mean_b: else the worst arm can end the test",
+)
 def sign_of_z(lab: Lab) -> str:
     literal = policy(uniform_choose, stop=unsigned_stop, cost_blind=True)
     problem = Instance("gaussian", [1.0, 0.98, -4.0], [1.0, 1.0, 1.0])
     options = {"delta": 0.01, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 3000}
     wrong, ours = (simulate(problem, each, **options).wrong.mean() for each in (literal, "uniform"))
-    return f"means 1, 0.98, -4, delta 0.01, uniform sampling: read literally it errs in {wrong:.1%} of runs, signed in {ours:.1%}"
+    return f"means 1, 0.98, -4, delta 0.01, uniform sampling: read literally, {wrong:.1%} errors; signed, {ours:.1%}"
 
 
+@erratum(
+    "Proposition 1, alpha = 1",
+    says="B >= 2K is enough for every family",
+    right="proven for Bernoulli only; other families need alpha > 1 and a far larger B",
+)
 def proven_b(lab: Lab) -> str:
     return f"with alpha = 1.2, K = 3, delta = 0.1 the smallest proven B is e^{smallest_log_B(1.2, 3, 0.1):.1f}, not 6"
 
 
+@erratum(
+    "Proposition 1, alpha > 1",
+    says="the condition on B has log²(B t^alpha)",
+    right="log²(B t^alpha / delta): without delta the bound on the error exceeds delta",
+)
 def delta_in_b(lab: Lab) -> str:
     """The paper's own B solves the condition without delta (the same as delta = 1); put it into the right one."""
     factors = []
@@ -89,6 +122,11 @@ def log_error_sum(log_B: float, alpha: float, arms: int, delta: float) -> float:
     return arms + 1 - arms * math.log(arms) + float(np.logaddexp.reduce(log_terms)) + math.log(x[1] - x[0])
 
 
+@erratum(
+    "Captions of Table 2 and Figure 2",
+    says="Bernoulli rewards with mean 1.5",
+    right="Bernoulli has 0.9, 0.6, 0.3; Gaussian and Poisson 1.5, 1, 0.5",
+)
 def captions(lab: Lab) -> str:
     try:
         Instance("bernoulli", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
@@ -97,22 +135,37 @@ def captions(lab: Lab) -> str:
     raise AssertionError("a Bernoulli mean of 1.5 was accepted")
 
 
+@erratum(
+    "Theorem 1",
+    says="a bound for every delta in (0, 1)",
+    right="kl(delta, 1 - delta) bounds the cost for delta < 1/2 only",
+)
 def large_delta(lab: Lab) -> str:
-    return f"at delta = 0.9 it would ask for {kl(0.9):.2f} T*, though guessing one of two arms errs in half of the runs, for nothing"
+    return f"at delta = 0.9 it would ask for {kl(0.9):.2f} T*, though guessing one of two arms errs in half of the runs"
 
 
+@erratum(
+    "Lemma 1 (cost decomposition)",
+    says="costs are independent of the stopping time",
+    right="they are not; the statement holds by Wald's identity",
+)
 def costs_and_stopping(lab: Lab) -> str:
     problem = instance("G3", "exponential")
-    runs = simulate(problem, "co", delta=DELTA, trajectories=2 * runs_of(lab), seed=SEED)
+    runs = simulate(problem, "co", delta=DELTA, trajectories=20 * runs_of(lab), seed=SEED)
     excess = runs.costs - runs.pulls @ problem.costs
     error = excess.std(ddof=1) / math.sqrt(len(runs))
     correlation = np.corrcoef(excess, runs.steps)[0, 1]
     return (
-        f"CO, random costs: J - sum c_a N_a has mean {excess.mean():.2f} ± {error:.2f}, as the lemma says, but a correlation "
-        f"of {correlation:.2f} with the stopping time"
+        f"CO, random costs: J - sum c_a N_a has mean {excess.mean():.2f} ± {error:.2f}, as the lemma says, but a "
+        f"correlation of {correlation:.2f} with the stopping time"
     )
 
 
+@erratum(
+    "Proof of Lemma 4",
+    says="N_a(t) >= sqrt(t) - 1 for all t",
+    right="it fails early: CTAS samples uniformly for about K² rounds",
+)
 def early_exploration(lab: Lab) -> str:
     problem = instance("G50")
     grid = np.arange(50, 2700)
@@ -123,8 +176,13 @@ def early_exploration(lab: Lab) -> str:
     return f"K = 50: the least-pulled arm falls short by up to {lag:.1f}, and the first {forced} rounds are all forced"
 
 
+@erratum(
+    "Proof of Lemma 8 (CO)",
+    says="c(t) N_2 - c(t) <= N_1 <= c(t) N_2 + 1",
+    right="fails with random costs, because c(t) moves; the limit it is used for holds",
+)
 def co_lemma(lab: Lab) -> str:
-    """CO's rule on two arms, with random costs: how often N_1 leaves [c N_2 - c, c N_2 + 1], c = sqrt(cost_2/cost_1)."""
+    """CO's rule on two arms, with random costs: how often N_1 leaves [c N_2 - c, c N_2 + 1]."""
     rng = np.random.default_rng(SEED)
     N, C = np.ones(2), rng.exponential(1, 2) * [0.9, 0.09] + [0.1, 0.01]
     outside, rounds = 0, 5000
@@ -137,40 +195,75 @@ def co_lemma(lab: Lab) -> str:
     return f"costs 1 and 0.1, exponential-shaped: it fails in {outside / rounds:.0%} of {rounds} rounds"
 
 
+@erratum(
+    "Propositions 1 and 2",
+    says="CTAS and CO are delta-PAC",
+    right="the proofs show the error half, not that the test ends (it need not, on ties)",
+)
 def only_half(lab: Lab) -> str:
     tied = Instance("bernoulli", [0.5, 0.5], [1.0, 1.0])
     runs = simulate(tied, "co", delta=0.05, trajectories=runs_of(lab) // 4, seed=SEED, max_pulls=5000)
     return f"on two equal arms {np.mean(runs.decisions < 0):.0%} of CO's runs have not ended after 5000 pulls"
 
 
+@erratum(
+    "Algorithm 2",
+    says="the survivor is pulled once more before CO stops",
+    right="stop when one arm is left",
+)
 def one_more_pull(lab: Lab) -> str:
     runs = simulate(instance("G3"), "co", delta=DELTA, trajectories=1000, seed=SEED)
     return f"on the paper's instance it would add 1 to a mean cost of {runs.costs.mean():.0f}"
 
 
+@erratum(
+    "Lemma 6 (technical)",
+    says="holds for any c_1, c_2 > 0",
+    right="needs log(c_2 / c_1^alpha) > 0.278",
+)
 def technical_lemma(lab: Lab) -> str:
     x = math.log(1.2 * math.e) + math.log(math.log(1.2))
     right = f"log(c_2 x) = {math.log(1.2 * x):.2f}" if x > 0 else "x is negative and log(c_2 x) does not exist"
     y = math.log(1.3 * math.e) + math.log(math.log(1.3))
-    return f"c_1 = 1, alpha = 1: for c_2 = 1.2, x = {x:.2f} and {right}; for c_2 = 1.3, x = {y:.2f} (log c_2 = {math.log(1.3):.3f})"
+    return f"c_1 = alpha = 1: for c_2 = 1.2 {right} (x = {x:.2f}); for log c_2 = {math.log(1.3):.3f}, x = {y:.2f}"
 
 
+@erratum(
+    "Proof of Theorem 2",
+    says="ends in liminf, and C_eps converges to T*",
+    right="limsup; C_eps converges to 1/T*",
+)
 def inverse_constant(lab: Lab) -> str:
     hardness = bound(instance("G3")).hardness
     return f"on the paper's instance T* = {hardness:.2f}, and C_eps tends to 1/T* = {1 / hardness:.4f}"
 
 
+@erratum(
+    "Section 2, Poisson",
+    says="h(x) = e^-x / x!",
+    right="h(x) = 1 / x!",
+)
 def poisson_base(lab: Lab) -> str:
     total = sum(math.exp(-x) * 1.5**x / math.factorial(x) * math.exp(-1.5) for x in range(100))
     return f"with the printed h the probabilities for mean 1.5 add up to {total:.3f}; with 1/x! to 1"
 
 
+@erratum(
+    "Section 2, Gaussian",
+    says="h(x) = exp(-x²/(2 sigma²)) / sqrt(2 pi)",
+    right="divide by sigma",
+)
 def gaussian_base(lab: Lab) -> str:
     x = np.linspace(-40, 40, 400_001)
     total = np.sum(np.exp(-(x**2) / 8) / math.sqrt(2 * math.pi)) * (x[1] - x[0])
     return f"for sigma = 2 the printed density integrates to {total:.3f}"
 
 
+@erratum(
+    "Algorithm 1",
+    says="silent on ties for the best and on means at the edge of the family",
+    right="neither is exotic: define shares there",
+)
 def early_ties(lab: Lab) -> str:
     """CTAS first computes shares after three pulls of each of three arms: enumerate what it may see."""
     means, n = (0.9, 0.6, 0.3), 3
@@ -179,9 +272,16 @@ def early_ties(lab: Lab) -> str:
         chance = math.prod(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k, p in zip(counts, means, strict=True))
         tied += chance * (counts.count(max(counts)) > 1)
         edge += chance * (0 in counts or n in counts)
-    return f"Bernoulli instance, first shares (t = 9): the best is tied with probability {tied:.0%}, some mean is 0 or 1 with {edge:.0%}"
+    return (
+        f"Bernoulli instance, first shares (t = 9): chance {tied:.0%} of a tie for best, {edge:.0%} of a mean of 0 or 1"
+    )
 
 
+@erratum(
+    "Threshold of the literature's experiments",
+    says="log((1 + log t)/delta) is used as if it kept delta",
+    right="with elimination it does not",
+)
 def stylized_elimination(lab: Lab) -> str:
     def best_is_out(arms, run, rules):  # type: ignore[no-untyped-def]
         co_stop(arms, run, rules)
@@ -196,32 +296,12 @@ def stylized_elimination(lab: Lab) -> str:
     return "delta 0.1, arms all but tied: racing drops the best arm within 10,000 pulls in " + ", ".join(shares)
 
 
-ERRATA = [
-    Erratum("Corollary 2", "T* = 2 (c_1 + c_a + K sqrt(c_1 c_a)/sqrt(K-1)) / gap²", "2 (sqrt c_1 + sqrt((K-1) c_a))² / gap²", corollary_2),
-    Erratum("Section 4, Z(t)", "Z(t) = max_a min_b Z_{a,b}, with no sign", "Z_{a,b} counts for a only if mean_a > mean_b: else the worst arm can end the test", sign_of_z),
-    Erratum("Proposition 1, alpha = 1", "B >= 2K is enough for every family", "proven for Bernoulli only; other families need alpha > 1 and a far larger B", proven_b),
-    Erratum("Proposition 1, alpha > 1", "the condition on B has log²(B t^alpha)", "log²(B t^alpha / delta): without delta the bound on the error exceeds delta", delta_in_b),
-    Erratum("Captions of Table 2 and Figure 2", "Bernoulli rewards with mean 1.5", "Bernoulli has 0.9, 0.6, 0.3; Gaussian and Poisson 1.5, 1, 0.5", captions),
-    Erratum("Theorem 1", "a bound for every delta in (0, 1)", "kl(delta, 1 - delta) bounds the cost for delta < 1/2 only", large_delta),
-    Erratum("Lemma 1 (cost decomposition)", "costs are independent of the stopping time", "they are not; the statement holds by Wald's identity", costs_and_stopping),
-    Erratum("Proof of Lemma 4", "N_a(t) >= sqrt(t) - 1 for all t", "it fails early: CTAS samples uniformly for about K² rounds", early_exploration),
-    Erratum("Proof of Lemma 8 (CO)", "c(t) N_2 - c(t) <= N_1 <= c(t) N_2 + 1", "fails with random costs, because c(t) moves; the limit it is used for holds", co_lemma),
-    Erratum("Propositions 1 and 2", "CTAS and CO are delta-PAC", "the proofs show the error half, not that the test ends (it need not, on ties)", only_half),
-    Erratum("Algorithm 2", "the survivor is pulled once more before CO stops", "stop when one arm is left", one_more_pull),
-    Erratum("Lemma 6 (technical)", "holds for any c_1, c_2 > 0", "needs log(c_2 / c_1^alpha) > 0.278", technical_lemma),
-    Erratum("Proof of Theorem 2", "ends in liminf, and C_eps converges to T*", "limsup; C_eps converges to 1/T*", inverse_constant),
-    Erratum("Section 2, Poisson", "h(x) = e^-x / x!", "h(x) = 1 / x!", poisson_base),
-    Erratum("Section 2, Gaussian", "h(x) = exp(-x²/2σ²) / sqrt(2 pi)", "divide by sigma", gaussian_base),
-    Erratum("Algorithm 1", "silent on ties for the best and on means at the edge of the family", "neither is exotic: define shares there", early_ties),
-    Erratum("Threshold of the literature's experiments", "log((1 + log t)/delta) is used as if it kept delta", "with elimination it does not", stylized_elimination),
-]  # fmt: skip
-
 SLIPS = [
-    "Assumption 1 asks for means in [0, 1], and the experiments use 1.5; costs in [l, 1] is a normalisation, positive and bounded "
-    "is what is used, and a mean cost of 1 with support in [l, 1] can only be a fixed cost.",
+    "Assumption 1 asks for means in [0, 1], and the experiments use 1.5; costs in [l, 1] is a normalisation, positive and "
+    "bounded is what is used, and a mean cost of 1 with support in [l, 1] can only be a fixed cost.",
     "Algorithm 2 writes c_a where its proof has the estimate; costs are unknown, so it must be the estimate.",
-    "Proposition 3's proof writes w_a/c_1 for w_a/c_a; in Lemma 2 the names of the two sets are swapped; C(t) and J(t) both "
-    "stand for the total cost.",
+    "Proposition 3's proof writes w_a/c_1 for w_a/c_a; in Lemma 2 the names of the two sets are swapped; C(t) and J(t) "
+    "both stand for the total cost.",
 ]
 
 

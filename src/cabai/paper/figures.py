@@ -12,10 +12,9 @@ from cabai.instance import Instance
 from cabai.paper.lab import Lab, command
 from cabai.paper.published import DELTA, NAMES, POLICIES, instance
 from cabai.paper.section import Figure, Section
-from cabai.plots import STYLES, direct_labels, new_figure
+from cabai.plots import STYLES, cost_boxes, direct_labels, new_figure, title
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 RANDOM = "uniform"  # the random costs shown: within 50 % of the mean; the paper does not say how it drew them
@@ -26,16 +25,16 @@ def figure_2(lab: Lab) -> Section:
         "figure2",
         "Figure 2: pulls along the way, and total cost",
         [
-            "The paper's captions swap the means of Bernoulli and Poisson; here Bernoulli has 0.9, 0.6, 0.3 and Poisson "
-            "1.5, 1, 0.5. It does not say how costs were drawn: shown are fixed costs and, for the totals, also costs "
+            "The paper's captions swap the means of Bernoulli and Poisson; here Bernoulli has 0.9, 0.6, 0.3 and "
+            "Poisson 1.5, 1, 0.5. It does not say how costs were drawn: shown are fixed costs and, for the totals, also costs "
             "uniform within 50 % of their mean.",
         ],
     )
     for family in ("bernoulli", "poisson"):
         drawing, frame, commands = pulls_against_t(lab, instance(NAMES[family]))
         caption = (
-            f"Mean pulls of each arm after t pulls, {family.capitalize()}, fixed costs, delta 1e-6, over the trajectories "
-            "still running, until half have stopped. Dotted: the optimal cost-aware share of t."
+            f"Mean pulls of each arm after t pulls, {family.capitalize()}, fixed costs, delta 1e-6, over the "
+            "trajectories still running, until half have stopped. Dotted: the optimal cost-aware share of t."
         )
         section.figures.append(Figure(f"figure2a-{family}", caption, drawing, commands))
         section.data[f"figure2a-{family}"] = frame
@@ -70,7 +69,7 @@ def pulls_against_t(lab: Lab, problem: Instance) -> tuple[Drawing, pd.DataFrame,
             axis.plot(rows["t"], rows["pulls"], **STYLES[policy])
         end = max(last.values())
         axis.plot([0, end], [0, shares[a] * end], color="black", linewidth=0.8, linestyle=":")
-        axis.set_title(f"arm {a + 1}: mean {problem.means[a]:g}, cost {problem.costs[a]:g}")
+        title(axis, f"arm {a + 1}: mean {problem.means[a]:g}, cost {problem.costs[a]:g}")
         axis.set_xlabel("pulls t")
         axis.set_xlim(0, 1.28 * end)
         axis.set_ylim(0, None)
@@ -93,30 +92,8 @@ def total_costs(lab: Lab) -> tuple[Drawing, pd.DataFrame, list[str]]:
                 costs[policy] = runs.costs
                 commands.append(command(runs))
                 frames.append(pd.DataFrame({"family": family, "costs": model, "policy": policy, "cost": runs.costs}))
-            boxes(axes[i][j], costs, bound(problem).cost(DELTA))
-            axes[i][j].set_title(f"{family.capitalize()}, {'fixed costs' if model == 'fixed' else 'random costs'}")
+            cost_boxes(axes[i][j], costs, bound(problem).cost(DELTA))
+            title(axes[i][j], f"{family.capitalize()}, {'fixed costs' if model == 'fixed' else 'random costs'}")
     for axis in axes[1]:
         axis.set_xlabel("total cost")
     return figure, pd.concat(frames, ignore_index=True), commands
-
-
-def boxes(axis: Axes, costs: dict[str, np.ndarray], floor: float) -> None:
-    """One horizontal box a policy, the cheapest on top, and the bound as a line."""
-    order = sorted(costs, key=lambda policy: -costs[policy].mean())
-    values = [costs[policy] for policy in order]
-    axis.boxplot(
-        values,
-        orientation="horizontal",
-        whis=(5, 95),
-        showfliers=False,
-        widths=0.55,
-        patch_artist=True,
-        boxprops={"facecolor": "0.85", "linewidth": 0.8},
-        medianprops={"color": "black"},
-    )
-    axis.plot([v.mean() for v in values], range(1, len(order) + 1), "o", color="black", markersize=3.5)
-    axis.set_yticks(range(1, len(order) + 1), order)
-    axis.axvline(floor, color="black", linestyle="--", linewidth=1)
-    axis.annotate("lower bound", (floor, len(order) + 0.5), xytext=(-3, -2), textcoords="offset points", ha="right",
-                  va="top", rotation=90, fontsize=7.5)  # fmt: skip
-    axis.set_xlim(0, None)

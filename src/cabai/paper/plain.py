@@ -1,6 +1,7 @@
-"""The straightforward version: NumPy arrays, textbook divergences, nested `scipy.optimize.brentq`, as the paper describes it.
+"""The straightforward version, as the paper describes it: NumPy arrays, textbook divergences, nested brentq.
 
-The policies follow the paper step by step. Nothing is stupid, but nothing is cached, merged, reordered or compiled either.
+The policies follow the paper step by step. Nothing is stupid, but nothing is cached, merged, reordered or compiled
+either.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 from pathlib import Path
 
-from cabai.checks import InvalidInput
+from cabai.files import write_whole
 from cabai.paper.section import Section, Table
 from cabai.plots import as_bytes
 from cabai.tables import table
@@ -19,9 +18,11 @@ h1, h2 { font-family: Helvetica, Arial, sans-serif; line-height: 1.2; } h2 { mar
 table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1rem 0 .3rem; width: 100%; }
 th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
 th { border-bottom: 2px solid #111; } td.text, th.text { text-align: left; }
-figure { margin: 1.5rem 0; } figure img { width: 100%; } figcaption, caption { text-align: left; font-size: 14px; color: #333; }
+figure { margin: 1.5rem 0; } figure img { width: 100%; }
+figcaption, caption { text-align: left; font-size: 14px; color: #333; }
 caption { caption-side: top; padding-bottom: .3rem; }
-details { font-size: 13px; color: #333; margin-bottom: 1.2rem; } pre { overflow-x: auto; background: #f6f6f6; padding: .6rem; }
+details { font-size: 13px; color: #333; margin-bottom: 1.2rem; }
+pre { overflow-x: auto; background: #f6f6f6; padding: .6rem; }
 nav a { margin-right: 1rem; }
 """
 
@@ -40,21 +41,6 @@ def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]
     contents[Path("report.md")] = markdown(sections, heading).encode()
     contents[Path("report.html")] = page(sections, heading, contents).encode()
     return [write_whole(out / name, content) for name, content in contents.items()]
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file under another name first, so that nobody ever meets half of it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.write_bytes(content)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}.") from error
-    return path
 
 
 def text(section: Section) -> str:
@@ -107,7 +93,9 @@ def section_html(section: Section, contents: dict[Path, bytes]) -> str:
         kinds = ["text" if i < left_columns(each) else "number" for i in range(len(each.header))]
         head = "".join(f'<th class="{k}">{html.escape(cell)}</th>' for k, cell in zip(kinds, each.header, strict=True))
         rows = "".join(
-            "<tr>" + "".join(f'<td class="{k}">{html.escape(c)}</td>' for k, c in zip(kinds, row, strict=True)) + "</tr>"
+            "<tr>"
+            + "".join(f'<td class="{k}">{html.escape(c)}</td>' for k, c in zip(kinds, row, strict=True))
+            + "</tr>"
             for row in each.rows
         )
         parts.append(f"<table><caption>{html.escape(each.caption)}</caption><tr>{head}</tr>{rows}</table>")
@@ -115,7 +103,9 @@ def section_html(section: Section, contents: dict[Path, bytes]) -> str:
     for figure in section.figures:
         image = base64.b64encode(contents[Path("figures") / f"{figure.name}.png"]).decode()
         caption = html.escape(figure.caption)
-        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}"><figcaption>{caption}</figcaption>')
+        parts.append(
+            f'<figure><img alt="{caption}" src="data:image/png;base64,{image}"><figcaption>{caption}</figcaption>'
+        )
         parts.append(f"</figure>{commands_html(figure.commands)}")
     return "\n".join([*parts, "</section>"])
 

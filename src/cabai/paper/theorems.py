@@ -12,7 +12,7 @@ from cabai.instance import Instance
 from cabai.paper.lab import Lab, command
 from cabai.paper.published import instance
 from cabai.paper.section import Figure, Section, Table, pm
-from cabai.plots import STYLES, direct_labels, new_figure
+from cabai.plots import STYLES, direct_labels, new_figure, title
 
 DELTAS = [10.0**-k for k in (2, 3, 4, 6, 8, 10, 15, 20, 25, 30)]
 TWO = Instance("gaussian", [1.0, 0.5], [1.0, 0.1])
@@ -46,23 +46,23 @@ def optimality(lab: Lab, section: Section) -> None:
             axis.plot(-np.log10(DELTAS), values, marker="o", markersize=3, **STYLES[policy])
             ends[policy] = (-math.log10(DELTAS[-1]), values[-1])
         axis.axhline(1, color="black", linewidth=0.8, linestyle=":")
-        axis.set_ylim(0.9, None)
+        axis.set_ylim(0.8, None)
         axis.set_xlim(1, 37)
         direct_labels(axis, ends | {"T*": (30, 1.0)})
-        axis.set_title(titles[name])
-        axis.set_xlabel("number of zeros in delta")
+        title(axis, titles[name])
+        axis.set_xlabel("x, where delta = 10⁻ˣ")
     axes[0].set_ylabel("mean cost / (T* log(1/delta))")
     frame = pd.DataFrame(records)
     last = frame[frame["delta"] == DELTAS[-1]].set_index(["instance", "policy"])["over_hardness"]
     first = frame[frame["delta"] == DELTAS[0]].set_index(["instance", "policy"])["over_hardness"]
     section.text.append(
-        f"Theorems 2 and 3: mean cost over T* log(1/delta) falls from {first['three arms', 'ctas']:.2f} at delta 1e-2 to "
-        f"{last['three arms', 'ctas']:.2f} at 1e-30 for CTAS on three arms, and from {first['two arms', 'co']:.2f} to "
+        f"Theorems 2 and 3: mean cost over T* log(1/delta) falls from {first['three arms', 'ctas']:.2f} at delta 1e-2 "
+        f"to {last['three arms', 'ctas']:.2f} at 1e-30 for CTAS on three arms, and from {first['two arms', 'co']:.2f} to "
         f"{last['two arms', 'co']:.2f} for CO on two: towards 1, slowly, because the threshold adds log t."
     )
     caption = (
-        "Mean cost over its asymptotic floor T* log(1/delta) as delta falls, Gaussian arms. Left: the paper's instance; "
-        "right: means 1, 0.5 and costs 1, 0.1. The dotted line is the lower bound's limit."
+        "Mean cost over its asymptotic floor T* log(1/delta) as delta falls, Gaussian arms. Left: the paper's "
+        "instance; right: means 1, 0.5 and costs 1, 0.1. The dotted line is the lower bound's limit."
     )
     section.figures.append(Figure("theorems", caption, figure, commands))
     section.data["theorem2"] = frame

@@ -65,4 +65,4 @@ def compile_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
     if stop is not None:
         members |= {"stop": staticmethod(kernel(stop, signature=STOP, cache=False)), "depends_on_delta": True}
     own: Any = type(name, (Policy,), members)
-    return dataclass(frozen=True)(own)()  # type: ignore[no-any-return]
+    return dataclass(frozen=True)(own)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.bound import bound
-from cabai.checks import InvalidInput
+from cabai.files import write_whole
 from cabai.instance import Instance
 from cabai.tables import table
 
@@ -157,17 +158,9 @@ class Runs:
         }
         rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), b"cabai": json.dumps(made_by).encode()})
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise InvalidInput(f"cannot write {target}: there is no folder {target.parent}.")
-        partial = target.with_name(target.name + ".partial")
-        try:
-            pq.write_table(rows, partial)
-            partial.replace(target)
-        except OSError as error:
-            raise InvalidInput(f"cannot write {target}: {error.strerror or error}.") from error
-        finally:
-            partial.unlink(missing_ok=True)
+        buffer = io.BytesIO()
+        pq.write_table(rows, buffer)
+        write_whole(Path(path), buffer.getvalue())
 
     def __repr__(self) -> str:
         return repr(self.summary())

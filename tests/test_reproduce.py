@@ -1,0 +1,115 @@
+"""The paper, made again: the report's structure, a few of its numbers, and that it appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from cabai import InvalidInput
+from cabai.paper import PARTS, reproduce
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    out = tmp_path_factory.mktemp("results")
+    command = [sys.executable, "-m", "cabai", "reproduce", "all", "--quick", "--out", str(out), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    return out, json.loads(done.stdout)
+
+
+def test_report_has_every_part_as_text_page_figures_and_data(report):
+    out, printed = report
+    assert [section["name"] for section in printed["sections"]] == list(PARTS)
+    page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
+    for section in printed["sections"]:
+        assert f'<section id="{section["name"]}">' in page
+        assert f"## {section['title']}" in text
+    figures = {path.stem for path in (out / "figures").iterdir()}
+    assert figures == {"figure2a-bernoulli", "figure2a-poisson", "figure2b", "theorems"}
+    assert page.count("data:image/png;base64,") == len(figures)
+    assert all(
+        (out / "figures" / f"{name}.{kind}").stat().st_size > 5000 for name in figures for kind in ("svg", "png")
+    )
+    data = {path.stem for path in (out / "data").iterdir()}
+    assert data == {"table1", "table2", "claims", "theorem2", "figure2a-bernoulli", "figure2a-poisson", "figure2b"}
+
+
+def test_page_opens_offline(report):
+    page = (report[0] / "report.html").read_text()
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page) == []
+    assert "<script" not in page
+
+
+def test_every_table_and_figure_names_its_commands(report):
+    page, printed = (report[0] / "report.html").read_text(), report[1]
+    tables = sum(len(section["tables"]) for section in printed["sections"])
+    commands = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    assert len(commands) == tables + 4
+    assert all(line.startswith("cabai ") for block in commands for line in block.splitlines())
+    assert sum("--seed 0" in block for block in commands) >= tables
+
+
+def test_table_1_agrees_with_the_closed_optimum_and_the_print(report):
+    frame = pd.read_parquet(report[0] / "data" / "table1.parquet").set_index(["policy", "arm"])
+    assert frame["exact"].round(4).tolist() == [0.4691, 0.4643, 0.0666, 0.2275, 0.7192, 0.0533]
+    assert frame["printed"].tolist() == [0.46, 0.46, 0.08, 0.23, 0.72, 0.05]
+    # 100 trajectories; a share at the end of a run is biased by exploration, by about sqrt(t)/t = 0.03 at most
+    assert ((frame["simulated"] - frame["exact"]).abs() < 0.03 + 5 * frame["standard_error"]).all()
+
+
+def test_claims_have_a_verdict_each(report):
+    frame = pd.read_parquet(report[0] / "data" / "claims.parquet")
+    assert len(frame) >= 12
+    assert set(frame["verdict"]) == {"confirmed", "refuted", "depends"}
+    assert frame.loc[frame["claim"].str.startswith("Ignoring costs"), "verdict"].item() == "confirmed"
+    assert frame.loc[frame["claim"].str.startswith("The same with many arms"), "verdict"].item() == "refuted"
+
+
+def test_cost_falls_towards_the_bound_as_delta_falls(report):
+    frame = pd.read_parquet(report[0] / "data" / "theorem2.parquet")
+    for _, rows in frame.groupby(["instance", "policy"]):
+        scaled = rows.sort_values("delta", ascending=False)["over_hardness"].to_numpy()
+        assert scaled[0] > scaled[3] > scaled[-1] > 1 - 5 * rows["standard_error"].max()
+
+
+def test_same_seed_same_report(tmp_path):
+    for name in ("a", "b"):
+        reproduce("table1", quick=True, out=tmp_path / name)
+    read = [(tmp_path / name / "data" / "table1.parquet").read_bytes() for name in ("a", "b")]
+    assert read[0] == read[1]
+
+
+def test_a_run_killed_half_way_leaves_nothing_behind(tmp_path):
+    out = tmp_path / "results"
+    process = subprocess.Popen([sys.executable, "-m", "cabai", "reproduce", "all", "--quick", "--out", str(out)])
+    time.sleep(2)
+    process.kill()
+    process.wait()
+    assert not out.exists() or not list(out.rglob("*partial*"))
+
+
+def test_bad_input_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="unknown part 'table3'; known: table1,"):
+        reproduce("table3")
+    with pytest.raises(InvalidInput, match="trajectories must be a whole number of at least 20"):
+        reproduce("table1", trajectories=0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="cannot write"):
+        reproduce("table1", quick=True, out=tmp_path / "file")
+
+
+def test_the_errata_page_is_what_the_code_shows():
+    import importlib.util
+    from pathlib import Path
+
+    script = Path(__file__).parent.parent / "docs" / "errata.py"
+    spec = importlib.util.spec_from_file_location("errata_page", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert script.with_suffix(".md").read_text() == module.page()
