@@ -51,8 +51,10 @@ def test_simulate_as_json_has_the_promised_fields(tmp_path):
     assert done.stderr == ""  # no progress bar where there is no terminal
 
 
-def test_compare_prints_a_row_a_policy():
-    done = cabai("compare", *PAPER, "--policies", "co,ctas(exploration=0.5, tracking=ratio)", "--trajectories", "20")
+def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
+    policies, picture = "co,ctas(exploration=0.5, tracking=ratio)", tmp_path / "comparison.svg"
+    done = cabai("compare", *PAPER, "--policies", policies, "--trajectories", "20", "--plot", str(picture))
+    assert "lower bound" in picture.read_text()
     rows = done.stdout.splitlines()
     assert rows[2].startswith("co ")
     assert rows[3].startswith("ctas(exploration=0.5, tracking=ratio) ")
@@ -99,6 +101,7 @@ def test_compare_prints_a_row_a_policy():
         (["bound", "--means", "1,0", "--costs", "1,1"], "Missing option '--family'"),
         (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
         (["bond"], "No such command 'bond'"),
+        (["compare", *PAPER, "--trajectories", "2", "--plot", "x.gif"], "must end in .png or .svg, got 'x.gif'"),
         (["simulate", *PAPER, "--policy", "best"], "unknown policy 'best'; known: co,"),
         (["simulate", *PAPER, "--policy", "co", "--cost-model", "wild"], "unknown cost model 'wild'; known: fixed,"),
         (

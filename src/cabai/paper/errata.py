@@ -297,8 +297,8 @@ def stylized_elimination(lab: Lab) -> str:
 
 
 SLIPS = [
-    "Assumption 1 asks for means in [0, 1], and the experiments use 1.5; costs in [l, 1] is a normalisation, positive and "
-    "bounded is what is used, and a mean cost of 1 with support in [l, 1] can only be a fixed cost.",
+    "Assumption 1 asks for means in [0, 1], and the experiments use 1.5; costs in [l, 1] is a normalisation, "
+    "positive and bounded is what is used, and a mean cost of 1 with support in [l, 1] can only be a fixed cost.",
     "Algorithm 2 writes c_a where its proof has the estimate; costs are unknown, so it must be the estimate.",
     "Proposition 3's proof writes w_a/c_1 for w_a/c_a; in Lemma 2 the names of the two sets are swapped; C(t) and J(t) "
     "both stand for the total cost.",

@@ -86,7 +86,8 @@ def table_2(lab: Lab) -> Section:
     ratio = (cells["ctas"] / cells["co"]).round(1).to_dict()
     text = [
         f"Machine: {machine()}; CPU seconds of one core. The straightforward version (NumPy, nested "
-        "root finding, src/cabai/paper/plain.py) was timed for a few hundred pulls and extrapolated to the mean length of a trajectory.",
+        "root finding, src/cabai/paper/plain.py) was timed for a few hundred pulls and extrapolated to "
+        "the mean length of a trajectory.",
         "CTAS over CO, seconds: " + ", ".join(f"{family} {value:g}" for family, value in ratio.items())
         + " (printed: 20 to 34). With an allocation that is solved in a few Newton steps the difference the paper "
         "built CO to avoid is small.",

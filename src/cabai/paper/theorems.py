@@ -57,8 +57,8 @@ def optimality(lab: Lab, section: Section) -> None:
     first = frame[frame["delta"] == DELTAS[0]].set_index(["instance", "policy"])["over_hardness"]
     section.text.append(
         f"Theorems 2 and 3: mean cost over T* log(1/delta) falls from {first['three arms', 'ctas']:.2f} at delta 1e-2 "
-        f"to {last['three arms', 'ctas']:.2f} at 1e-30 for CTAS on three arms, and from {first['two arms', 'co']:.2f} to "
-        f"{last['two arms', 'co']:.2f} for CO on two: towards 1, slowly, because the threshold adds log t."
+        f"to {last['three arms', 'ctas']:.2f} at 1e-30 for CTAS on three arms, and from {first['two arms', 'co']:.2f} "
+        f"to {last['two arms', 'co']:.2f} for CO on two: towards 1, slowly, because the threshold adds log t."
     )
     caption = (
         "Mean cost over its asymptotic floor T* log(1/delta) as delta falls, Gaussian arms. Left: the paper's "
