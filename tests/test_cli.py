@@ -110,7 +110,7 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
         ),
         (
             ["simulate", *PAPER, "--policy", "co", "--trajectories", "2", "--out", "/dev/null/x"],
-            "cannot write /dev/null/x: Not a directory",
+            "cannot write /dev/null/x: /dev/null is not a folder",
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_parquet_makes_its_folder_or_says_why_not(paper_instance, tmp_path):
     runs = cabai.simulate(paper_instance, "co", trajectories=2)
     runs.to_parquet(tmp_path / "new" / "runs.parquet")
     assert (tmp_path / "new" / "runs.parquet").exists()
-    with pytest.raises(InvalidInput, match=r"cannot write .*: Not a directory"):
+    with pytest.raises(InvalidInput, match=r"cannot write .*: .*runs.parquet is not a folder"):
         runs.to_parquet(tmp_path / "new" / "runs.parquet" / "below a file")
 
 

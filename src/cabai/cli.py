@@ -185,8 +185,11 @@ def compare(
 
     Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
     """
+    from cabai.plots import comparison_figure, picture_kind, save
     from cabai.simulation import compare
 
+    if plot is not None:
+        picture_kind(plot)  # before any work is done
     instance = read_instance(family, means, costs, names, cost_model)
     chosen = split_outside_brackets(policies)
     with progress_bar(trajectories * len(chosen)) as progress:
@@ -195,8 +198,6 @@ def compare(
             max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if plot is not None:
-        from cabai.plots import comparison_figure, save
-
         save(comparison_figure(comparison), plot)
     if as_json:
         show_json({"policies": comparison.to_dicts()})

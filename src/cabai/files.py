@@ -11,6 +11,8 @@ from cabai.checks import InvalidInput
 def write_whole(path: Path, content: bytes) -> Path:
     """Write a file under another name first, so that nobody ever meets half of it; make its folder if need be."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise InvalidInput(f"cannot write {path}: {path.parent} is not a folder.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

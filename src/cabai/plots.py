@@ -110,10 +110,15 @@ def comparison_figure(comparison: Comparison) -> Figure:
 
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure to a .png or .svg file, whole or not at all."""
+    write_whole(Path(path), as_bytes(figure, picture_kind(path)))
+
+
+def picture_kind(path: str | Path) -> str:
+    """png or svg, from a file's name."""
     kind = Path(path).suffix.lstrip(".").lower()
     if kind not in ("png", "svg"):
         raise InvalidInput(f"a picture's file must end in .png or .svg, got {str(path)!r}.")
-    write_whole(Path(path), as_bytes(figure, kind))
+    return kind
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:

@@ -26,8 +26,8 @@ def figure_2(lab: Lab) -> Section:
         "Figure 2: pulls along the way, and total cost",
         [
             "The paper's captions swap the means of Bernoulli and Poisson; here Bernoulli has 0.9, 0.6, 0.3 and "
-            "Poisson 1.5, 1, 0.5. It does not say how costs were drawn: shown are fixed costs and, for the totals, also "
-            "costs uniform within 50 % of their mean.",
+            "Poisson 1.5, 1, 0.5. It does not say how costs were drawn: shown are fixed costs and, for the totals, "
+            "also costs uniform within 50 % of their mean.",
         ],
     )
     for family in ("bernoulli", "poisson"):
