@@ -41,13 +41,17 @@ class Statistics:
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):
-            if counts[a] < 1 or counts[a] != int(counts[a]):
+            if not 1 <= counts[a] < 2**53 or counts[a] != int(counts[a]):
                 raise InvalidInput(f"pulls[{a}] must be a whole number of at least 1, got {pulls[a]!r}.")
             self.family.check_mean((sums[a] / counts[a]).item(), f"rewards[{a}] / pulls[{a}]")
             if self.family.name in ("bernoulli", "poisson") and sums[a] != int(sums[a]):
                 raise InvalidInput(f"rewards[{a}] must be a whole number for {self.family}, got {rewards[a]!r}.")
             if firsts is not None:
                 self.family.check_reward(firsts[a].item(), f"first[{a}]")
+                if not fits(self.family, counts[a].item(), sums[a].item(), firsts[a].item()):
+                    raise InvalidInput(
+                        f"first[{a}] = {firsts[a]:g} cannot be one of {counts[a]:g} rewards with sum {sums[a]:g}."
+                    )
         self.has_first = firsts is not None
         self.arms = np.zeros(len(counts), ARM)
         self.arms["pulls"], self.arms["rewards"] = counts, sums
@@ -99,6 +103,16 @@ class Statistics:
 
     def __repr__(self) -> str:
         return f"Statistics({str(self.family)!r}, pulls={self.pulls.tolist()}, rewards={self.rewards.tolist()})"
+
+
+def fits(family: Family, pulls: float, total: float, first: float) -> bool:
+    """Whether `pulls` rewards of a family can have that sum and that first reward."""
+    rest, rounding = total - first, 1e-12 * pulls * (abs(total) + abs(first))
+    if pulls == 1:
+        return abs(rest) <= rounding
+    if family.name == "bounded":  # its sums are rounded, and the first reward is not set aside anyway
+        return -rounding <= rest <= pulls - 1 + rounding
+    return family.allows_mean(rest / (pulls - 1))
 
 
 @dataclass(frozen=True)

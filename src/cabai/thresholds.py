@@ -58,6 +58,9 @@ class Threshold(Named):
         """The evidence that b needs over a, in nats (inf: more data are needed first)."""
         from cabai.compiled.evidence import required
 
+        for name, arm in (("b", b), ("a", a)):
+            if whole(arm, name, 0) >= len(statistics.arms):
+                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics.arms)}, got {arm!r}.")
         rules = self.rules(statistics.family, arms=len(statistics.arms), delta=delta)
         arms = statistics.weighed(rules)
         price = arms[b]["price"] + arms[a]["price"]
@@ -72,9 +75,10 @@ class Threshold(Named):
         """
         from cabai.compiled.evidence import evidence
 
+        least = self.required(statistics, b, a, delta=delta)
         rules = self.rules(statistics.family, arms=len(statistics.arms), delta=delta)
         arms = statistics.weighed(rules)
-        return bool(evidence(rules, arms[b], arms[a]) > self.required(statistics, b, a, delta=delta))
+        return bool(evidence(rules, arms[b], arms[a]) > least)
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
         """Does the leader beat every rival now, at this delta?"""
@@ -167,6 +171,10 @@ class Mixture(Threshold):
     name = "mixture"
     proof = "Kaufmann and Koolen (2021)"
     proven_for = ALL_FAMILIES
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pairwise, bool):
+            raise InvalidInput(f"pairwise must be true or false, got {self.pairwise!r}.")
 
     def numbers(self, family: Family, arms: int, delta: float) -> dict[str, float]:
         half = math.log((arms - 1) / delta) / 2

@@ -136,12 +136,15 @@ def normal(stream):
             return stream, sign * x
         stream += GOLDEN
         u = unit(mix(stream))
-        if layer == 0:  # the tail, after Marsaglia
-            stream += GOLDEN
-            v = unit(mix(stream))
-            x = -math.log(1.0 - u) / TAIL
-            if -2.0 * math.log(1.0 - v) > x * x:
-                return stream, sign * (TAIL + x)
+        if layer == 0:  # the tail, after Marsaglia: once chosen, it is drawn from until accepted
+            while True:
+                stream += GOLDEN
+                v = unit(mix(stream))
+                x = -math.log(1.0 - u) / TAIL
+                if -2.0 * math.log(1.0 - v) > x * x:
+                    return stream, sign * (TAIL + x)
+                stream += GOLDEN
+                u = unit(mix(stream))
         elif HEIGHT[layer] + u * (HEIGHT[layer + 1] - HEIGHT[layer]) < math.exp(-0.5 * x * x):
             return stream, sign * x
 

@@ -1,0 +1,512 @@
+"""Evidence: its sign, its accuracy against exact arithmetic, and the statistics it is computed from."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import reference
+from cabai import InvalidInput, Statistics, evidence
+from cabai.compiled.evidence import begin, leader_beats_every_rival, observe
+from cabai.families import family_of
+from cabai.state import ARM, RUN, record
+from cabai.thresholds import threshold_of
+
+FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
+THRESHOLDS = ["paper", "stylized", "kt", "mixture", "evalue"]
+ACCURACY = 1e-11
+WHOLE = ("bernoulli", "poisson")  # families whose sums of rewards are whole numbers
+
+
+def exact_evidence(family, n_a, r_a, n_b, r_b):
+    """Z of arm a over arm b in 80 digits, with the sign of mean_a - mean_b, and how far rounding each mean may move it.
+
+    Z = L(a) + L(b) - L(both), L the largest log likelihood of some data; its derivative in mean_a is
+    N_a (eta(mean_a) - eta(m)), eta the natural parameter. A mean R/N is the nearest float of the quotient.
+    """
+    kind = family_of(family)
+    with mp.workdps(80):
+        n_a, r_a, n_b, r_b, v = (mpf(float(x)) for x in (n_a, r_a, n_b, r_b, kind.variance))
+
+        def x_log(x, y):
+            return x * mp.log(y) if x > 0 else mpf(0)
+
+        def largest(n, r):
+            if kind.name == "gaussian":
+                return r * r / (2 * v * n)
+            if kind.name == "poisson":
+                return x_log(r, r / n) - r
+            if kind.name == "exponential":
+                return -n * mp.log(r / n) - n
+            return x_log(r, r / n) + x_log(n - r, (n - r) / n)
+
+        def eta(mean):
+            if kind.name == "gaussian":
+                return mean / v
+            if kind.name == "poisson":
+                return mp.log(mean)
+            if kind.name == "exponential":
+                return -1 / mean
+            return mp.log(mean / (1 - mean))
+
+        z = largest(n_a, r_a) + largest(n_b, r_b) - largest(n_a + n_b, r_a + r_b)
+        rounding = mpf(0)
+        for n, r in ((n_a, r_a), (n_b, r_b)):
+            moved = mpf(float(r) / float(n)) - r / n
+            if moved != 0 and z != 0:
+                rounding += abs(moved) * n * abs(eta(r / n) - eta((r_a + r_b) / (n_a + n_b)))
+        return mp.sign(r_a / n_a - r_b / n_b) * z, rounding
+
+
+def assert_exact(family, pulls, rewards, accuracy=ACCURACY):
+    """The evidence agrees with exact arithmetic but for `accuracy` and the rounding of the two means."""
+    found = evidence(Statistics(family, pulls, rewards)).pairwise[0, 1]
+    exact, rounding = exact_evidence(family, pulls[0], rewards[0], pulls[1], rewards[1])
+    allowed = accuracy * abs(exact) + 2 * rounding
+    assert abs(mpf(float(found)) - exact) <= allowed, (family, pulls, rewards, float(found), float(exact))
+
+
+def sum_of(family, n, mean):
+    """A sum of n rewards that the family allows and whose mean is about `mean`."""
+    name = family_of(family).name
+    total = float(round(n * mean)) if name in WHOLE else n * mean
+    return min(total, float(n)) if name in ("bernoulli", "bounded") else total
+
+
+def random_mean(source, family):
+    name = family_of(family).name
+    if name in ("bernoulli", "bounded"):
+        return source.choice([source.random(), 10 ** source.uniform(-9, -1), 1 - 10 ** source.uniform(-9, -1)])
+    return source.gauss(0, 3) if name == "gaussian" else 10 ** source.uniform(-3, 3)
+
+
+def random_data(source, family, arms):
+    pulls = [round(10 ** source.uniform(0, 9)) for _ in range(arms)]
+    means = [random_mean(source, family) for _ in range(arms)]
+    for a in range(1, arms):
+        if source.random() < 0.5:  # half of the arms are near the first
+            means[a] = means[0] * (1 - 10 ** source.uniform(-8, -1))
+    rewards = [sum_of(family, n, mean) for n, mean in zip(pulls, means, strict=True)]
+    if family == "exponential":
+        rewards = [max(r, 1e-9) for r in rewards]
+    return pulls, rewards
+
+
+# --- The number ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls(family):
+    source = random.Random(f"exact {family}")
+    for _ in range(400):
+        assert_exact(family, *random_data(source, family, 2))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evidence_equals_the_plain_reference(family):
+    source = random.Random(f"reference {family}")
+    kind = family_of(family)
+    for _ in range(200):
+        pulls = [round(10 ** source.uniform(0, 5)) for _ in range(4)]
+        rewards = [sum_of(family, n, source.uniform(0.05, 0.95)) for n in pulls]
+        found = evidence(Statistics(family, pulls, rewards)).pairwise
+        for a in range(4):
+            for b in range(4):
+                expected = reference.evidence(kind.name, pulls[a], rewards[a], pulls[b], rewards[b], kind.variance)
+                # The reference subtracts pooled means, so that near ties it is good to about 1e-16 t, not relatively.
+                assert max(found[a, b], 0) == pytest.approx(expected, rel=1e-9, abs=1e-15 * sum(pulls))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("log2_gap", [10, 20, 30])
+@pytest.mark.parametrize("log2_pulls", [(30, 30), (30, 31), (32, 30)])
+def test_near_ties_lose_no_digits(family, log2_gap, log2_pulls):
+    """Pulls are powers of two here, so the means are exact and so is what the evidence should be."""
+    pulls = [2**k for k in log2_pulls]
+    for mean in (0.25, 0.5, 0.75, 1 - 2.0**-8):
+        rewards = [pulls[0] * (mean + 2.0**-log2_gap), pulls[1] * mean]
+        assert_exact(family, pulls, rewards)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 10**6, 10**9])
+@pytest.mark.parametrize("other", [1, 3, 10**4, 10**9])
+def test_bernoulli_evidence_is_exact_at_the_boundary(family, n, other):
+    for r in (0, n):
+        for r_other in {0, 1, other // 2, other - 1, other}:
+            assert_exact(family, [n, other], [r, r_other])
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000, 10**9])
+@pytest.mark.parametrize("other", [1, 3, 10**9])
+def test_poisson_evidence_is_exact_at_zero(n, other):
+    for r_other in (0, 1, 5, other, 1000 * other):
+        assert_exact("poisson", [n, other], [0, r_other])
+
+
+@pytest.mark.parametrize("pulls", [(1, 1), (1, 10**6), (10**6, 1), (10**9, 10**9)])
+@pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9, 1e-12, 1e-30])
+@pytest.mark.parametrize("family", ["exponential", "poisson", "bounded"])
+def test_evidence_between_means_of_different_sizes_is_exact(family, ratio, pulls):
+    small, large = 1e-3 * ratio, 1e-3
+    if family == "poisson":
+        small, large = 1, round(1 / ratio)
+    assert_exact(family, pulls, [pulls[0] * large, pulls[1] * small])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 1e3, 1e6, -1e6])
+@pytest.mark.parametrize("gap", [2.0**-20, 2.0**-10, 0.5])
+def test_gaussian_evidence_does_not_depend_on_where_zero_is(shift, gap):
+    pulls = [4096, 16384]
+    plain = evidence(Statistics("gaussian", pulls, [4096 * gap, 0.0])).overall
+    assert plain == pytest.approx(4096 * 16384 / 20480 * gap**2 / 2, rel=1e-15)
+    shifted = Statistics("gaussian", pulls, [4096 * (shift + gap), 16384 * shift])
+    assert evidence(shifted).overall == pytest.approx(plain, rel=1e-15)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_counting_failures_instead_of_successes_turns_the_evidence_around(family):
+    """Pulls are powers of two: the means, and 1 - mean, are exact."""
+    source = random.Random("failures")
+    for _ in range(200):
+        pulls = [2 ** source.randint(0, 30) for _ in range(3)]
+        rewards = [source.randint(0, n) for n in pulls]
+        found = evidence(Statistics(family, pulls, rewards)).pairwise
+        failures = [n - r for n, r in zip(pulls, rewards, strict=True)]
+        np.testing.assert_allclose(evidence(Statistics(family, pulls, failures)).pairwise, found.T, rtol=1e-13)
+
+
+def test_exponential_evidence_does_not_depend_on_the_unit():
+    pulls, rewards = [5, 70, 900], np.array([9.0, 80.0, 700.0])
+    plain = evidence(Statistics("exponential", pulls, rewards)).pairwise
+    for unit in (2.0**-40, 2.0**40):
+        found = evidence(Statistics("exponential", pulls, unit * rewards)).pairwise
+        np.testing.assert_allclose(found, plain, rtol=1e-15)
+
+
+def test_gaussian_evidence_is_inversely_proportional_to_the_variance():
+    data = [10, 20], [15.0, 10.0]
+    plain = evidence(Statistics("gaussian", *data)).overall
+    assert evidence(Statistics("gaussian", *data, variance=4)).overall == plain / 4
+    assert evidence(Statistics("gaussian(variance=4)", *data)).overall == plain / 4
+
+
+# --- The sign --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evidence_is_antisymmetric_and_has_the_sign_of_the_difference_of_means(family):
+    source = random.Random(f"sign {family}")
+    for _ in range(100):
+        data = Statistics(family, *random_data(source, family, 4))
+        z = evidence(data).pairwise
+        assert np.array_equal(z, -z.T)
+        assert np.array_equal(np.sign(z), np.sign(data.means[:, None] - data.means[None, :]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_overall_evidence_is_the_least_of_the_leaders(family):
+    source = random.Random(f"overall {family}")
+    for _ in range(100):
+        data = Statistics(family, *random_data(source, family, 5))
+        found = evidence(data)
+        assert found.leader == data.leader == int(np.argmax(data.means))
+        assert found.overall == min(found.pairwise[found.leader, b] for b in range(5) if b != found.leader)
+        assert found.overall >= 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evidence_of_permuted_arms_is_the_evidence_permuted(family):
+    source = random.Random(f"order {family}")
+    for _ in range(50):
+        pulls, rewards = (np.array(x) for x in random_data(source, family, 4))
+        order = np.array(source.sample(range(4), 4))
+        found = evidence(Statistics(family, pulls, rewards))
+        permuted = evidence(Statistics(family, pulls[order], rewards[order]))
+        np.testing.assert_allclose(permuted.pairwise, found.pairwise[np.ix_(order, order)], rtol=1e-13)
+        assert permuted.overall == pytest.approx(found.overall, rel=1e-13)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("means", "leader"), [([0.5, 0.5, 0.25], 0), ([0.25, 0.5, 0.5], 1), ([0.5, 0.25, 0.5], 0), ([0.5, 0.5, 0.5], 0)]
+)
+def test_a_tie_for_the_best_is_no_evidence_and_the_lowest_index_leads(family, means, leader):
+    pulls = [8, 16, 1024]
+    found = evidence(Statistics(family, pulls, [n * mean for n, mean in zip(pulls, means, strict=True)]))
+    assert found.leader == leader
+    assert found.overall == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tie_between_rivals_does_not_take_evidence_from_the_leader(family):
+    found = evidence(Statistics(family, [16, 16, 16], [4, 12, 4]))
+    assert found.overall == found.pairwise[1, 0] == found.pairwise[1, 2] > 0
+    assert found.pairwise[0, 2] == 0
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded", "poisson"])
+def test_arms_that_never_paid_are_tied(family):
+    assert evidence(Statistics(family, [1, 10**9, 5], [0, 0, 0])).overall == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "threshold"),
+    [(f, t) for f in FAMILIES for t in THRESHOLDS if t != "kt" or f in ("bernoulli", "bounded")],
+)
+def test_a_worst_arm_far_below_all_others_does_not_end_the_test(family, threshold):
+    """Read literally, the paper's max_a min_b Z_{a,b} has no sign: the worst arm's is large once it is far off."""
+    pulls, rewards = [2000, 2000, 2000], [1200, 1201, 300]
+    data = Statistics(family, pulls, rewards, first=[1, 1, 1])
+    rule, worst = threshold_of(threshold), 2
+    unsigned = np.abs(evidence(data).pairwise)
+    for rival in (0, 1):
+        assert unsigned[worst, rival] > rule.required(data, worst, rival, delta=0.05)
+        assert not rule.beats(data, worst, rival, delta=0.05)
+        assert rule.beats(data, rival, worst, delta=0.05)
+    assert not rule.stops(data, delta=0.05)
+    assert evidence(data).leader == 1
+    assert rule.stops(Statistics(family, pulls, [300, 1201, 300], first=[1, 1, 1]), delta=0.05)
+
+
+# --- The state of a run, kept up pull by pull ------------------------------------------------------------------------
+
+
+def draw(source, family):
+    """A reward from few values, so that ties are common."""
+    if family == "bernoulli":
+        return source.randint(0, 1)
+    if family == "poisson":
+        return source.randint(0, 3)
+    return source.choice([0.25, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("threshold", ["paper", "mixture", "evalue"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_observing_pull_by_pull_keeps_the_state_that_statistics_has_from_the_sums(family, threshold):
+    source = random.Random(f"observe {family} {threshold}")
+    kind, rule = family_of(family), threshold_of(threshold)
+    rules = rule.rules(kind, arms=3, delta=0.3)
+    arms, run = np.zeros(3, ARM), record(RUN)
+    for _ in range(3):
+        begin(arms, run)
+        samples = [[], [], []]
+        for t in range(60):
+            a = t if t < 3 else source.randrange(3)
+            samples[a].append(draw(source, family))
+            observe(arms, run, rules, a, samples[a][-1], 2.0)
+            if t < 2:
+                continue
+            data = Statistics.of(kind, samples)
+            assert (run["t"], run["last"], run["paid"]) == (t + 1, a, 2.0 * (t + 1))
+            assert run["leader"] == data.leader
+            expected = data.weighed(rules)
+            for field in ("pulls", "rewards", "first", "mean", "tested", "price"):
+                assert np.array_equal(arms[field], expected[field]), field
+            known = arms["tested"] > 0
+            assert np.array_equal(arms["tested_mean"][known], expected["tested_mean"][known])
+            assert leader_beats_every_rival(arms, run, rules) == rule.stops(data, delta=0.3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_rival_asked_first_does_not_change_whether_a_run_stops(family):
+    source = random.Random(f"rival {family}")
+    rule = threshold_of("paper")
+    rules = rule.rules(family, arms=4, delta=0.5)
+    answers = set()
+    for _ in range(200):
+        pulls = [source.randint(30, 200) for _ in range(4)]
+        data = Statistics(family, pulls, [sum_of(family, n, source.choice([0.1, 0.15, 0.95])) for n in pulls])
+        arms, run = data.weighed(rules), data.run.copy()
+        expected = all(rule.beats(data, data.leader, a, delta=0.5) for a in range(4) if a != data.leader)
+        for rival in (-1, 0, 1, 2, 3):
+            run["rival"] = rival
+            assert leader_beats_every_rival(arms, run, rules) == expected
+        answers.add(expected)
+    assert answers == {True, False}
+
+
+def test_an_arm_out_of_play_is_not_the_leader_again():
+    rules = threshold_of("paper").rules("gaussian", arms=2, delta=0.1)
+    arms, run = np.zeros(2, ARM), record(RUN)
+    begin(arms, run)
+    observe(arms, run, rules, 0, 1.0, 1.0)
+    observe(arms, run, rules, 1, 0.0, 1.0)
+    arms["in_play"][1] = 0
+    observe(arms, run, rules, 1, 100.0, 1.0)
+    assert run["leader"] == 0
+
+
+# --- Statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_statistics_of_samples_are_their_numbers_sums_and_first_rewards():
+    data = Statistics.of("poisson", [[3, 0, 4], [1, 1]])
+    assert data.pulls.tolist() == [3, 2]
+    assert data.rewards.tolist() == [7, 2]
+    assert data.arms["first"].tolist() == [3, 1]
+    assert data.means.tolist() == [7 / 3, 1]
+    assert data.leader == 0
+    assert data.run["t"] == 5
+
+
+def test_what_statistics_hands_out_is_a_copy():
+    data = Statistics("gaussian", [3, 2], [7, 1])
+    for values in (data.pulls, data.rewards, data.means):
+        values[:] = 99
+    assert (data.pulls.tolist(), data.rewards.tolist(), data.means.tolist()) == ([3, 2], [7, 1], [7 / 3, 0.5])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_statistics_takes_lists_tuples_and_arrays(kind):
+    data = Statistics("gaussian", kind([3, 2]), kind([7.0, 1.0]), first=kind([1.0, 2.0]))
+    assert data.rewards.tolist() == [7, 1]
+
+
+NAN, INF = math.nan, math.inf
+BAD_STATISTICS = {
+    "no pulls": (("bernoulli", [0, 3], [0, 2]), {}, "pulls[0] must be a whole number of at least 1, got 0."),
+    "negative pulls": (("gaussian", [3, -1], [0, 2]), {}, "pulls[1] must be a whole number of at least 1, got -1."),
+    "fractional pulls": (("gaussian", [1.5, 3], [0, 2]), {}, "pulls[0] must be a whole number of at least 1, got 1.5."),
+    "fractional successes": (
+        ("bernoulli", [3, 3], [2, 0.5]),
+        {},
+        "rewards[1] must be a whole number for bernoulli, got 0.5.",
+    ),
+    "fractional counts": (("poisson", [3, 3], [2, 0.5]), {}, "rewards[1] must be a whole number for poisson, got 0.5."),
+    "more successes than pulls": (
+        ("bernoulli", [3, 4], [2, 5]),
+        {},
+        "rewards[1] / pulls[1] must be in [0, 1] for the bernoulli family, got 1.25.",
+    ),
+    "a mean above one": (
+        ("bounded", [3, 4], [2, 4.5]),
+        {},
+        "rewards[1] / pulls[1] must be in [0, 1] for the bounded family, got 1.125.",
+    ),
+    "a mean below zero": (
+        ("bounded", [4, 4], [-1, 1]),
+        {},
+        "rewards[0] / pulls[0] must be in [0, 1] for the bounded family, got -0.25.",
+    ),
+    "negative counts": (
+        ("poisson", [4, 4], [-1, 1]),
+        {},
+        "rewards[0] / pulls[0] must be 0 or positive for the poisson family, got -0.25.",
+    ),
+    "no waiting at all": (
+        ("exponential", [4, 4], [1, 0]),
+        {},
+        "rewards[1] / pulls[1] must be positive for the exponential family, got 0.0.",
+    ),
+    "fewer rewards than pulls": (
+        ("gaussian", [3, 3], [3]),
+        {},
+        "pulls, rewards and first must have the same length, one entry an arm.",
+    ),
+    "fewer first rewards": (
+        ("gaussian", [3, 3], [3, 3]),
+        {"first": [1]},
+        "pulls, rewards and first must have the same length, one entry an arm.",
+    ),
+    "one arm": (("gaussian", [3], [3]), {}, "evidence needs at least 2 arms, got 1."),
+    "no arm": (("gaussian", [], []), {}, "pulls must not be empty."),
+    "nan rewards": (("gaussian", [3, 3], [3, NAN]), {}, "rewards[1] must be a finite number, got nan."),
+    "infinite rewards": (("gaussian", [3, 3], [INF, 3]), {}, "rewards[0] must be a finite number, got inf."),
+    "nan pulls": (("gaussian", [3, NAN], [3, 3]), {}, "pulls[1] must be a finite number, got nan."),
+    "infinite pulls": (("gaussian", [3, INF], [3, 3]), {}, "pulls[1] must be a finite number, got inf."),
+    "nan first": (("gaussian", [3, 3], [3, 3]), {"first": [NAN, 1]}, "first[0] must be a finite number, got nan."),
+    "a first reward outside the family": (
+        ("bernoulli", [3, 3], [3, 3]),
+        {"first": [1, 0.5]},
+        "first[1] must be 0 or 1 for the bernoulli family, got 0.5.",
+    ),
+    "words": (("gaussian", [3, 3], [3, "four"]), {}, "rewards[1] must be a number, got 'four'."),
+    "a string": (("gaussian", "33", [3, 3]), {}, "pulls must be a list of numbers, got '33'."),
+    "a number": (("gaussian", 3, [3, 3]), {}, "pulls must be a list of numbers, got 3."),
+    "a table": (
+        ("gaussian", np.ones((2, 2)), [3, 3]),
+        {},
+        "pulls must be a flat list of numbers, got an array of shape (2, 2).",
+    ),
+    "a misspelt family": (
+        ("bernouli", [3, 3], [3, 3]),
+        {},
+        "unknown family 'bernouli'; did you mean bernoulli? known: gaussian, bernoulli, poisson, exponential, bounded.",
+    ),
+    "a variance for poisson": (
+        ("poisson", [3, 3], [3, 3]),
+        {"variance": 2},
+        "variance belongs to the gaussian family only, got variance=2 for poisson.",
+    ),
+    "a variance of zero": (("gaussian", [3, 3], [3, 3]), {"variance": 0}, "variance must be positive, got 0."),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STATISTICS)
+def test_statistics_refuses(case):
+    arguments, options, message = BAD_STATISTICS[case]
+    with pytest.raises(InvalidInput) as error:
+        Statistics(*arguments, **options)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("family", "samples", "message"),
+    [
+        ("bernoulli", [[1, 0.5], [0]], "samples[0][1] must be 0 or 1 for the bernoulli family, got 0.5."),
+        ("bounded", [[1], [0, 1.5]], "samples[1][1] must be in [0, 1] for the bounded family, got 1.5."),
+        ("poisson", [[1], [-1]], "samples[1][0] must be a whole number, 0 or more, for the poisson family, got -1.0."),
+        ("exponential", [[1, 0], [2]], "samples[0][1] must be positive for the exponential family, got 0.0."),
+        ("gaussian", [[1, NAN], [2]], "samples[0][1] must be a finite number, got nan."),
+        ("gaussian", [[], [2]], "samples[0] must not be empty."),
+        ("gaussian", [[1], 2], "samples[1] must be a list of numbers, got 2."),
+        ("gaussian", [[1]], "evidence needs at least 2 arms, got 1."),
+    ],
+)
+def test_statistics_of_samples_refuses(family, samples, message):
+    with pytest.raises(InvalidInput) as error:
+        Statistics.of(family, samples)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
+@pytest.mark.parametrize("question", ["required", "beats", "stops"])
+def test_the_evalue_threshold_asks_for_first_rewards_where_it_needs_them(family, question):
+    data = Statistics(family, [3, 3], [6, 3])
+    pair = {} if question == "stops" else {"b": 0, "a": 1}
+    with pytest.raises(InvalidInput) as error:
+        getattr(threshold_of("evalue"), question)(data, **pair, delta=0.1)
+    assert str(error.value) == f"this threshold needs each arm's first reward for {family}; give first=[...]."
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_the_evalue_threshold_needs_no_first_rewards_for_bernoulli_and_bounded(family):
+    rule = threshold_of("evalue")
+    without, given = (Statistics(family, [30, 30], [25, 10], first=first) for first in (None, [1, 0]))
+    assert rule.required(without, 0, 1, delta=0.1) == rule.required(given, 0, 1, delta=0.1)
+    assert rule.stops(without, delta=0.1)
+
+
+@pytest.mark.parametrize(
+    ("family", "pulls", "rewards", "first"),
+    [
+        ("poisson", [10, 10], [30, 1], [3, 50]),
+        ("exponential", [10, 10], [30, 1], [3, 1]),
+        ("bernoulli", [10, 10], [9, 0], [1, 1]),
+        ("bernoulli", [10, 10], [10, 0], [0, 0]),
+        ("bounded", [10, 10], [9, 0.5], [1, 0.6]),
+        ("gaussian", [1, 10], [3, 1], [2, 1]),
+    ],
+)
+def test_statistics_refuses_first_rewards_that_contradict_the_sums(family, pulls, rewards, first):
+    with pytest.raises(InvalidInput, match=r"first\["):
+        Statistics(family, pulls, rewards, first=first)
+
+
+@pytest.mark.parametrize("pulls", [2.0**63, 1e300])
+def test_statistics_refuses_more_pulls_than_can_be_counted(pulls):
+    with pytest.raises(InvalidInput, match=r"pulls\[0\]"):
+        Statistics("gaussian", [pulls, 3], [3, 2])

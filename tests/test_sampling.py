@@ -1,0 +1,548 @@
+"""Random rewards and costs: the right distributions, and streams that know nothing of each other."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cabai
+from cabai import Instance
+from cabai.compiled import kernel
+from cabai.families import FAMILIES, family_of
+from cabai.instance import COST_MODELS
+from cabai.simulation import loop
+from cabai.simulation.sampling import BOUNDED, EDGE, HEIGHT, TAIL, TRUTH, draw_cost, draw_reward, open_streams
+from cabai.state import ARM
+
+CHANCE = 1e-6  # how often a statistical test here may fail by chance
+SIGMAS = stats.norm.isf(CHANCE / 2)  # 4.9
+MANY = 1_000_000
+
+
+@kernel(python=True, cache=False)
+def fill_rewards(arm, family, out):
+    for i in range(len(out)):
+        out[i] = draw_reward(arm, family)
+
+
+@kernel(python=True, cache=False)
+def fill_costs(arm, model, out):
+    for i in range(len(out)):
+        out[i] = draw_cost(arm, model)
+
+
+@kernel(python=True, cache=False)
+def fill_starts(truth, seed, first, coins, rewards, costs):
+    """The starts of the streams of trajectories first, first + 1, ..., as SplitMix64 states."""
+    trajectory = first
+    for i in range(len(coins)):
+        coins[i] = open_streams(truth, seed, trajectory)
+        trajectory += np.uint64(1)
+        for a in range(len(truth)):
+            rewards[i, a] = truth[a].rewards
+            costs[i, a] = truth[a].costs
+
+
+def truth_of(family, means, costs=1.0, *, seed=0, trajectory=0):
+    """The records of some arms, with their streams open."""
+    kind = family_of(family)
+    truth = np.zeros(len(means), TRUTH)
+    truth["mean"], truth["cost"] = means, costs
+    truth["spread"] = math.sqrt(kind.variance) if kind.name == "gaussian" else np.exp(-np.asarray(means, float))
+    open_streams(truth, np.uint64(seed), np.uint64(trajectory))
+    return truth
+
+
+def code(family):
+    return BOUNDED if family == "bounded" else family_of(family).code
+
+
+def rewards(family, mean, count=MANY, **where):
+    out = np.empty(count)
+    fill_rewards(truth_of(family, [mean, mean], **where)[0], code(family), out)
+    return out
+
+
+def costs(model, mean=1.0, count=MANY, **where):
+    out = np.empty(count)
+    fill_costs(truth_of("gaussian", [0.0, 0.0], mean, **where)[0], list(COST_MODELS).index(model), out)
+    return out
+
+
+def starts(trajectories, arms, *, seed=0, first=0):
+    coins = np.empty(trajectories, np.uint64)
+    of_rewards, of_costs = (np.empty((trajectories, arms), np.uint64) for _ in range(2))
+    fill_starts(np.zeros(arms, TRUTH), np.uint64(seed), np.uint64(first), coins, of_rewards, of_costs)
+    return coins, of_rewards, of_costs
+
+
+# --- SplitMix64 in NumPy, an independent copy ------------------------------------------------------------------------
+
+GOLDEN, WORD = 0x9E3779B97F4A7C15, 2**64
+
+
+def mix(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def stream(start, count):
+    """The first outputs of the SplitMix64 streams that start there: one row a stream."""
+    start = np.atleast_1d(np.asarray(start, np.uint64))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+    return mix(start[:, None] + steps[None, :])
+
+
+def start_that_gives(bits):
+    """The state from which a stream's next output is `bits`: SplitMix64's finaliser, turned back."""
+
+    def unshift(y, shift):
+        x = y
+        for _ in range(64 // shift):
+            x = y ^ (x >> shift)
+        return x
+
+    z = unshift(bits, 31) * pow(0x94D049BB133111EB, -1, WORD) % WORD
+    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, WORD) % WORD
+    return np.uint64((unshift(z, 30) - GOLDEN) % WORD)
+
+
+def units(bits):
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+# --- Distributions ---------------------------------------------------------------------------------------------------
+
+
+def assert_moments(sample, law):
+    """Mean and variance within SIGMAS standard errors, those of the law itself."""
+    mean, variance, kurtosis = (float(x) for x in law.stats("mvk"))
+    n = len(sample)
+    assert abs(sample.mean() - mean) <= SIGMAS * math.sqrt(variance / n)
+    # The variance of (x - mean)² is variance² (kurtosis + 2).
+    assert abs(np.mean((sample - mean) ** 2) - variance) <= SIGMAS * variance * math.sqrt((kurtosis + 2) / n)
+
+
+def assert_continuous(sample, law, bins=1000):
+    """Moments, the whole curve (Kolmogorov-Smirnov) and equally likely bins (chi-square)."""
+    assert_moments(sample, law)
+    assert stats.kstest(sample, law.cdf).pvalue > CHANCE
+    counts = np.bincount((law.cdf(sample) * bins).astype(int).clip(0, bins - 1), minlength=bins)
+    assert stats.chisquare(counts).pvalue > CHANCE
+
+
+def assert_counts(sample, law, least=20):
+    """Moments, and a chi-square over the values, neighbours put together until `least` are expected."""
+    assert_moments(sample, law)
+    low, high = int(law.ppf(1e-12)), int(law.ppf(1 - 1e-12)) + 1
+    expected = np.diff(law.cdf(np.arange(low - 1, high + 1))) * len(sample)
+    expected[0], expected[-1] = law.cdf(low) * len(sample), law.sf(high - 1) * len(sample)
+    observed = np.bincount((sample.clip(low, high) - low).astype(int), minlength=high - low + 1)
+    left = len(sample) - np.cumsum(expected)  # expected above each value
+    group, filled = np.zeros(len(expected), int), 0.0
+    for i in range(1, len(expected)):
+        filled += expected[i - 1]
+        full = filled >= least and left[i - 1] >= least
+        group[i] = group[i - 1] + full
+        filled = 0.0 if full else filled
+    observed, expected = (np.bincount(group, weights=x) for x in (observed, expected))
+    assert stats.chisquare(observed, expected).pvalue > CHANCE
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (1.5, 1.0), (-3.0, 0.04), (1e6, 100.0)])
+def test_gaussian_rewards_are_normal(mean, variance):
+    family = f"gaussian(variance={variance})"
+    truth = truth_of(family, [mean, mean])
+    sample = np.empty(MANY)
+    fill_rewards(truth[0], code(family), sample)
+    assert_continuous(sample, stats.norm(mean, math.sqrt(variance)))
+
+
+def test_normal_tails_are_normal_beyond_the_ziggurats_last_layer():
+    """60 million draws, of which about 15 500 lie beyond the last layer's edge, where a different rule draws."""
+    near, edges = 3.4, np.linspace(3.4, 3.9, 51)
+    count = 60 * MANY
+    sample = [rewards("gaussian", 0.0, trajectory=i) for i in range(60)]
+    sample = np.concatenate([x[np.abs(x) > near] for x in sample])
+    beyond = np.abs(sample)[np.abs(sample) > TAIL]
+    assert stats.binomtest(len(beyond), count, 2 * stats.norm.sf(TAIL)).pvalue > CHANCE
+    assert stats.binomtest(int((sample > TAIL).sum()), len(beyond), 0.5).pvalue > CHANCE
+    law = stats.truncnorm(TAIL, np.inf)
+    assert stats.kstest(beyond, law.cdf).pvalue > CHANCE
+    assert abs(beyond.mean() - law.mean()) <= SIGMAS * law.std() / math.sqrt(len(beyond))
+    # around the edge, in bins far narrower than a layer
+    counts, _ = np.histogram(np.abs(sample), edges)
+    expected = np.diff(-stats.norm.sf(edges)) * 2 * count
+    assert stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts)) > CHANCE
+
+
+def test_normal_numbers_have_the_skewness_and_kurtosis_of_a_normal():
+    sample = rewards("gaussian", 0.0)
+    n = len(sample)
+    assert abs(np.mean(sample**3)) <= SIGMAS * math.sqrt(15 / n)  # E x^6 = 15
+    assert abs(np.mean(sample**4) - 3) <= SIGMAS * math.sqrt(96 / n)  # E x^8 - 9 = 96
+
+
+def test_the_ziggurats_layers_have_equal_areas():
+    areas = EDGE[1:-1] * np.diff(HEIGHT[1:])
+    np.testing.assert_allclose(areas, areas[0], rtol=1e-9)
+    tail = TAIL * HEIGHT[1] + math.sqrt(2 * math.pi) * stats.norm.sf(TAIL)
+    assert tail == pytest.approx(areas[0], rel=1e-9)
+    assert len(EDGE) == 257
+    assert (EDGE[-1], HEIGHT[-1]) == (0, 1)
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.3, 0.5, 0.9])
+def test_bernoulli_rewards_are_zero_or_one_with_the_right_chance(mean):
+    sample = rewards("bernoulli", mean)
+    assert set(np.unique(sample)) == {0, 1}
+    assert stats.binomtest(int(sample.sum()), len(sample), mean).pvalue > CHANCE
+
+
+@pytest.mark.parametrize(
+    ("family", "mean"), [("bernoulli", 0.0), ("bernoulli", 1.0), ("poisson", 0.0), ("bounded", 0.0), ("bounded", 1.0)]
+)
+def test_rewards_at_the_boundary_are_certain(family, mean):
+    assert (rewards(family, mean, count=10_000) == mean).all()
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.3, 1.5, 3.0, 9.99, 10.0, 11.5, 50.0, 1e4, 1e7])
+def test_poisson_rewards_are_poisson(mean):
+    """By inversion below a mean of 10, by transformed rejection from there on; 4 million draws."""
+    sample = rewards("poisson", mean, count=4 * MANY)
+    assert (sample >= 0).all()
+    assert (sample == np.floor(sample)).all()
+    assert_counts(sample, stats.poisson(mean), least=20 if mean < 1e3 else 1000)
+
+
+@pytest.mark.parametrize("mean", [1e-3, 1.0, 1e6])
+def test_exponential_rewards_are_exponential(mean):
+    sample = rewards("exponential", mean)
+    assert (sample > 0).all()
+    assert_continuous(sample, stats.expon(scale=mean))
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.3, 0.5, 0.75, 0.999])
+def test_bounded_rewards_are_uniform_around_the_mean_and_within_zero_and_one(mean):
+    sample = rewards("bounded", mean)
+    half = min(mean, 1 - mean)
+    assert sample.min() >= 0
+    assert sample.max() <= 1
+    assert_continuous(sample, stats.uniform(mean - half, 2 * half))
+    assert len(np.unique(sample)) > 0.99 * len(sample)
+
+
+@pytest.mark.parametrize("mean", [1.0, 0.01, 250.0])
+@pytest.mark.parametrize(
+    ("model", "law", "least", "most"),
+    [
+        ("uniform", stats.uniform(0.5, 1), 0.5, 1.5),
+        ("beta", stats.beta(2, 2, 0.5, 1), 0.5, 1.5),
+        ("exponential", stats.expon(0.1, 0.9), 0.1, math.inf),
+    ],
+)
+def test_random_costs_follow_their_law(model, law, least, most, mean):
+    assert law.mean() == pytest.approx(1)
+    sample = costs(model, mean) / mean
+    assert sample.min() >= least * (1 - 1e-15)
+    assert sample.max() <= most
+    assert_continuous(sample, law)
+
+
+def test_two_point_costs_are_half_or_one_and_a_half_times_the_mean():
+    sample = costs("two-point", 4.0)
+    assert set(np.unique(sample)) == {2.0, 6.0}
+    assert stats.binomtest(int((sample == 6).sum()), len(sample), 0.5).pvalue > CHANCE
+
+
+def test_fixed_costs_are_the_mean():
+    assert (costs("fixed", 0.3, count=1000) == 0.3).all()
+
+
+def test_every_cost_model_is_tested_here():
+    assert set(COST_MODELS) == {"fixed", "uniform", "two-point", "beta", "exponential"}
+
+
+# --- The ends of the unit interval, where formulas break --------------------------------------------------------------
+
+
+LOWEST, HIGHEST = 0, WORD - 1  # every bit 0, every bit 1: the uniform number is 0, or 1 - 2^-53
+
+
+def next_reward(family, mean, bits):
+    truth = truth_of(family, [mean, mean])
+    truth["rewards"] = start_that_gives(bits)
+    return draw_reward(truth[0], code(family))
+
+
+@pytest.mark.parametrize("bits", [LOWEST, 1 << 11, HIGHEST, 1 << 63])
+def test_a_stream_can_be_set_to_give_any_bits(bits):
+    assert stream(start_that_gives(bits), 1)[0, 0] == bits
+    assert next_reward("bounded", 0.5, bits) == units(np.uint64(bits))
+
+
+@pytest.mark.parametrize("bits", [LOWEST, HIGHEST])
+def test_extreme_uniform_numbers_give_rewards_the_family_allows(bits):
+    assert next_reward("bernoulli", 0.0, bits) == 0
+    assert next_reward("bernoulli", 1.0, bits) == 1
+    for mean in (1e-300, 0.3, 0.5, 0.9, 1.0):
+        assert 0 <= next_reward("bounded", mean, bits) <= 1
+    for mean in (1e-300, 1.0, 1e300):
+        assert 0 < next_reward("exponential", mean, bits) < math.inf
+    for mean in (0.0, 1e-9, 0.3, 5.0, 9.99):
+        count = next_reward("poisson", mean, bits)
+        assert stats.poisson.sf(count - 1, mean) >= 2.0**-54
+        assert count == int(count)
+    for mean in (10.0, 50.0, 1e6):
+        assert abs(next_reward("poisson", mean, bits) - mean) < 20 * math.sqrt(mean)
+    assert abs(next_reward("gaussian", 0.0, bits)) < 10
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.3, 1.5, 3.0, 7.0, 9.99])
+def test_the_largest_poisson_counts_by_inversion_are_as_rare_as_they_should_be(mean):
+    """The 1000 largest uniform numbers, of chance 2^-53 each: no count is much rarer than its uniform number."""
+    for k in range(1, 1001):
+        count = next_reward("poisson", mean, WORD - (k << 11))
+        chance = k * 2.0**-53
+        # off by what rounding the sum of the probabilities before it may do
+        assert stats.poisson.sf(count, mean) <= chance + 2.0**-52
+        assert stats.poisson.sf(count - 1, mean) >= chance - 2.0**-51
+
+
+def test_the_tail_of_the_normal_is_finite_for_extreme_uniform_numbers():
+    """Layer 0 with the largest uniform number leads into the tail."""
+    bits = ((2**53 - 1) << 11) | (1 << 8)
+    assert -9 < next_reward("gaussian", 0.0, bits) < -TAIL
+    assert TAIL < next_reward("gaussian", 0.0, bits ^ (1 << 8)) < 9
+
+
+# --- Streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_rewards_come_from_the_splitmix64_stream_of_their_arm():
+    truth = truth_of("bounded", [0.5, 0.5, 0.5], seed=11, trajectory=5)
+    _, of_rewards, of_costs = starts(1, 3, seed=11, first=5)
+    assert np.array_equal(of_rewards[0], truth["rewards"])
+    assert np.array_equal(of_costs[0], truth["costs"])
+    out = np.empty(1000)
+    for a in range(3):
+        fill_rewards(truth[a], BOUNDED, out)
+        assert np.array_equal(out, units(stream(of_rewards[0, a], 1000)[0]))
+        fill_costs(truth[a], 1, out)
+        assert np.array_equal(out, 0.5 + units(stream(of_costs[0, a], 1000)[0]))
+
+
+def test_splitmix64_gives_its_published_numbers():
+    """The first outputs from state 1234567, as in the reference implementation by Vigna."""
+    published = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+    assert stream(1234567, 5)[0].tolist() == published
+
+
+def assert_fair_bits(words):
+    """Each of the 64 bits is 1 half of the time, and so are all together."""
+    n = len(words)
+    ones = np.array([int(((words >> np.uint64(k)) & np.uint64(1)).sum()) for k in range(64)])
+    chi = ((ones - n / 2) ** 2 / (n / 4)).sum()
+    assert stats.chi2.sf(chi, 64) > CHANCE
+    assert abs(ones.sum() - 32 * n) <= SIGMAS * math.sqrt(16 * n)
+
+
+def assert_bits_unrelated(words, others):
+    """The bits in which two series differ are fair: no bit of one follows the same bit of the other."""
+    assert_fair_bits(words ^ others)
+
+
+def assert_uncorrelated(u, v):
+    """The correlation of two series of uniform numbers, and a chi-square on 16 x 16 cells of their pairs."""
+    n = len(u)
+    assert abs(12 * np.mean((u - 0.5) * (v - 0.5))) <= SIGMAS / math.sqrt(n)
+    cells = np.bincount((u * 16).astype(int) * 16 + (v * 16).astype(int), minlength=256)
+    assert stats.chisquare(cells).pvalue > CHANCE
+
+
+LENGTH = 1_000_000
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63, 2**64 - 1])
+def test_a_stream_passes_the_tests_of_bits_runs_and_serial_correlation(seed):
+    _, of_rewards, of_costs = starts(1, 2, seed=seed)
+    for start in (of_rewards[0, 0], of_costs[0, 1]):
+        words = stream(start, LENGTH)[0]
+        assert_fair_bits(words)
+        u = units(words)
+        for lag in (1, 2, 3, 7, 16):
+            assert_uncorrelated(u[:-lag], u[lag:])
+        # The number of runs above and below one half: mean (n + 1)/2, variance (n - 1)/4.
+        changes = int(np.count_nonzero(np.diff(u < 0.5)))
+        assert stats.binomtest(changes, LENGTH - 1, 0.5).pvalue > CHANCE
+        # The bits of each word, one after the other, change as often as they stay.
+        changes = int(np.bitwise_count((words ^ (words >> np.uint64(1))) & np.uint64(2**63 - 1)).sum())
+        assert abs(changes - 63 * LENGTH / 2) <= SIGMAS * math.sqrt(63 * LENGTH / 4)
+
+
+NEIGHBOURS = {
+    "the next arm": lambda c, r, k, later: (r[0, 0], r[0, 1]),
+    "an arm far off": lambda c, r, k, later: (r[0, 0], r[0, 49]),
+    "the arm's costs": lambda c, r, k, later: (r[0, 0], k[0, 0]),
+    "the costs of the arm before": lambda c, r, k, later: (r[0, 1], k[0, 0]),
+    "the next trajectory": lambda c, r, k, later: (r[0, 0], r[1, 0]),
+    "a trajectory far off": lambda c, r, k, later: (r[0, 0], r[2**12, 0]),
+    "the next arm of the next trajectory": lambda c, r, k, later: (r[0, 0], r[1, 1]),
+    "the next seed": lambda c, r, k, later: (r[0, 0], later[0, 0]),
+    "the next seed and trajectory": lambda c, r, k, later: (r[1, 0], later[0, 0]),
+    "the policy's coins": lambda c, r, k, later: (r[0, 0], c[0]),
+}
+
+
+@pytest.mark.parametrize("neighbour", NEIGHBOURS)
+@pytest.mark.parametrize("seed", [0, 12345])
+def test_the_rewards_of_an_arm_are_independent_of(neighbour, seed):
+    """1 000 000 numbers of each of the two streams, also when one is a step or two ahead."""
+    later = starts(2, 50, seed=seed + 1)[1]
+    mine, other = (stream(s, LENGTH)[0] for s in NEIGHBOURS[neighbour](*starts(2**12 + 1, 50, seed=seed), later))
+    for lag in (0, 1, 2):
+        assert_uncorrelated(units(mine[: LENGTH - lag]), units(other[lag:]))
+        assert_bits_unrelated(mine[: LENGTH - lag], other[lag:])
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_the_first_numbers_of_many_trajectories_are_independent(which):
+    """Across 1 000 000 trajectories, as the trajectories of one simulation see them."""
+    coins, of_rewards, of_costs = starts(MANY, 2, seed=7)
+    start = (coins, of_rewards[:, 0], of_costs[:, 1])[which]
+    words = stream(start, 2)
+    for series in words.T:
+        assert_fair_bits(series)
+        assert stats.kstest(units(series), "uniform").pvalue > CHANCE
+        for lag in (1, 2, 100):
+            assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
+            assert_bits_unrelated(series[:-lag], series[lag:])
+    assert_uncorrelated(*units(words).T)
+
+
+def test_the_first_numbers_of_many_arms_are_independent():
+    _, of_rewards, of_costs = starts(1, MANY, seed=8)
+    for start in (of_rewards[0], of_costs[0]):
+        series = stream(start, 1)[:, 0]
+        assert_fair_bits(series)
+        for lag in (1, 2, 100):
+            assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
+
+
+def test_the_first_numbers_of_many_seeds_are_independent():
+    series = np.concatenate([stream(starts(1, 2, seed=seed)[1][:, 0], 1)[0] for seed in range(100_000)])
+    assert_fair_bits(series)
+    for lag in (1, 2, 100):
+        assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
+        assert_bits_unrelated(series[:-lag], series[lag:])
+
+
+def places(start):
+    """Where on the one orbit of SplitMix64 a state lies: the number of steps from state 0."""
+    return start * np.uint64(pow(GOLDEN, -1, WORD))
+
+
+def test_no_two_of_a_million_streams_start_near_each_other():
+    """All streams run along one orbit of length 2^64: two that start g steps apart share all but g numbers.
+
+    For n places at random, the least distance is below g with a chance of about n² g / 2^64.
+    """
+    coins, of_rewards, of_costs = starts(250_000, 4, seed=0)
+    all_starts = np.concatenate([coins, of_rewards.ravel(), of_costs.ravel()])
+    n = len(all_starts)
+    assert n == 2_250_000
+    assert len(np.unique(all_starts)) == n
+    place = np.sort(places(all_starts))
+    gaps = np.diff(place).astype(float)
+    gaps = np.append(gaps, float((int(place[0]) - int(place[-1])) % WORD))
+    least = float(WORD) * CHANCE / n**2
+    assert gaps.min() > least
+    # Distances between neighbours at random places are exponential.
+    assert stats.kstest(gaps / (float(WORD) / n), "expon").pvalue > CHANCE
+    assert_fair_bits(all_starts)
+
+
+def test_two_seeds_share_no_stream():
+    found = np.concatenate([np.concatenate([x.ravel() for x in starts(200, 4, seed=seed)]) for seed in range(500)])
+    assert len(np.unique(found)) == len(found) == 500 * 200 * 9
+
+
+# --- The n-th reward of an arm is the same whatever else differs -----------------------------------------------------
+
+
+INSTANCES = {
+    "gaussian": [1.5, 1.3, 1.2], "bernoulli": [0.6, 0.5, 0.4], "poisson": [12.0, 9.0, 8.0],
+    "exponential": [1.0, 0.9, 0.8], "bounded": [0.6, 0.5, 0.4],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+def test_rewards_depend_neither_on_the_number_of_arms_nor_on_the_costs_drawn_in_between(family):
+    means = INSTANCES[family]
+    few, many = truth_of(family, means[:2], seed=3, trajectory=9), truth_of(family, means * 20, seed=3, trajectory=9)
+    for a in range(2):
+        plain = [draw_reward(few[a], code(family)) for _ in range(200)]
+        between = []
+        for i in range(200):
+            draw_cost(many[a], i % len(COST_MODELS))
+            draw_cost(many[a + 1], 3)
+            between.append(draw_reward(many[a], code(family)))
+            draw_reward(many[a + 2], code(family))
+        assert plain == between
+
+
+def last_states(monkeypatch, instance, policy, **options):
+    """The arms' records as the last trajectory of each chunk left them."""
+    found, real = [], loop.run_chunk
+
+    def watched(*arguments):
+        done = real(*arguments)
+        found.append(next(x for x in arguments if isinstance(x, np.ndarray) and x.dtype == ARM).copy())
+        return done
+
+    monkeypatch.setattr(loop, "run_chunk", watched)
+    cabai.simulate(instance, policy, trajectories=4, workers=1, delta=0.01, **options)  # one trajectory a chunk
+    monkeypatch.undo()
+    assert len(found) == 4
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards(family, monkeypatch):
+    """Each arm's sum of rewards is that of the first rewards of its stream, to the last bit."""
+    means = INSTANCES[family]
+    seen = set()
+    for policy in ("uniform", "co", "ctas", "tas", "racing", "d-lucb"):
+        for model, arms in (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)):
+            instance = Instance(family, means[:arms], [1.0, 0.2, 0.3][:arms], cost_model=model)
+            states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)
+            for trajectory, state in enumerate(states):
+                truth = truth_of(family, means[:arms], seed=17, trajectory=trajectory)
+                for a in range(arms):
+                    out = np.empty(state[a]["pulls"])
+                    fill_rewards(truth[a], code(family), out)
+                    assert state[a]["rewards"] == np.add.accumulate(out)[-1]
+                    assert state[a]["first"] == out[0]
+                    seen.add(len(out))
+    assert len(seen) > 20  # the policies did sample differently
+
+
+@pytest.mark.parametrize("model", [m for m in COST_MODELS if m != "fixed"])
+def test_every_policy_and_family_faces_the_same_costs(model, monkeypatch):
+    for policy in ("co", "ctas"):
+        for family in FAMILIES.names:
+            instance = Instance(family, INSTANCES[family], [1.0, 0.2, 0.3], cost_model=model)
+            for trajectory, state in enumerate(last_states(monkeypatch, instance, policy, seed=18, max_pulls=300)):
+                truth = truth_of(family, INSTANCES[family], [1.0, 0.2, 0.3], seed=18, trajectory=trajectory)
+                for a in range(3):
+                    out = np.empty(state[a]["pulls"])
+                    fill_costs(truth[a], list(COST_MODELS).index(model), out)
+                    assert state[a]["costs"] == np.add.accumulate(out)[-1]

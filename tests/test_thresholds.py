@@ -1,0 +1,534 @@
+"""Thresholds: every formula against an independent evaluation, what is proven, names and parameters."""
+
+import itertools
+import math
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import reference
+from cabai import InvalidInput, Statistics
+from cabai.families import family_of
+from cabai.thresholds import (
+    KT,
+    EValue,
+    Mixture,
+    Paper,
+    Stylized,
+    calibration,
+    gaussian_calibration,
+    h_inverse,
+    smallest_log_B,
+    threshold_of,
+    zeta,
+)
+
+ALL = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
+FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
+PULLS = [(1, 1), (1, 2), (3, 7, 2), (40, 60), (1, 999), (5000, 5000, 10, 10**6), (10**9, 3), (10**9, 10**9, 10**9)]
+DELTAS = [0.9, 0.5, 0.05, 1e-6, 1e-100]
+
+
+def flat(family, pulls):
+    """Data of some pulls in which every arm's mean is 1/2 or, for whole rewards, as near to it as can be."""
+    whole = family_of(family).name in ("bernoulli", "poisson")
+    rewards = [n // 2 if whole else n / 2 for n in pulls]
+    return Statistics(family, pulls, rewards, first=None if whole else [0.5] * len(pulls))
+
+
+# --- The formulas ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("threshold", "parameters"),
+    [
+        ("paper", {}),
+        ("paper(B=7)", {"B": 7.0}),
+        ("paper(alpha=1.3, B=1e30)", {"alpha": 1.3, "B": 1e30}),
+        ("stylized", {}),
+        ("mixture(pairwise=false)", {}),
+    ],
+)
+def test_a_threshold_in_t_equals_the_reference(family, threshold, parameters):
+    rule, name = threshold_of(threshold), family_of(family).name
+    for pulls, delta in itertools.product(PULLS, DELTAS):
+        data = flat(family, pulls)
+        expected = reference.beta(rule.name, sum(pulls), delta, len(pulls), name, parameters)
+        assert rule.required(data, 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_kt_equals_the_reference(family):
+    for pulls, delta in itertools.product(PULLS, DELTAS):
+        expected = reference.beta_kt(sum(pulls), delta, len(pulls))
+        assert KT().required(flat(family, pulls), 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_mixture_of_a_pair_equals_the_reference(family):
+    for pulls, delta in itertools.product(PULLS, DELTAS):
+        data = flat(family, pulls)
+        for b, a in itertools.permutations(range(len(pulls)), 2):
+            name = family_of(family).name
+            expected = reference.beta_mixture_pairwise(pulls[b], pulls[a], delta, len(pulls), name)
+            assert Mixture().required(data, b, a, delta=delta) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_mixture_of_a_pair_asks_for_less_than_the_mixture_in_t(family):
+    for pulls in PULLS:
+        data = flat(family, pulls)
+        in_t = Mixture(pairwise=False).required(data, 0, 1, delta=0.05)
+        assert Mixture().required(data, 0, 1, delta=0.05) <= in_t + 1e-12
+
+
+@pytest.mark.parametrize("threshold", ["paper", "paper(alpha=1.2)", "stylized", "kt", "mixture", "evalue"])
+def test_a_smaller_delta_asks_for_more_evidence(threshold):
+    data = flat("bounded", [30, 40, 50])
+    needed = [threshold_of(threshold).required(data, 0, 1, delta=delta) for delta in DELTAS]
+    assert needed == sorted(needed)
+    assert len(set(needed)) == len(needed)
+
+
+@pytest.mark.parametrize("threshold", ["paper", "kt", "mixture", "evalue"])
+def test_more_arms_ask_for_more_evidence(threshold):
+    rules = [threshold_of(threshold).rules("bernoulli", arms=arms, delta=0.05) for arms in (2, 3, 10, 1000)]
+    levels = [float(rule["level"]) for rule in rules]
+    assert levels == sorted(levels)
+    assert len(set(levels)) == len(levels)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("threshold", ["paper", "stylized", "mixture", "evalue"])
+def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
+    source = random.Random(f"{family} {threshold}")
+    kind, rule = family_of(family), threshold_of(threshold)
+    answers = []
+    for _ in range(150):
+        arms = source.choice([2, 4])
+        pulls = [source.randint(2, 3000) for _ in range(arms)]
+        means = [source.uniform(0.1, 0.9) for _ in range(arms)]
+        whole = kind.name in ("bernoulli", "poisson")
+        rewards = [float(round(n * mean)) if whole else n * mean for n, mean in zip(pulls, means, strict=True)]
+        first = [source.choice([0, 1]) if whole else mean * source.uniform(0.5, 1) for mean in means]
+        first = [min(f, r) for f, r in zip(first, rewards, strict=True)]
+        data = Statistics(kind, pulls, rewards, first=first)
+        delta = 10 ** source.uniform(-6, -0.1)
+        run = reference._Run(kind.name, kind.variance, arms, threshold, delta, lambda a: (0, 1), None, {})
+        run.N, run.R, run.F, run.order = pulls, rewards, first, [0] * sum(pulls)
+        for b, a in itertools.permutations(range(arms), 2):
+            beats = rule.beats(data, b, a, delta=delta)
+            assert beats == run.beats(b, a)
+            answers.append(beats)
+        beaten = (rule.beats(data, data.leader, a, delta=delta) for a in range(arms) if a != data.leader)
+        assert rule.stops(data, delta=delta) == all(beaten)
+    assert 0.05 < np.mean(answers) < 0.95  # both answers were put to the test
+
+
+# --- The constants of `mixture` --------------------------------------------------------------------------------------
+
+
+def exact_h_inverse(x):
+    return -mp.lambertw(-mp.exp(-x), -1).real
+
+
+def exact_calibration(x):
+    """T(x) = 2 htilde((h^-1(1 + x) + log(2 zeta(2))) / 2), with htilde as defined by Kaufmann and Koolen, z = 3/2."""
+    with mp.workdps(40):
+        z = mpf(3) / 2
+        y = (exact_h_inverse(1 + mpf(x)) + mp.log(2 * mp.zeta(2))) / 2
+        turn = 1 / mp.log(z)
+        if y >= turn - mp.log(turn):
+            u = exact_h_inverse(y)
+            return 2 * mp.exp(1 / u) * u
+        return 2 * z * (y - mp.log(mp.log(z)))
+
+
+def exact_gaussian_calibration(x):
+    """min over l of (g(l) + x)/l, by the root of its derivative."""
+    with mp.workdps(30):
+        x = mpf(x)
+
+        def value(l_):
+            g = 2 * l_ - 2 * l_ * mp.log(4 * l_) + mp.log(mp.zeta(2 * l_)) - mp.log(1 - l_) / 2
+            return (g + x) / l_
+
+        slopes = [(k, mp.diff(value, mpf(k) / 64)) for k in range(33, 64)]
+        falling = [k for k, slope in slopes if slope < 0]
+        # For large x the minimum is beyond the last node, close to 1.
+        low, high = (mpf(falling[-1]) / 64, mpf(falling[-1] + 1) / 64) if falling else (mpf(1) / 2, mpf(33) / 64)
+        high = min(high, 1 - mpf(10) ** -9)
+        return value(mp.findroot(lambda l_: mp.diff(value, l_), (low + (high - low) / 1000, high), solver="anderson"))
+
+
+@pytest.mark.parametrize("x", [1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0])
+def test_the_constant_of_the_mixture_is_exact(x):
+    assert calibration(x) == pytest.approx(float(exact_calibration(x)), rel=1e-12)
+
+
+@pytest.mark.parametrize("x", [1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0])
+def test_the_constant_of_the_gaussian_mixture_is_exact(x):
+    assert gaussian_calibration(x) == pytest.approx(float(exact_gaussian_calibration(x)), rel=1e-11)
+
+
+@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-6, 1e-100])
+@pytest.mark.parametrize("arms", [2, 3, 50])
+def test_the_level_of_the_mixture_is_twice_its_constant_at_half_the_log_odds(arms, delta):
+    half = mp.log(mpf(arms - 1) / mpf(delta)) / 2
+    for family, constant in [("poisson", exact_calibration), ("gaussian", exact_gaussian_calibration)]:
+        level = Mixture().rules(family, arms=arms, delta=delta)["level"]
+        assert level == pytest.approx(float(2 * constant(half)), rel=1e-10)
+
+
+@pytest.mark.parametrize("s", [1 + 1e-9, 1.001, 1.1, 1.5, 2.0])
+def test_zeta_is_exact(s):
+    with mp.workdps(30):
+        assert zeta(s) == pytest.approx(float(mp.zeta(mpf(s))), rel=1e-13)
+
+
+@pytest.mark.parametrize("x", [1.0, 1 + 1e-9, 1.001, 2.0, 100.0, 1e6])
+def test_h_inverse_solves_its_equation(x):
+    with mp.workdps(40):
+        exact = float(exact_h_inverse(mpf(x))) if x > 1 else 1.0
+    assert h_inverse(x) == pytest.approx(exact, rel=1e-11)
+
+
+# --- `paper` with alpha > 1: the smallest B --------------------------------------------------------------------------
+
+
+@cache
+def logs(last):
+    return np.log(np.arange(2.0, last))
+
+
+def log_terms(log_t, log_b, arms, alpha, delta):
+    """log of e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha."""
+    inner = 2 * np.log(log_b - math.log(delta) + alpha * log_t) + np.log(log_t)
+    return arms + 1 - arms * math.log(arms) + arms * inner - alpha * log_t
+
+
+def condition(log_b, arms, alpha, delta, last=2_000_000):
+    """(low, high) around  1/B sum over t of e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha.
+
+    The first terms are summed. The sum of the others is their integral over t, but for at most their largest term,
+    because the terms rise and then fall. With C = log(B/delta) and L = log t that integral is one of a polynomial
+    times an exponential,
+        int (C + alpha L)^(2K) L^K e^(-(alpha-1) L) dL
+            = sum over j of binomial(2K, j) C^(2K-j) alpha^j Gamma(K+j+1, (alpha-1) L_0) / (alpha-1)^(K+j+1).
+    """
+    head = float(np.exp(log_terms(logs(last), log_b, arms, alpha, delta) - log_b).sum())
+    start = math.log(last)
+    with mp.workdps(40):
+        c, a, beyond = mpf(log_b) - mp.log(mpf(delta)), mpf(alpha), mpf(alpha) - 1
+        tail = mp.fsum(
+            mp.binomial(2 * arms, j) * c ** (2 * arms - j) * a**j
+            * mp.gammainc(arms + j + 1, beyond * mp.log(last)) / beyond ** (arms + j + 1)
+            for j in range(2 * arms + 1)
+        )  # fmt: skip
+        tail = float(tail * mp.exp(arms + 1 - mpf(log_b)) / mpf(arms) ** arms)
+    # The slope of log f in L, 2 K alpha/(C + alpha L) + K/L - alpha, falls; past L = 3 K/alpha it is negative.
+    peak = log_terms(np.linspace(start, max(start, 3 * arms / alpha) + 1, 1000), log_b, arms, alpha, delta).max()
+    slack = 2 * math.exp(peak - log_b)
+    return head + tail - slack, head + tail + slack
+
+
+ALPHAS = [1 + 1e-6, 1.05, 1.2, math.e / 2, 2.0]
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-12])
+@pytest.mark.parametrize("arms", [2, 3, 10, 50])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_B_is_the_smallest_for_which_the_proof_holds(alpha, arms, delta):
+    log_b = smallest_log_B(alpha, arms, delta)
+    low, high = condition(log_b, arms, alpha, delta)
+    assert high - low < 1e-6
+    assert 1 - 1e-6 < low <= high < 1 + 1e-6
+    smaller, _ = condition(log_b - 1e-4, arms, alpha, delta, last=200_000)
+    assert smaller > 1
+    _, larger = condition(log_b + 1e-4, arms, alpha, delta, last=200_000)
+    assert larger < 1
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-6])
+@pytest.mark.parametrize("arms", [2, 10])
+def test_any_smaller_B_violates_the_condition_of_the_proof(arms, delta):
+    """Not only one just below: the condition may not hold on some island of small B."""
+    alpha = 1.2
+    log_b = smallest_log_B(alpha, arms, delta)
+    for smaller in np.linspace(math.log(delta) + 1e-9, log_b - 1e-3, 60):
+        assert condition(smaller, arms, alpha, delta, last=1000)[0] > 1
+
+
+def smallest_by_iteration(arms, alpha, delta):
+    log_b = 5.0 * arms  # well below
+    while True:
+        new = log_b + math.log(sum(condition(log_b, arms, alpha, delta, last=20_000)) / 2)
+        if new - log_b < 1e-9:
+            return new
+        log_b = new
+
+
+@pytest.mark.parametrize("arms", [2, 3, 10, 50])
+@pytest.mark.parametrize("alpha", [1.2, math.e / 2])
+def test_the_papers_own_condition_on_B_is_too_weak_for_its_proof(alpha, arms):
+    """The paper's condition has log²(B t^alpha), its proof log²(B t^alpha / delta): 2 to 8 times as much."""
+    papers = smallest_by_iteration(arms, alpha, delta=1.0)
+    low, high = condition(papers, arms, alpha, 1.0)
+    assert 1 - 1e-5 < low <= high < 1 + 1e-5  # the paper's condition holds with equality there
+    low, high = condition(papers, arms, alpha, 1e-6)
+    assert 2 < low <= high < 8
+    assert smallest_log_B(alpha, arms, 1e-6) > papers
+    assert smallest_log_B(alpha, arms, 1.0) == pytest.approx(papers, abs=1e-4)
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-3])
+@pytest.mark.parametrize("arms", [2, 3, 10])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_the_papers_own_condition_on_B_is_too_weak_at_every_delta(alpha, arms, delta):
+    low, _ = condition(smallest_log_B(alpha, arms, 1.0), arms, alpha, delta, last=20_000)
+    assert low > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
+    for pulls, delta in itertools.product(PULLS[:4], [0.1, 1e-6]):
+        expected = smallest_log_B(1.2, len(pulls), delta) + 1.2 * math.log(sum(pulls)) - math.log(delta)
+        required = threshold_of("paper(alpha=1.2)").required(flat(family, pulls), 0, 1, delta=delta)
+        assert required == pytest.approx(expected, rel=1e-12)
+
+
+# --- `kt` and `evalue` -----------------------------------------------------------------------------------------------
+
+
+def prices(family, pulls, rewards):
+    rules = EValue().rules(family, arms=2, delta=0.1)
+    return Statistics(family, pulls, rewards).weighed(rules)["price"]
+
+
+def test_kt_is_never_earlier_than_evalue_on_bernoulli_data():
+    """price_b + price_a <= log(2 t), for two arms and so for more: both thresholds start at log((K - 1)/delta).
+
+    The price of N pulls is at most log(N)/2 + log 2, and sqrt(N_a N_b) <= t/2. Equality is reached at N = 1.
+    """
+    for n in [*range(1, 40), 100, 1001, 10**6, 10**9]:
+        rewards = np.unique(np.linspace(0, n, min(n + 1, 60)).round())
+        found = prices("bernoulli", [n] * len(rewards), rewards) if len(rewards) > 1 else []
+        assert (found <= 0.5 * math.log(n) + math.log(2) + 1e-13).all()
+
+
+def test_kt_is_never_earlier_than_evalue_on_bounded_data():
+    """Sums of rewards need not be whole: a fine grid near both ends and in between."""
+    for n in [1, 2, 3, 5, 10, 11, 12, 13, 30, 1000, 10**6, 10**9]:
+        rewards = np.concatenate([np.geomspace(1e-12, 1, 40), np.linspace(0, n, 201), n - np.geomspace(1e-12, 1, 40)])
+        found = prices("bounded", [n] * len(rewards), rewards)
+        assert (found >= 0).all()
+        assert (found <= 0.5 * math.log(n) + math.log(2) + 1e-13).all()
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_the_sum_of_two_prices_is_at_most_log_2t(family):
+    sizes = [1, 2, 3, 10, 11, 12, 100, 10**4, 10**9]
+    pulls = [n for n in sizes for _ in range(9)]
+    rewards = np.array([n * k / 8 for n in sizes for k in range(9)])
+    if family == "bernoulli":
+        rewards = rewards.round()
+    found = prices(family, pulls, rewards)
+    total = np.add.outer(found, found)
+    log_2t = np.log(2.0 * np.add.outer(pulls, pulls))
+    assert (total <= log_2t + 1e-12).all()
+    assert total[0, 0] == pytest.approx(log_2t[0, 0], abs=1e-12)  # one failure each: as dear as kt
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_where_kt_stops_evalue_stops(family):
+    source = random.Random(f"kt {family}")
+    stopped = {"kt": 0, "evalue": 0}
+    for _ in range(500):
+        pulls = [source.randint(1, 200) for _ in range(3)]
+        rewards = [source.randint(0, n) if family == "bernoulli" else source.uniform(0, n) for n in pulls]
+        data, delta = Statistics(family, pulls, rewards), 10 ** source.uniform(-9, -0.1)
+        kt, evalue = KT().stops(data, delta=delta), EValue().stops(data, delta=delta)
+        assert evalue or not kt
+        stopped["kt"] += kt
+        stopped["evalue"] += evalue
+    assert 0 < stopped["kt"] < stopped["evalue"]
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
+def test_paper_is_never_earlier_than_kt(family):
+    for pulls in PULLS:
+        data = flat(family, pulls)
+        assert Paper().required(data, 0, 1, delta=0.05) > KT().required(data, 0, 1, delta=0.05)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
+def test_evalue_needs_two_pulls_of_both_arms_outside_bernoulli(family):
+    for pulls in [(1, 1), (1, 100), (100, 1)]:
+        data = Statistics(family, pulls, [100 * n for n in pulls], first=[100, 100])
+        assert EValue().required(data, 0, 1, delta=0.9) == math.inf
+        assert not EValue().stops(data, delta=0.9)
+    assert EValue().required(Statistics(family, [2, 2], [3, 3], first=[1, 1]), 0, 1, delta=0.9) < math.inf
+
+
+# --- What is proven for what -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("threshold", "proven"),
+    [
+        ("paper", ("bernoulli", "bounded")),
+        ("paper(B=100)", ()),
+        ("paper(alpha=1.2)", ALL),
+        ("paper(alpha=1.2, B=100)", ()),
+        ("stylized", ()),
+        ("kt", ("bernoulli", "bounded")),
+        ("mixture", ALL),
+        ("mixture(pairwise=false)", ALL),
+        ("evalue", ALL),
+    ],
+)
+def test_a_threshold_is_proven_for(threshold, proven):
+    rule = threshold_of(threshold)
+    assert tuple(family for family in ALL if rule.is_proven_for(family)) == tuple(f for f in ALL if f in proven)
+    assert rule.is_proven_for("gaussian(variance=3)") == ("gaussian" in proven)
+    assert rule.proof
+    assert (rule.proof == "none") == (threshold == "stylized")
+
+
+@pytest.mark.parametrize("threshold", ["paper", "kt", "mixture", "evalue", "stylized"])
+def test_proven_for_lists_the_families_of_the_default_parameters(threshold):
+    rule = threshold_of(threshold)
+    assert set(rule.proven_for) == {family for family in ALL if rule.is_proven_for(family)}
+
+
+def test_being_proven_for_an_unknown_family_is_an_error():
+    with pytest.raises(InvalidInput, match="unknown family 'weibull'"):
+        threshold_of("evalue").is_proven_for("weibull")
+
+
+# --- Names and parameters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "normal"),
+    [
+        ("paper", Paper(), "paper"),
+        (" Paper ( ) ", Paper(), "paper"),
+        ("paper(alpha=1.2)", Paper(alpha=1.2), "paper(alpha=1.2)"),
+        ("paper( alpha = 1.2 ,B=1e9)", Paper(alpha=1.2, B=1e9), "paper(alpha=1.2, B=1e+09)"),
+        ("paper(alpha=1.23456789012)", Paper(alpha=1.23456789012), "paper(alpha=1.23456789012)"),
+        ("paper(B=7)", Paper(B=7), "paper(B=7)"),
+        ("paper(B=none)", Paper(), "paper"),
+        ("paper(alpha=1)", Paper(), "paper"),
+        ("stylized", Stylized(), "stylized"),
+        ("kt", KT(), "kt"),
+        ("mixture", Mixture(), "mixture"),
+        ("mixture(pairwise=false)", Mixture(pairwise=False), "mixture(pairwise=False)"),
+        ("EVALUE", EValue(), "evalue"),
+    ],
+)
+def test_a_threshold_is_written_and_read_the_same_way(written, value, normal):
+    rule = threshold_of(written)
+    assert rule == value
+    assert str(rule) == normal
+    assert threshold_of(normal) == rule
+    assert threshold_of(rule) is rule
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("papre", "unknown threshold 'papre'; did you mean paper? known: paper, stylized, kt, mixture, evalue."),
+        ("e-value", "unknown threshold 'e-value'; did you mean evalue? known: paper, stylized, kt, mixture, evalue."),
+        ("xyzzy", "unknown threshold 'xyzzy'; known: paper, stylized, kt, mixture, evalue."),
+        ("", "unknown threshold ''; known: paper, stylized, kt, mixture, evalue."),
+        ("paper(alpha=1.2", "unknown threshold 'paper(alpha=1.2'; known: paper,"),
+        ("paper(gamma=2)", "threshold paper cannot take 'gamma=2'; its parameters: alpha, B."),
+        ("paper(1.2)", "threshold paper cannot take '1.2'; its parameters: alpha, B."),
+        ("paper(alpha=1.2, alpha=1.3)", "threshold paper cannot take 'alpha=1.3'; its parameters: alpha, B."),
+        ("kt(alpha=1.2)", "threshold kt cannot take 'alpha=1.2'; its parameters: none."),
+        ("mixture(pair=true)", "threshold mixture cannot take 'pair=true'; its parameters: pairwise."),
+        ("paper(alpha=0.9)", "alpha must be at least 1, got 0.9."),
+        ("paper(alpha=high)", "alpha must be a number, got 'high'."),
+        ("paper(alpha=nan)", "alpha must be a finite number, got nan."),
+        ("paper(alpha=inf)", "alpha must be a finite number, got inf."),
+        ("paper(B=0)", "B must be positive, got 0."),
+        ("paper(B=-3)", "B must be positive, got -3."),
+        ("paper(B=big)", "B must be a number, got 'big'."),
+        (3, "threshold must be a name or a threshold, got 3."),
+        (None, "threshold must be a name or a threshold, got None."),
+        (family_of("poisson"), "threshold must be a name or a threshold, got Poisson()."),
+    ],
+)
+def test_a_threshold_is_refused(given, message):
+    with pytest.raises(InvalidInput) as error:
+        threshold_of(given)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("pairwise", ["0.5", "maybe", "2", "none"])
+def test_mixture_refuses_a_pairwise_that_is_neither_true_nor_false(pairwise):
+    with pytest.raises(InvalidInput, match="pairwise"):
+        threshold_of(f"mixture(pairwise={pairwise})")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.5}, "alpha must be at least 1, got 0.5."),
+        ({"alpha": "1.2"}, "alpha must be a finite number, got '1.2'."),
+        ({"B": 0.0}, "B must be positive, got 0.0."),
+        ({"B": math.inf}, "B must be a finite number, got inf."),
+    ],
+)
+def test_paper_refuses(options, message):
+    with pytest.raises(InvalidInput) as error:
+        Paper(**options)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential", "gaussian(variance=2)"])
+def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
+    with pytest.raises(InvalidInput) as error:
+        KT().rules(family, arms=3, delta=0.1)
+    assert str(error.value) == f"threshold kt holds for bernoulli and bounded rewards only, got family {family}."
+    with pytest.raises(InvalidInput, match="kt holds for bernoulli and bounded rewards only"):
+        KT().stops(Statistics(family, [3, 3], [3, 6]), delta=0.1)
+
+
+@pytest.mark.parametrize("threshold", ["paper", "paper(alpha=1.2)", "stylized", "kt", "mixture", "evalue"])
+@pytest.mark.parametrize(
+    ("delta", "message"),
+    [
+        (0, "delta must lie strictly between 0 and 1, got 0."),
+        (1, "delta must lie strictly between 0 and 1, got 1."),
+        (-0.1, "delta must lie strictly between 0 and 1, got -0.1."),
+        (1.7, "delta must lie strictly between 0 and 1, got 1.7."),
+        (math.nan, "delta must be a finite number, got nan."),
+        ("0.1", "delta must be a finite number, got '0.1'."),
+        (None, "delta must be a number, got None."),
+    ],
+)
+def test_a_threshold_refuses_a_delta_that_is_no_probability(threshold, delta, message):
+    data = flat("bernoulli", [4, 4])
+    rule = threshold_of(threshold)
+    for ask in (
+        lambda: rule.rules("bernoulli", arms=2, delta=delta),
+        lambda: rule.required(data, 0, 1, delta=delta),
+        lambda: rule.beats(data, 0, 1, delta=delta),
+        lambda: rule.stops(data, delta=delta),
+    ):
+        with pytest.raises(InvalidInput) as error:
+            ask()
+        assert str(error.value) == message
+
+
+@pytest.mark.parametrize("arms", [1, 0, -2, 2.5, "3", True, None])
+def test_a_threshold_refuses_fewer_than_two_arms(arms):
+    with pytest.raises(InvalidInput) as error:
+        Paper().rules("gaussian", arms=arms, delta=0.1)
+    assert str(error.value) == f"arms must be a whole number of at least 2, got {arms!r}."
