@@ -16,11 +16,12 @@ def paper_instance() -> cabai.Instance:
 
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
+    from cabai.compiling import compiled
     from cabai.instance import COST_MODELS
-    from cabai.simulation import Work
-    from cabai.simulation.sampling import draw_cost, draw_reward, open_streams
+    from cabai.simulation import Work, sampling
 
     truth, family = Work.truth(instance)
-    open_streams(truth, np.uint64(seed), np.uint64(trajectory))
+    compiled(sampling.open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
     model = list(COST_MODELS).index(instance.cost_model)
-    return lambda arm: (draw_reward(truth[arm], family), draw_cost(truth[arm], model))
+    reward, cost = compiled(sampling.draw_reward), compiled(sampling.draw_cost)
+    return lambda arm: (reward(truth[arm], family), cost(truth[arm], model))

@@ -13,9 +13,12 @@ from mpmath import mp, mpf
 
 import cabai
 from cabai import Instance, InvalidInput, bound
-from cabai.compiled.allocation import allocate
+from cabai.compiling import compiled
+from cabai.kernels.allocation import allocate as plain_allocate
 from cabai.state import ARM, RULES, RUN, record
 from reference_bound import certificate, reference
+
+allocate = compiled(plain_allocate)
 
 GAUSSIANS = ["gaussian", "gaussian(variance=0.01)", "gaussian(variance=30)"]
 FAMILIES = [*GAUSSIANS, "bernoulli", "bounded", "poisson", "exponential"]

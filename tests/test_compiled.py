@@ -50,7 +50,7 @@ def test_second_process_compiles_nothing(tmp_path, source, policy):
 
 def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
     before = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
-    evidence = source / "cabai" / "compiled" / "evidence.py"
+    evidence = source / "cabai" / "kernels" / "evidence.py"
     changed = evidence.read_text().replace("gap * gap / (2.0 * variance)", "gap * gap / (4.0 * variance)")
     stamp = evidence.stat()
     evidence.write_text(changed)
@@ -69,9 +69,10 @@ def test_a_cache_folder_that_cannot_be_written_does_no_harm(tmp_path, source):
 
 def test_kernels_cannot_allocate_and_release_the_gil():
     """Compiled without Numba's allocator, a kernel that allocated memory would not compile."""
-    from cabai.compiled.allocation import allocate
-    from cabai.simulation.loop import run_chunk
+    from cabai.compiling import compiled
+    from cabai.kernels.allocation import allocate
+    from cabai.simulation.loop import RUN_CHUNK, run_chunk
 
-    for function in (allocate, run_chunk):
+    for function in (compiled(allocate), compiled(run_chunk, RUN_CHUNK)):
         assert function.targetoptions["_nrt"] is False
         assert function.targetoptions["nogil"] is True

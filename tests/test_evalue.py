@@ -11,10 +11,10 @@ from scipy import special, stats
 
 import reference
 from cabai import Instance, Statistics, simulate
-from cabai.compiled import kernel
-from cabai.compiled.evidence import evidence, weigh
+from cabai.compiling import compiled
 from cabai.families import family_of
-from cabai.state import ARM
+from cabai.kernels.evidence import evidence, weigh
+from cabai.state import ARM, Record
 from cabai.thresholds import EValue
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
@@ -22,7 +22,7 @@ SKIPPING = ["gaussian", "gaussian(variance=0.04)", "poisson", "exponential"]  # 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 
 
-@kernel(python=True, cache=False)
+@compiled
 def log_evalues(b, a, rules, log_e):
     """log_e[i] = log E of arm record b[i] against arm record a[i]; renews what the records hold of the threshold."""
     for i in range(len(b)):
@@ -50,7 +50,7 @@ def log_evalue(family, pulls, rewards, first=None):
     """log E of arm 0 against arm 1, through the public statistics."""
     rules = EValue().rules(family, arms=2, delta=0.1)
     arms = Statistics(family, pulls, rewards, first=first).weighed(rules)
-    return evidence(rules, arms[0], arms[1]) - arms[0]["price"] - arms[1]["price"]
+    return evidence(Record(rules), Record(arms[0]), Record(arms[1])) - arms[0]["price"] - arms[1]["price"]
 
 
 def prices(family, pulls, rewards, first=None):

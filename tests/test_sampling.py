@@ -8,31 +8,34 @@ from scipy import stats
 
 import cabai
 from cabai import Instance
-from cabai.compiled import kernel
+from cabai.compiling import compiled
 from cabai.families import FAMILIES, family_of
 from cabai.instance import COST_MODELS
-from cabai.simulation import loop
-from cabai.simulation.sampling import BOUNDED, EDGE, HEIGHT, TAIL, TRUTH, draw_cost, draw_reward, open_streams
+from cabai.simulation import Work, sampling
+from cabai.simulation.sampling import BOUNDED, EDGE, HEIGHT, TAIL, TRUTH
 from cabai.state import ARM
+
+draw_reward, draw_cost = compiled(sampling.draw_reward), compiled(sampling.draw_cost)
+open_streams = compiled(sampling.open_streams)
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SIGMAS = stats.norm.isf(CHANCE / 2)  # 4.9
 MANY = 1_000_000
 
 
-@kernel(python=True, cache=False)
+@compiled
 def fill_rewards(arm, family, out):
     for i in range(len(out)):
         out[i] = draw_reward(arm, family)
 
 
-@kernel(python=True, cache=False)
+@compiled
 def fill_costs(arm, model, out):
     for i in range(len(out)):
         out[i] = draw_cost(arm, model)
 
 
-@kernel(python=True, cache=False)
+@compiled
 def fill_starts(truth, seed, first, coins, rewards, costs):
     """The starts of the streams of trajectories first, first + 1, ..., as SplitMix64 states."""
     trajectory = first
@@ -501,14 +504,19 @@ def test_rewards_depend_neither_on_the_number_of_arms_nor_on_the_costs_drawn_in_
 
 def last_states(monkeypatch, instance, policy, **options):
     """The arms' records as the last trajectory of each chunk left them."""
-    found, real = [], loop.run_chunk
+    found, real = [], Work.compiled
 
-    def watched(*arguments):
-        done = real(*arguments)
-        found.append(next(x for x in arguments if isinstance(x, np.ndarray) and x.dtype == ARM).copy())
-        return done
+    def watched(work):
+        run_chunk, choose, stop = real(work)
 
-    monkeypatch.setattr(loop, "run_chunk", watched)
+        def loop(*arguments):
+            done = run_chunk(*arguments)
+            found.append(next(x for x in arguments if isinstance(x, np.ndarray) and x.dtype == ARM).copy())
+            return done
+
+        return loop, choose, stop
+
+    monkeypatch.setattr(Work, "compiled", watched)
     cabai.simulate(instance, policy, trajectories=4, workers=1, delta=0.01, **options)  # one trajectory a chunk
     monkeypatch.undo()
     assert len(found) == 4

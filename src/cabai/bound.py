@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from cabai.checks import InvalidInput, probability
 from cabai.instance import Instance
-from cabai.state import ARM, RULES, RUN, record
+from cabai.kernels.allocation import allocate
+from cabai.state import ARM, RULES, RUN, Record, Records, record
 from cabai.tables import table
 
 
@@ -70,13 +71,12 @@ def bound(instance: Instance) -> Bound:
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"bound takes a cabai.Instance, got {instance!r}.")
-    from cabai.compiled.allocation import allocate
-
     arms, run, rules = np.zeros(len(instance), ARM), record(RUN), record(RULES)
     arms["mean"], arms["cost"] = instance.means, instance.costs / instance.costs.max()
     run["leader"] = instance.best
     rules["family"], rules["variance"], rules["tolerance"] = instance.family.code, instance.family.variance, 1e-9
-    hardness = float(allocate(arms, run, rules) * instance.costs.max())
+    with np.errstate(all="ignore"):  # what is too extreme ends in inf or nan, and is refused below
+        hardness = float(allocate(Records(arms), Record(run), Record(rules)) * instance.costs.max())
     shares = arms["share"].copy()
     pulls = shares / arms["cost"]
     if not (math.isfinite(hardness) and np.isfinite(pulls).all()):

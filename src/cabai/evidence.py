@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from cabai.checks import InvalidInput, numbers
 from cabai.families import Family, family_of
-from cabai.state import ARM, RULES, RUN, record
+from cabai.kernels import evidence as kernel
+from cabai.state import ARM, RULES, RUN, Record, record
 
 
 class Statistics:
@@ -92,13 +93,11 @@ class Statistics:
 
     def weighed(self, rules: np.void) -> NDArray[Any]:
         """The arms with what a threshold's rules need of each filled in."""
-        from cabai.compiled.evidence import weigh
-
         if rules["skip"] and not self.has_first:
             raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
         arms = self.arms.copy()
         for a in range(len(arms)):
-            weigh(arms[a], rules)
+            kernel.weigh(Record(arms[a]), Record(rules))
         return arms
 
     def __repr__(self) -> str:
@@ -142,10 +141,9 @@ def evidence(statistics: Statistics) -> Evidence:
     >>> z.leader, z.overall
     (0, 4.545...)
     """
-    from cabai.compiled.evidence import evidence as pair
-
     rules = record(RULES)
     rules["family"], rules["variance"] = statistics.family.code, statistics.family.variance
     arms = statistics.weighed(rules)
-    preferred = np.array([[pair(rules, a, b) for b in arms] for a in arms])
+    records = [Record(arm) for arm in arms]
+    preferred = np.array([[kernel.evidence(Record(rules), a, b) for b in records] for a in records])
     return Evidence(preferred - preferred.T, statistics.leader)

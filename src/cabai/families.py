@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cabai.checks import InvalidInput, number, positive
+from cabai.kernels.divergence import divergence, lower_end, upper_end
 from cabai.named import Named, Registry
-
-# The codes compiled code branches on; `bounded` shares bernoulli's divergence.
-GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,6 @@ class Family(Named):
         >>> Bernoulli().divergence(0.5, 0)
         inf
         """
-        from cabai.compiled.divergence import divergence
-
         p, q = self.check_mean(p, "p"), self.check_mean(q, "q")
         return float(divergence(self.code, self.variance, p, p - q, q, 1.0 - q))
 
@@ -74,8 +71,6 @@ class Family(Named):
         >>> Bernoulli().interval(1, 0.7)   # (exp(-0.7), 1)
         (0.496585..., 1.0)
         """
-        from cabai.compiled.divergence import lower_end, upper_end
-
         mean, level = self.check_mean(mean), number(level, "level")
         if level < 0:
             raise InvalidInput(f"level must not be negative, got {level!r}.")
@@ -152,8 +147,7 @@ class Bounded(Bernoulli):
         return 0 <= reward <= 1
 
 
-_CLASSES: dict[str, type[Family]] = {cls.name: cls for cls in (Gaussian, Bernoulli, Poisson, Exponential, Bounded)}
-FAMILIES: Registry[Family] = Registry("family", list(_CLASSES), _CLASSES.__getitem__)
+FAMILIES: Registry[Family] = Registry("family", Gaussian, Bernoulli, Poisson, Exponential, Bounded)
 
 
 def family_of(given: str | Family, variance: float | None = None) -> Family:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from cabai.checks import InvalidInput
@@ -39,10 +38,15 @@ T = TypeVar("T", bound=Named)
 
 
 class Registry(Generic[T]):
-    """The values of one kind, found by name. `load` brings a class in when it is first asked for."""
+    """The values of one kind, found by name."""
 
-    def __init__(self, kind: str, names: Sequence[str], load: Callable[[str], type[T]]) -> None:
-        self.kind, self.names, self.load = kind, tuple(names), load
+    def __init__(self, kind: str, *classes: type[T]) -> None:
+        self.kind = kind
+        self.classes = {cls.name: cls for cls in classes}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.classes)
 
     def get(self, given: str | T) -> T:
         """The value itself, or the one that `name` or `name(parameter=value, ...)` describes."""
@@ -54,7 +58,7 @@ class Registry(Generic[T]):
         name = match[1].lower() if match else given
         if match is None or name not in self.names:
             raise InvalidInput(f"unknown {self.kind} {given!r}; {self._known(name)}")
-        return self._build(self.load(name), match[2] or "")
+        return self._build(self.classes[name], match[2] or "")
 
     def _known(self, name: str) -> str:
         close = difflib.get_close_matches(name, self.names, n=1)

@@ -2,12 +2,18 @@
 
 Compiled code and Python share these NumPy records. An array of ARM records and a RUN record are the whole state of a
 trajectory or of a live study; RULES says which family, which threshold and which policy parameters apply and does
-not change while a run lasts.
+not change while a run lasts. `Record` and `Records` let plain Python read them as compiled code does.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+# The families, by the numbers that kernels branch on; `bounded` shares bernoulli's divergence.
+GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
 
 ARM = np.dtype(
     [
@@ -70,6 +76,34 @@ RULES = np.dtype(
     ],
     align=True,
 )
+
+
+class Record:
+    """One record whose fields are read and written as attributes, as compiled code does: arm.pulls, run.t."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: np.void) -> None:
+        object.__setattr__(self, "fields", fields)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.fields[name] = value
+
+
+class Records:
+    """An array of records, for kernels that are called as plain Python: arms[a].pulls."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, a: int) -> Record:
+        return Record(self.array[a])
 
 
 def record(kind: np.dtype[np.void]) -> np.void:

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from cabai.checks import InvalidInput, number, positive, probability, whole
 from cabai.evidence import Statistics
-from cabai.families import BERNOULLI, Family, Gaussian, family_of
+from cabai.families import Family, Gaussian, family_of
+from cabai.kernels.evidence import evidence, leader_beats_every_rival, required
 from cabai.named import Named, Registry
-from cabai.state import RULES, record
+from cabai.state import BERNOULLI, RULES, Record, Records, record
 
 ALL_FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 
@@ -56,15 +57,13 @@ class Threshold(Named):
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
         """The evidence that b needs over a, in nats (inf: more data are needed first)."""
-        from cabai.compiled.evidence import required
-
         for name, arm in (("b", b), ("a", a)):
             if whole(arm, name, 0) >= len(statistics.arms):
                 raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics.arms)}, got {arm!r}.")
         rules = self.rules(statistics.family, arms=len(statistics.arms), delta=delta)
         arms = statistics.weighed(rules)
         price = arms[b]["price"] + arms[a]["price"]
-        return float(required(statistics.run["t"], rules) + price)
+        return float(required(int(statistics.run["t"]), Record(rules)) + price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
         """Does arm b beat arm a now, at this delta?
@@ -73,19 +72,16 @@ class Threshold(Named):
         >>> Paper().beats(data, 0, 1, delta=0.05), Paper().beats(data, 1, 0, delta=0.05)
         (True, False)
         """
-        from cabai.compiled.evidence import evidence
-
         least = self.required(statistics, b, a, delta=delta)
         rules = self.rules(statistics.family, arms=len(statistics.arms), delta=delta)
         arms = statistics.weighed(rules)
-        return bool(evidence(rules, arms[b], arms[a]) > least)
+        return bool(evidence(Record(rules), Record(arms[b]), Record(arms[a])) > least)
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
         """Does the leader beat every rival now, at this delta?"""
-        from cabai.compiled.evidence import leader_beats_every_rival
-
         rules = self.rules(statistics.family, arms=len(statistics.arms), delta=delta)
-        return bool(leader_beats_every_rival(statistics.weighed(rules), statistics.run.copy(), rules))
+        arms = Records(statistics.weighed(rules))
+        return bool(leader_beats_every_rival(arms, Record(statistics.run.copy()), Record(rules)))
 
 
 @dataclass(frozen=True)
@@ -210,8 +206,7 @@ class EValue(Threshold):
         return {"level": math.log((arms - 1) / delta), "evalue": 1, "skip": int(family.code != BERNOULLI)}
 
 
-_CLASSES: dict[str, type[Threshold]] = {cls.name: cls for cls in (Paper, Stylized, KT, Mixture, EValue)}
-THRESHOLDS: Registry[Threshold] = Registry("threshold", list(_CLASSES), _CLASSES.__getitem__)
+THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue)
 
 
 def threshold_of(given: str | Threshold) -> Threshold:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cabai.bound import bound, kl
-from cabai.compiled import kernel
-from cabai.compiled.evidence import pair_evidence
 from cabai.instance import Instance
+from cabai.kernels.evidence import pair_evidence
 from cabai.paper.lab import Lab
 from cabai.paper.published import DELTA, instance
 from cabai.paper.section import Section, Table
@@ -64,7 +63,6 @@ def corollary_2(lab: Lab) -> str:
     return f"K = 5, costs 1 and 0.1, gap 0.5: printed {printed:.3f}, corrected {right:.3f}, solved {solved:.3f}"
 
 
-@kernel
 def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
     """The paper's Z(t) = max_a min_b Z_{a,b} > log(2 K t / delta), with no look at which mean is larger."""
     largest = 0.0

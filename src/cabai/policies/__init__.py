@@ -1,35 +1,21 @@
-"""The policies: one file each. Importing one imports Numba; this page does not."""
+"""The policies: one file each, of plain functions that simulation compiles and a live study calls as they are."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cabai.named import Registry
+from cabai.policies.base import Policy, own_policy
+from cabai.policies.co import CO
+from cabai.policies.ctas import CTAS
+from cabai.policies.d_lucb import DLUCB
+from cabai.policies.racing import Racing
+from cabai.policies.tas import TAS
+from cabai.policies.uniform import Uniform
 
-if TYPE_CHECKING:
-    from cabai.policies.base import Policy
+__all__ = ["CO", "CTAS", "DLUCB", "POLICIES", "TAS", "Policy", "Racing", "Uniform", "policy", "policy_of"]
 
-# name, class and file of each policy
-KNOWN = {
-    "co": ("CO", "co"),
-    "ctas": ("CTAS", "ctas"),
-    "tas": ("TAS", "tas"),
-    "d-lucb": ("DLUCB", "d_lucb"),
-    "uniform": ("Uniform", "uniform"),
-    "racing": ("Racing", "racing"),
-}
-__all__ = ["CO", "CTAS", "DLUCB", "TAS", "Policy", "Racing", "Uniform", "policy", "policy_of"]
-
-
-def __getattr__(name: str) -> Any:
-    files = {"Policy": "base"} | dict(KNOWN.values())
-    if name not in files:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"cabai.policies.{files[name]}"), name)
-
-
-POLICIES: Registry[Policy] = Registry("policy", list(KNOWN), lambda name: __getattr__(KNOWN[name][0]))
+POLICIES: Registry[Policy] = Registry("policy", CO, CTAS, TAS, DLUCB, Uniform, Racing)
 
 
 def policy_of(given: str | Policy) -> Policy:
@@ -63,8 +49,6 @@ def policy(choose: Any = None, *, stop: Any = None, cost_blind: bool = False) ->
     >>> cabai.simulate(instance, leader_or_cheapest, delta=0.1, trajectories=100).summary().errors
     0
     """
-    from cabai.policies.base import compile_policy
-
     if choose is None:
-        return lambda function: compile_policy(function, stop, cost_blind=cost_blind)
-    return compile_policy(choose, stop, cost_blind=cost_blind)
+        return lambda function: own_policy(function, stop, cost_blind=cost_blind)
+    return own_policy(choose, stop, cost_blind=cost_blind)

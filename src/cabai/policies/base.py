@@ -7,17 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cabai.compiled import CHOOSE, STOP, kernel
-from cabai.compiled.evidence import leader_beats_every_rival
 from cabai.families import Family
+from cabai.kernels.evidence import leader_beats_every_rival
 from cabai.named import Named
 from cabai.thresholds import Threshold
 
-
-@kernel(signature=STOP)
-def stop_by_evidence(arms, run, rules):
-    """Stop when the leader beats every rival; the decision is the leader."""
-    return leader_beats_every_rival(arms, run, rules)
+TOLERANCE = 1e-3  # of the last Newton step when shares are computed in a policy; what it leaves is about its square
 
 
 @dataclass(frozen=True)
@@ -25,13 +20,13 @@ class Policy(Named):
     """How to choose the next arm and when to stop. The decision is the leader, the arm in play with the best mean.
 
     `choose(arms, run, rules)` returns the arm to pull; `stop(arms, run, rules)` is asked after each pull, once every
-    arm has been pulled, and says whether the run is over. Both are compiled functions of the plain records in
-    `cabai.state`.
+    arm has been pulled, and says whether the run is over. Both are plain functions of the records in
+    `cabai.state`; simulation compiles them.
     """
 
     kind = "policy"
     choose: ClassVar[Any]
-    stop: ClassVar[Any] = staticmethod(stop_by_evidence)
+    stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
     cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
 
@@ -46,23 +41,22 @@ class Policy(Named):
     def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float) -> np.void:
         """Everything that does not change while a run lasts."""
         rules = self.threshold(threshold).rules(family, arms=arms, delta=delta)
-        rules["cost_blind"] = self.cost_blind
+        rules["cost_blind"], rules["tolerance"] = self.cost_blind, TOLERANCE
         for name, value in self.numbers(arms).items():
             rules[name] = value
         return rules
 
 
-def compile_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
-    """See `cabai.policy`. Not cached on disk: Numba would not notice a change in what the function calls."""
-    choose, stop = (getattr(function, "py_func", function) for function in (choose, stop))
+def own_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
+    """See `cabai.policy`."""
     name = choose.__name__.replace("_", "-")
     members = {
         "name": name,
         "__doc__": choose.__doc__,
-        "choose": staticmethod(kernel(choose, signature=CHOOSE, cache=False)),
+        "choose": staticmethod(choose),
         "cost_blind": cost_blind,
     }
     if stop is not None:
-        members |= {"stop": staticmethod(kernel(stop, signature=STOP, cache=False)), "depends_on_delta": True}
+        members |= {"stop": staticmethod(stop), "depends_on_delta": True}
     own: Any = type(name, (Policy,), members)
     return dataclass(frozen=True)(own)()

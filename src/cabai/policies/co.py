@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cabai.compiled import CHOOSE, STOP, kernel
-from cabai.compiled.evidence import evidence, required
+from cabai.kernels.evidence import evidence, required
 from cabai.policies.base import Policy
 
 
-@kernel(signature=STOP)
 def stop(arms, run, rules):
     """Drop every arm in play that the leader beats; stop when one is left.
 
@@ -32,7 +30,6 @@ def stop(arms, run, rules):
     return run.left == 1
 
 
-@kernel(signature=CHOOSE)
 def choose(arms, run, rules):
     """The arm in play with the smallest sqrt(cost_a) N_a, which is the smallest C_a N_a."""
     chosen, smallest = -1, np.inf

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cabai.checks import InvalidInput, number
-from cabai.compiled import CHOOSE, kernel
-from cabai.compiled.allocation import allocate
+from cabai.kernels.allocation import allocate
 from cabai.policies.base import Policy
 
 TRACKING = ("deficit", "ratio")
 
 
-@kernel(signature=CHOOSE)
 def choose(arms, run, rules):
     least = 0
     for a in range(len(arms)):
@@ -63,5 +61,4 @@ class CTAS(Policy):
             "exploration": self.exploration,
             "slack": self.slack * arms,
             "tracking": TRACKING.index(self.tracking),
-            "tolerance": 1e-3,  # of the last Newton step; what it leaves is about its square
         }

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cabai.compiled import CHOOSE, STOP, kernel
-from cabai.compiled.divergence import lower_end, upper_end
-from cabai.compiled.evidence import required
+from cabai.kernels.divergence import lower_end, upper_end
+from cabai.kernels.evidence import required
 from cabai.policies.base import Policy
 from cabai.thresholds import Mixture, Threshold
 
 
-@kernel
 def level_of(arm, run, rules, arms):
     """What an arm's interval {q : d(mean_a, q) <= level} allows, per pull that counts."""
     if rules.evalue:  # each of the K arms alone, hence log(K/delta) and one price
@@ -23,7 +21,6 @@ def level_of(arm, run, rules, arms):
     return required(run.t, rules) / arm.tested
 
 
-@kernel
 def highest_rival(arms, run, rules):
     """Find the arm other than the leader with the highest upper end; return that end."""
     highest = -np.inf
@@ -38,7 +35,6 @@ def highest_rival(arms, run, rules):
     return highest
 
 
-@kernel(signature=STOP)
 def stop(arms, run, rules):
     """At the end of a round: is the leader's lower end above every rival's upper end?"""
     if run.note >= 0:  # the rival's pull of this round is still to come
@@ -52,7 +48,6 @@ def stop(arms, run, rules):
     )
 
 
-@kernel(signature=CHOOSE)
 def choose(arms, run, rules):
     """A round pulls the leader, then the rival that `stop` has just found."""
     if run.note >= 0:

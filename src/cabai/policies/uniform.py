@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cabai.compiled import CHOOSE, kernel
 from cabai.policies.base import Policy
 
 
-@kernel(signature=CHOOSE)
 def choose(arms, run, rules):
     return run.t % len(arms)
 

@@ -76,10 +76,11 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
-    started = time.perf_counter()
     order = sorted(deltas, reverse=True)
     rules = [chosen.rules(instance.family, rule, arms=len(instance), delta=value) for value in order]
     work = Work(instance, chosen, rules, seed, most_pulls, most_cost, marks)
+    work.compiled()  # here, once, rather than in every worker at the same time
+    started = time.perf_counter()
     results, pulls, path = collect(work, trajectories, workers, progress)
     seconds = time.perf_counter() - started
     runs = {}
@@ -137,6 +138,13 @@ class Work:
         self.instance, self.policy, self.rules, self.seed = instance, policy, rules, seed
         self.max_pulls, self.max_cost, self.grid = max_pulls, max_cost, grid
 
+    def compiled(self) -> tuple[Any, Any, Any]:
+        """The loop and the policy's two functions, compiled or loaded when first asked for."""
+        from cabai.compiling import CHOOSE, STOP, compiled
+        from cabai.simulation.loop import RUN_CHUNK, run_chunk
+
+        return compiled(run_chunk, RUN_CHUNK), compiled(self.policy.choose, CHOOSE), compiled(self.policy.stop, STOP)
+
     @staticmethod
     def truth(instance: Instance) -> tuple[NDArray[Any], int]:
         """What rewards and costs are drawn from, as records, and the number of the family that draws them."""
@@ -150,7 +158,7 @@ class Work:
 
     def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
         """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""
-        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, run_chunk
+        from cabai.simulation.loop import NO_SUCH_ARM, RESULT
 
         K, levels = len(self.instance), np.array([float(rules["level"]) for rules in self.rules])
         truth, family = self.truth(self.instance)
@@ -160,9 +168,10 @@ class Work:
             np.empty((*shape, K), np.int64),
             np.full((count, len(self.grid), K), -1, np.int64),
         )
-        done = run_chunk(
-            self.policy.choose, self.policy.stop, np.zeros(K, ARM), record(RUN), self.rules[0].copy(), levels, truth,
-            family, list(COST_MODELS).index(self.instance.cost_model), np.uint64(self.seed), np.uint64(first),
+        loop, choose, stop = self.compiled()
+        done = loop(
+            choose, stop, np.zeros(K, ARM), record(RUN), self.rules[0].copy(), levels, truth, family,
+            list(COST_MODELS).index(self.instance.cost_model), np.uint64(self.seed), np.uint64(first),
             self.max_pulls, self.max_cost, self.grid, *results, signals,
         )  # fmt: skip
         if signals[NO_SUCH_ARM]:

@@ -6,9 +6,9 @@ import numba
 import numpy as np
 from numba import types
 
-from cabai.compiled import CHOOSE, STOP, Arms, Rules, Run, kernel
-from cabai.compiled.evidence import begin, observe
-from cabai.simulation.sampling import GOLDEN, ONE, Truth, draw_cost, draw_reward, mix, open_streams, unit
+from cabai.compiling import CHOOSE, STOP, Arms, Rules, Run
+from cabai.kernels.evidence import begin, observe
+from cabai.simulation.sampling import GOLDEN, ONE, TRUTH, draw_cost, draw_reward, mix, open_streams, unit
 
 UNFINISHED = -1
 STOP_EARLY, NO_SUCH_ARM = 0, 1
@@ -20,7 +20,7 @@ RUN_CHUNK = types.int64(
     Run,
     Rules,
     types.float64[::1],  # levels
-    Truth,
+    numba.from_dtype(TRUTH)[::1],  # truth
     types.int64,  # family, as sampled
     types.int64,  # cost_model
     types.uint64,  # seed
@@ -35,7 +35,6 @@ RUN_CHUNK = types.int64(
 )
 
 
-@kernel
 def write(arms, run, decision, result, pulls):
     result.decision = decision
     result.cost = run.paid
@@ -44,7 +43,6 @@ def write(arms, run, decision, result, pulls):
         pulls[a] = arms[a].pulls
 
 
-@kernel(signature=RUN_CHUNK)
 def run_chunk(
     choose, stop, arms, run, rules, levels, truth, family, cost_model, seed, first, max_pulls, max_cost, grid,
     results, pulls, path, signals,
@@ -62,34 +60,35 @@ def run_chunk(
         begin(arms, run)
         coins = open_streams(truth, seed, trajectory)
         trajectory += ONE
-        for a in range(K):
-            observe(arms, run, rules, a, draw_reward(truth[a], family), draw_cost(truth[a], cost_model))
         reached, mark = 0, 0
         rules.level = levels[0]
         while True:
-            while mark < len(grid) and grid[mark] <= run.t:
-                if grid[mark] == run.t:
-                    for a in range(K):
-                        path[i, mark, a] = arms[a].pulls
-                mark += 1
-            while stop(arms, run, rules):
-                write(arms, run, run.leader, results[i, reached], pulls[i, reached])
-                reached += 1
+            if run.t < K:
+                a = run.t  # every arm once
+            else:
+                while mark < len(grid) and grid[mark] <= run.t:
+                    if grid[mark] == run.t:
+                        for a in range(K):
+                            path[i, mark, a] = arms[a].pulls
+                    mark += 1
+                while stop(arms, run, rules):
+                    write(arms, run, run.leader, results[i, reached], pulls[i, reached])
+                    reached += 1
+                    if reached == len(levels):
+                        break
+                    rules.level = levels[reached]
                 if reached == len(levels):
                     break
-                rules.level = levels[reached]
-            if reached == len(levels):
-                break
-            if run.t >= max_pulls or run.paid >= max_cost:
-                for j in range(reached, len(levels)):
-                    write(arms, run, UNFINISHED, results[i, j], pulls[i, j])
-                break
-            coins += GOLDEN
-            run.uniform = unit(mix(coins))
-            a = choose(arms, run, rules)
-            if a < 0 or a >= K:
-                signals[NO_SUCH_ARM] = 1
-                return i
+                if run.t >= max_pulls or run.paid >= max_cost:
+                    for j in range(reached, len(levels)):
+                        write(arms, run, UNFINISHED, results[i, j], pulls[i, j])
+                    break
+                coins += GOLDEN
+                run.uniform = unit(mix(coins))
+                a = choose(arms, run, rules)
+                if a < 0 or a >= K:
+                    signals[NO_SUCH_ARM] = 1
+                    return i
             observe(arms, run, rules, a, draw_reward(truth[a], family), draw_cost(truth[a], cost_model))
             if run.t % 1024 == 0 and signals[STOP_EARLY]:
                 return i

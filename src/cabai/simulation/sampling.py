@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from cabai.compiled import kernel
-from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 BOUNDED = 4  # as sampled: bernoulli's divergence, but rewards that are not 0 or 1
 
@@ -28,7 +26,6 @@ TRUTH = np.dtype(
     ],
     align=True,
 )
-Truth = numba.from_dtype(TRUTH)[::1]
 
 # All arithmetic on streams is on 64 unsigned bits; mixed with a signed number it would become floating-point.
 GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -37,7 +34,6 @@ LAYER = np.uint64(0xFF)
 TO_UNIT = 1.0 / (1 << 53)
 
 
-@kernel
 def mix(z):
     """SplitMix64's finaliser: every bit of the result depends on every bit of z."""
     z = (z ^ (z >> BITS_30)) * FIRST
@@ -45,7 +41,6 @@ def mix(z):
     return z ^ (z >> BITS_31)
 
 
-@kernel(python=True)
 def open_streams(truth, seed, trajectory):
     """Start every arm's streams for a trajectory; return the start of the stream for the policy's coins."""
     start = mix(mix(seed + GOLDEN) + trajectory * GOLDEN)
@@ -59,13 +54,11 @@ def open_streams(truth, seed, trajectory):
     return mix(coins)
 
 
-@kernel
 def unit(bits):
     """Uniform on [0, 1)."""
     return (bits >> BITS_11) * TO_UNIT
 
 
-@kernel(python=True)
 def draw_reward(arm, family):
     """The arm's next reward."""
     if family == GAUSSIAN:
@@ -84,7 +77,6 @@ def draw_reward(arm, family):
     return arm.mean + (2.0 * u - 1.0) * min(arm.mean, 1.0 - arm.mean)
 
 
-@kernel(python=True)
 def draw_cost(arm, model):
     """The cost of the arm's next pull; the models are numbered as in instance.COST_MODELS."""
     if model == 0:
@@ -123,7 +115,6 @@ def ziggurat_tables():
 EDGE, HEIGHT = ziggurat_tables()
 
 
-@kernel
 def normal(stream):
     """The next state of the stream and a standard normal number."""
     while True:
@@ -149,7 +140,6 @@ def normal(stream):
             return stream, sign * x
 
 
-@kernel
 def poisson(stream, mean, exp_minus_mean):
     """The next state of the stream and a Poisson count: by inversion for a small mean, else Hörmann's PTRS (1993)."""
     if mean < 10.0:

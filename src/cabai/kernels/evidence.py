@@ -23,15 +23,13 @@ import math
 
 import numpy as np
 
-from cabai.compiled import kernel
-from cabai.compiled.divergence import divergence
-from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.kernels.divergence import divergence
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 HALF_LOG_HALF_PI = 0.5 * math.log(math.pi / 2)
 
 
-@kernel
 def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
     """Z of two samples from their sizes and means, without a sign."""
     gap = mean_a - mean_b
@@ -46,7 +44,6 @@ def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
     )
 
 
-@kernel(python=True)
 def evidence(rules, a, b):
     """Z_{a,b}: how strongly the data prefer arm record a to arm record b; 0 if they do not."""
     if not a.tested_mean > b.tested_mean:
@@ -54,7 +51,6 @@ def evidence(rules, a, b):
     return pair_evidence(rules.family, rules.variance, a.tested, a.tested_mean, b.tested, b.tested_mean)
 
 
-@kernel(python=True)
 def required(t, rules):
     """The part of the threshold that is the same for every pair of arms after t pulls."""
     if rules.loglog != 0.0:
@@ -65,7 +61,6 @@ def required(t, rules):
     return rules.level
 
 
-@kernel(python=True)
 def leader_beats_every_rival(arms, run, rules):
     """The stopping rule: the leader beats every other arm. The rival that last stood in the way is asked first."""
     leader = run.leader
@@ -80,7 +75,6 @@ def leader_beats_every_rival(arms, run, rules):
     return True
 
 
-@kernel(python=True)
 def begin(arms, run):
     """The state before the first pull."""
     for a in range(len(arms)):
@@ -89,7 +83,10 @@ def begin(arms, run):
         arm.rewards = 0.0
         arm.costs = 0.0
         arm.in_play = 1
+        arm.share = 0.0
         arm.memo = 0.0
+        arm.memo_1 = 0.0
+        arm.memo_2 = 0.0
     run.t = 0
     run.spent = 0.0
     run.paid = 0.0
@@ -97,11 +94,11 @@ def begin(arms, run):
     run.leader = -1
     run.left = len(arms)
     run.rival = -1
+    run.uniform = 0.0
     run.note = -1
     run.memo = 0.0
 
 
-@kernel(python=True)
 def observe(arms, run, rules, a, reward, cost):
     """Pull number t + 1 was of arm a, returned `reward` and was paid `cost`."""
     arm = arms[a]
@@ -121,7 +118,6 @@ def observe(arms, run, rules, a, reward, cost):
     find_leader(arms, run, a)
 
 
-@kernel
 def find_leader(arms, run, changed):
     """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved."""
     if not arms[changed].in_play:
@@ -141,7 +137,6 @@ def find_leader(arms, run, changed):
         run.leader = leader
 
 
-@kernel(python=True)
 def weigh(arm, rules):
     """What the threshold needs of an arm whose data have changed."""
     arm.tested = arm.pulls
@@ -149,7 +144,8 @@ def weigh(arm, rules):
     if rules.evalue:
         if rules.skip:
             arm.tested = arm.pulls - 1
-            if arm.tested == 0:
+            if arm.tested == 0:  # nothing to compare yet
+                arm.tested_mean = np.nan
                 arm.price = np.inf
                 return
             arm.tested_mean = (arm.rewards - arm.first) / arm.tested
@@ -160,7 +156,6 @@ def weigh(arm, rules):
         arm.price = 0.0
 
 
-@kernel
 def evalue_price(arm, rules):
     """What the mixture over an arm's data loses against their best fit, in nats."""
     half_log = 0.5 * math.log(arm.pulls)
@@ -176,7 +171,6 @@ def evalue_price(arm, rules):
     return half_log + surprise
 
 
-@kernel
 def stirling(x):
     """s(x) = lgamma(x) - ((x - 1/2) log x - x + log(2 pi)/2), for x >= 1."""
     if x < 12.0:
@@ -185,7 +179,6 @@ def stirling(x):
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
 
 
-@kernel
 def stirling_half(x):
     """r(x) = lgamma(x + 1/2) - (x log x - x + log(2 pi)/2), for x >= 0."""
     if x <= 0.0:

@@ -15,14 +15,12 @@ import math
 
 import numpy as np
 
-from cabai.compiled import kernel
-from cabai.families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
 FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
 
 
-@kernel
 def psi(u):
     """(1 + u) log(1 + u) - u, for u >= -1."""
     if abs(u) < SMALL:
@@ -49,7 +47,6 @@ def psi(u):
     return (1.0 + u) * math.log(1.0 + u) - u
 
 
-@kernel
 def excess(u):
     """u - log(1 + u), for u > -1."""
     if abs(u) < SMALL:
@@ -75,7 +72,6 @@ def excess(u):
     return u - math.log(1.0 + u)
 
 
-@kernel(python=True)
 def divergence(family, variance, p, difference, q, complement):
     """d(p, q) for difference = p - q and complement = 1 - q (which bernoulli alone looks at).
 
@@ -98,7 +94,6 @@ def divergence(family, variance, p, difference, q, complement):
     return excess(difference / q)
 
 
-@kernel
 def variance_at(family, variance, q, complement):
     """V(q), the variance of a reward with mean q: the derivative of d(p, q) in q is (q - p)/V(q)."""
     if family == GAUSSIAN:
@@ -110,7 +105,6 @@ def variance_at(family, variance, q, complement):
     return q * q
 
 
-@kernel(python=True)
 def upper_end(family, variance, mean, level):
     """The largest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
@@ -126,7 +120,6 @@ def upper_end(family, variance, mean, level):
     return _end(family, variance, mean, level, 1.0)
 
 
-@kernel(python=True)
 def lower_end(family, variance, mean, level):
     """The smallest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
@@ -139,7 +132,6 @@ def lower_end(family, variance, mean, level):
     return _end(family, variance, mean, level, -1.0)
 
 
-@kernel
 def _end(family, variance, mean, level, side):
     """Solve d(mean, q) = level on one side of the mean by Newton's method on sqrt(2 d), kept inside a bracket.
 
@@ -181,7 +173,6 @@ def _end(family, variance, mean, level, side):
     return mean + side * distance
 
 
-@kernel
 def _far_end(family, mean, level, side):
     """Solve d(mean, q) = level where q is more than FAR times smaller than the mean, or larger (exponential only).
 
@@ -208,4 +199,4 @@ def _far_end(family, mean, level, side):
             s = level
         if abs(s - before) <= 1e-15 * s:
             break
-    return mean * math.exp(side * s)
+    return mean * math.exp(side * s) if side * s < 709.0 else np.inf

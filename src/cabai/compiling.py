@@ -1,0 +1,104 @@
+"""Plain functions, compiled: what runs millions of times a second. Importing this imports Numba.
+
+`compiled` compiles a function and every plain function it calls, and is the one place that knows Numba's options:
+
+- no reference counts (`_nrt=False`): compiled code allocates nothing, and hands records and arrays on for free;
+- the GIL is released, so that threads run trajectories side by side;
+- division by zero gives inf or nan as in NumPy (the kernels test for what they divide by);
+- what is cabai's own is cached on disk, in a folder named after the source of the whole package. Numba itself only
+  notices a change in the file that defines a function, not in the files of the helpers it inlines; a folder of its own
+  for each state of the source cannot go stale.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import CellType, FunctionType
+from typing import Any
+
+import numba
+from numba import types
+
+from cabai.state import ARM, RULES, RUN
+
+Arms = numba.from_dtype(ARM)[::1]
+Run = numba.from_dtype(RUN)
+Rules = numba.from_dtype(RULES)
+CHOOSE = types.int64(Arms, Run, Rules)
+STOP = types.boolean(Arms, Run, Rules)
+
+
+@cache
+def compiled(function: Any, signature: Any = None) -> Any:
+    """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`."""
+    return _compile(_with_compiled_helpers(function), signature, "entries", {})
+
+
+@cache
+def _helper(function: Any) -> Any:
+    """Compiled, but callable from compiled code only, which takes less time to make."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _compile(_with_compiled_helpers(function), None, "helpers", options)
+
+
+def _compile(function: FunctionType, signature: Any, kind: str, more: dict[str, bool]) -> Any:
+    own = Path(function.__code__.co_filename).is_relative_to(Path(__file__).parent)
+    settings: Any = numba.config
+    folder, before = cache_directory(kind) if own else "", settings.CACHE_DIR
+    settings.CACHE_DIR = folder
+    collecting = gc.isenabled()
+    gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
+    try:
+        options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", "_nrt": False, **more}
+        return numba.njit(signature, **options)(function)
+    finally:
+        settings.CACHE_DIR = before
+        if collecting:
+            gc.enable()
+
+
+def _with_compiled_helpers(function: FunctionType) -> FunctionType:
+    """A copy of a function that calls the compiled forms of the plain functions it names."""
+    names = {name: value for name, value in function.__globals__.items() if name in function.__code__.co_names}
+    scope = function.__globals__ | {name: _helper(value) for name, value in names.items() if _is_plain(value)}
+    cells = tuple(
+        CellType(_helper(cell.cell_contents)) if _is_plain(cell.cell_contents) else cell
+        for cell in function.__closure__ or ()
+    )
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    return copy
+
+
+def _is_plain(value: Any) -> bool:
+    """A function written in Python that Numba does not know already."""
+    return isinstance(value, FunctionType) and value.__module__.partition(".")[0] not in ("numpy", "numba", "math")
+
+
+@cache
+def cache_directory(kind: str) -> str:
+    """Where this version of the source keeps its compiled code, made if need be; empty if nowhere can be written to."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for source in sorted(package.rglob("*.py")):
+        digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    usual = [
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cabai",
+        Path(tempfile.gettempdir()) / f"cabai-{user}",
+    ]
+    for home in [Path(chosen)] if chosen else usual:
+        folder = home / digest.hexdigest()[:16] / kind
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return str(folder)
+    return ""

@@ -1,0 +1,231 @@
+"""The optimal cost shares w*, for compiled code.
+
+Let 1 be the leader. For each rival a and u = N_1/N_a, the pooled mean is m = (u mu_1 + mu_a)/(u + 1); write
+D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and balances the cost of the two sides:
+
+    h_a(u_a) = u_a / (u_a D_1 + D_a) = z   for every rival a      (z = 1/y*)
+    Phi = sum over a of (c_a/c_1) D_1/D_a = 1
+
+Both h_a (affine for gaussian: (1 + u) 2v/gap²) and f = Phi^(-1/2) as a function of z are nearly linear, so Newton's
+method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K).
+Derivatives:
+
+    h' = D_a / (u D_1 + D_a)²,    (D_1/D_a)' = -gap² (u D_1 + D_a) / (V(m) (1 + u)³ D_a²).
+
+`allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.memo and
+the u in arms[a].memo, and starts from them the next time: then 1 to 3 steps do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.kernels.divergence import divergence, variance_at
+from cabai.state import GAUSSIAN
+
+JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
+
+
+def allocate(arms, run, rules):
+    """Fill arms[a].share with the optimal cost shares for the arms' means and costs; return the hardness.
+
+    A tie for the best has no finite hardness: the tied arms share in proportion to sqrt(cost).
+    """
+    leader = arms[run.leader]
+    tied = 0.0
+    for a in range(len(arms)):
+        arm = arms[a]
+        arm.share = math.sqrt(arm.cost) if arm.mean == leader.mean else 0.0
+        tied += arm.share
+    if tied > leader.share:
+        z, total = np.inf, tied
+    else:
+        z = 0.0
+        if rules.family == GAUSSIAN:
+            z = solve_gaussian(arms, run, rules)
+        elif run.memo > 0.0 and leader.memo == 0.0:  # there is a last solution, and it had the same leader
+            z = solve_jointly(arms, run, rules, run.memo)
+        if z == 0.0:
+            z = solve_jointly(arms, run, rules, first_guess(arms, run, rules))
+        if z == 0.0:
+            z = solve_nested(arms, run, rules)
+        run.memo = z
+        leader.memo = 0.0
+        leader.share = total = leader.cost
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                arm.share = arm.cost / arm.memo
+                total += arm.share
+    for a in range(len(arms)):
+        arms[a].share /= total
+    return z * total
+
+
+def solve_gaussian(arms, run, rules):
+    """u_a = z D_a - 1 with D_a = gap²/2v, so one unknown is left. f is concave: Newton from below never overshoots."""
+    leader = arms[run.leader]
+    nearest, lowest = np.inf, 0.0
+    for a in range(len(arms)):
+        if a != run.leader:
+            arm = arms[a]
+            gap = leader.mean - arm.mean
+            arm.memo = gap * gap / (2.0 * rules.variance)  # D_a, until the end
+            nearest = min(nearest, arm.memo)
+    z = run.memo
+    for _ in range(100):
+        if not z * nearest > 1.0:
+            # Start from the largest z that one rival alone would ask for: never above the solution.
+            for a in range(len(arms)):
+                if a != run.leader:
+                    lowest = max(lowest, (1.0 + math.sqrt(arms[a].cost / leader.cost)) / arms[a].memo)
+            z = lowest
+        phi = slope = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                u = z * arm.memo - 1.0
+                term = arm.cost / (leader.cost * u * u)
+                phi += term
+                slope += term * arm.memo / u
+        step = (math.sqrt(phi) - 1.0) * phi / slope  # f + f' step = 1
+        moved = abs(step) * nearest / (z * nearest - 1.0)
+        z += step
+        if moved <= rules.tolerance and z * nearest > 1.0:
+            break
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].memo = z * arms[a].memo - 1.0
+    return z
+
+
+def halves(leader, arm, u, rules):
+    """D_1, D_a and V(m) where the leader has u pulls for one of a rival."""
+    part = 1.0 / (1.0 + u)
+    rest = u * part if u < 1e300 else 1.0
+    gap = leader.mean - arm.mean
+    m = leader.mean * rest + arm.mean * part
+    complement = (1.0 - leader.mean) * rest + (1.0 - arm.mean) * part
+    d_1 = divergence(rules.family, rules.variance, leader.mean, gap * part, m, complement)
+    d_a = divergence(rules.family, rules.variance, arm.mean, -gap * rest, m, complement)
+    return d_1, d_a, variance_at(rules.family, rules.variance, m, complement)
+
+
+def first_guess(arms, run, rules):
+    """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
+    leader = arms[run.leader]
+    z = 0.0
+    for a in range(len(arms)):
+        if a != run.leader:
+            arm = arms[a]
+            forth, _, _ = halves(leader, arm, 0.0, rules)  # at u = 0, D_1 = d(mu_1, mu_a)
+            back = divergence(
+                rules.family, rules.variance, arm.mean, arm.mean - leader.mean, leader.mean, 1.0 - leader.mean
+            )
+            if not back < np.inf:  # the best mean is at the edge of the family: take the slope at u = 1 instead
+                d_1, d_a, _ = halves(leader, arm, 1.0, rules)
+                back = (d_1 + d_a) * (d_1 + d_a) / d_a
+            arm.memo_1, arm.memo_2 = 1.0 / forth, back
+            z = max(z, arm.memo_1 + math.sqrt(arm.cost / leader.cost) / back)
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].memo = (z - arms[a].memo_1) * arms[a].memo_2
+    return z
+
+
+def solve_jointly(arms, run, rules, z):
+    """Newton's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
+    leader = arms[run.leader]
+    for _ in range(JOINT_STEPS):
+        phi = drift = slope = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                u = arm.memo
+                d_1, d_a, variance = halves(leader, arm, u, rules)
+                whole = u * d_1 + d_a
+                part = (leader.mean - arm.mean) / (1.0 + u)
+                weight = arm.cost / leader.cost
+                steepness = -weight * part * part * whole / (variance * (1.0 + u) * d_a * d_a)
+                per_z = whole * whole / d_a  # 1/h'
+                missing = z * per_z - u * whole / d_a  # (z - h)/h'
+                phi += weight * d_1 / d_a
+                drift += steepness * missing
+                slope += steepness * per_z
+                arm.memo_1, arm.memo_2 = missing, per_z
+        # f + f' dz = 1 with f = Phi^(-1/2)
+        step = (2.0 * phi * (1.0 - math.sqrt(phi)) - drift) / slope
+        if not abs(step) < np.inf:
+            return 0.0
+        moved = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                change = arm.memo_1 + step * arm.memo_2
+                moved = max(moved, abs(change) / arm.memo)
+                arm.memo = max(arm.memo + change, 0.125 * arm.memo)
+        z += step
+        if not z > 0.0:
+            return 0.0
+        if moved <= rules.tolerance:
+            return z
+    return 0.0
+
+
+def solve_nested(arms, run, rules):
+    """The method that cannot fail, and is slow: halve a bracket of z, and for each z a bracket of every u_a.
+
+    Phi falls from infinity to 0 as z grows from its least value, max 1/d(mu_1, mu_a); the unknown is how far above.
+    Brackets are halved on a logarithmic scale, down to the last digit.
+    """
+    leader = arms[run.leader]
+    least = above = 0.0
+    for a in range(len(arms)):
+        if a != run.leader:
+            forth, _, _ = halves(leader, arms[a], 0.0, rules)
+            d_1, d_a, _ = halves(leader, arms[a], 1.0, rules)
+            least = max(least, 1.0 / forth)
+            above = max(above, 1.0 / (d_1 + d_a))  # h_a(1), which has the scale of z
+    low, high = 0.0, np.inf
+    for _ in range(3000):
+        phi = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                arm.memo = solve_rival(leader, arm, least + above, rules)
+                d_1, d_a, _ = halves(leader, arm, arm.memo, rules)
+                phi += arm.cost / leader.cost * d_1 / d_a
+        if not phi <= 1.0:  # or nan, where a u was too small
+            low = above
+        else:
+            high = above
+        above = between(low, high, above)
+        if not low < above < high:
+            break
+    return least + above
+
+
+def solve_rival(leader, arm, z, rules):
+    """The u with h_a(u) = z."""
+    low, high, u = 0.0, np.inf, 1.0
+    for _ in range(3000):
+        d_1, d_a, _ = halves(leader, arm, u, rules)
+        if z * (u * d_1 + d_a) > u:  # h < z
+            low = u
+        else:
+            high = u
+        u = between(low, high, u)
+        if not low < u < high:
+            break
+    return u
+
+
+def between(low, high, last):
+    """The middle of a bracket on a logarithmic scale; four times further out where it has only one end."""
+    if high == np.inf:
+        return 4.0 * last
+    if low == 0.0:
+        return 0.25 * last
+    return math.sqrt(low) * math.sqrt(high)
