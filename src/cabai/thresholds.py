@@ -99,7 +99,7 @@ class Paper(Threshold):
     alpha: float = 1.0
     B: float | None = None
     name = "paper"
-    proof = "Garivier and Kaufmann (2016): Theorem 10 for alpha = 1, Proposition 11 for alpha > 1"
+    proof = "Garivier and Kaufmann (2016), Theorem 10, for alpha = 1; with Magureanu et al. (2014) for alpha > 1"
     proven_for = ("bernoulli", "bounded")
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class Mixture(Threshold):
 @dataclass(frozen=True)
 class EValue(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families, and the
-    cheapest.
+    cheapest proven one at practical numbers of pulls.
 
     The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood
     under "mu_b <= mu_a". Mixture over truth is a martingale with mean 1 under any sampling, so by Ville's inequality

@@ -1,4 +1,4 @@
-"""Where the paper slips, each with a number that shows it. `docs/errata.md` is this page as printed by `python -m`."""
+"""Where the paper slips, each with a number that shows it. docs/errata.py writes them to a page."""
 
 from __future__ import annotations
 

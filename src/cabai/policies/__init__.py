@@ -33,7 +33,8 @@ def policy(choose: Any = None, *, stop: Any = None, cost_blind: bool = False) ->
     `choose(arms, run, rules)` sees the records of `cabai.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
     run.leader and so on, and returns the number of the arm to pull. It is compiled by Numba, so it may use numbers,
     loops and the functions of `math`, and runs as fast as the policies here. It stops when the leader beats every
-    rival, unless `stop` says otherwise.
+    rival, unless `stop` says otherwise. A `choose` that looks at `rules.level` depends on delta: simulate it with one
+    delta at a time.
 
     >>> import cabai
     >>> @cabai.policy

@@ -47,11 +47,11 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     """Run a policy on an instance many times.
 
     Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
-    arm a's n-th
-    reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished. A list of
-    deltas gives a list of results from the same trajectories, for policies whose choices do not depend on delta (all
-    but co, racing and d-lucb). `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress`
-    is called with the number of trajectories done.
+    arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
+    without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
+    from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
+    `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
+    trajectories done.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
@@ -104,7 +104,7 @@ def compare(
     """Run several policies on one instance, facing the same rewards and costs; `options` are those of `simulate`.
 
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
-    delta 1e-06, threshold paper, 1000 trajectories, lower bound 191.819
+    delta 1e-06, threshold paper (not proven for this family), 1000 trajectories, lower bound 191.819
     policy  mean cost  ± 95 %  ratio  median    99 %  mean pulls  errors  unfinished
     co        ...
     ctas      ...

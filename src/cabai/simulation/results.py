@@ -15,6 +15,7 @@ from cabai.bound import bound
 from cabai.files import write_whole
 from cabai.instance import Instance
 from cabai.tables import table
+from cabai.thresholds import threshold_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ class Summary:
     ratio: float | None  # mean_cost / lower_bound
     seconds: float
     steps: int  # pulls simulated in all
+    proven: bool  # whether the threshold is proven to keep errors below delta for this family
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +61,8 @@ class Summary:
             ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
             ["unfinished", str(self.unfinished)],
         ]
-        heading = f"{self.policy}, threshold {self.threshold}, delta {self.delta:g}, {self.trajectories} trajectories"
+        threshold = f"threshold {self.threshold}{'' if self.proven else ' (not proven for this family)'}"
+        heading = f"{self.policy}, {threshold}, delta {self.delta:g}, {self.trajectories} trajectories"
         return "\n".join([heading, table(rows, left=2)])
 
 
@@ -69,7 +72,8 @@ class Runs:
 
     `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is unfinished, never an
     answer.
-    `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where it had stopped before.
+    `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where it had stopped before or
+    not every arm had been pulled yet.
     """
 
     instance: Instance
@@ -124,6 +128,7 @@ class Runs:
             ratio=None if floor is None else mean / floor,
             seconds=self.seconds,
             steps=int(self.steps.sum()),
+            proven=threshold_of(self.threshold).is_proven_for(self.instance.family),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -212,7 +217,8 @@ class Comparison:
         ]
         first = self.summaries[0]
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
-        heading = f"delta {first.delta:g}, threshold {first.threshold}, {first.trajectories} trajectories, {floor}"
+        threshold = f"threshold {first.threshold}{'' if first.proven else ' (not proven for this family)'}"
+        heading = f"delta {first.delta:g}, {threshold}, {first.trajectories} trajectories, {floor}"
         return "\n".join([heading, table([header, *rows])])
 
 

@@ -1,0 +1,89 @@
+"""The documentation says what happens: its examples run, and print what is shown below them."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))] if page.exists()]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """The fenced blocks of a language in a page, each with the number of its first line, counted from 0."""
+    text = page.read_text(encoding="utf-8")
+    fences = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, fence.start(1)), fence[1]) for fence in fences]
+
+
+def sessions(page: Path) -> list[tuple[int, str, str]]:
+    """Each command after a `$` in a page's console blocks: its line, the command, and the output shown below it."""
+    found = []
+    for line, block in blocks(page, "console"):
+        for part in re.finditer(r"^\$ ((?:.*\\\n)*.*)\n?((?:(?!\$ ).*(?:\n|\Z))*)", block, re.MULTILINE):
+            found.append((line + block.count("\n", 0, part.start()), part[1].replace("\\\n", " "), part[2]))
+    return found
+
+
+def run(command: str, folder: Path) -> tuple[int, str]:
+    """A command's exit code and what it prints, errors included. `cabai` and `python` are those that run this test."""
+    program, *arguments = shlex.split(command)
+    interpreter = {"cabai": [sys.executable, "-m", "cabai"], "python": [sys.executable]}[program]
+    done = subprocess.run(
+        [*interpreter, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+    )
+    return done.returncode, done.stdout
+
+
+COMMANDS = [
+    pytest.param(command, output, id=f"{page.name}:{line + 1}")
+    for page in PAGES
+    for line, command, output in sessions(page)
+    if command.split()[0] in ("cabai", "python")
+]
+LESSONS = [page for page in PAGES if any(">>>" in block for _, block in blocks(page, "python"))]
+
+
+@pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
+def test_python_examples_give_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser, report = doctest.DocTestParser(), []
+    names: dict[str, object] = {"__name__": "__main__"}  # one page, one interpreter
+    for line, block in blocks(page, "python"):
+        if ">>>" in block:
+            example = parser.get_doctest(block, names, page.name, str(page), line)
+            doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append, clear_globs=False)
+            names = example.globs
+    assert not report, "".join(report)
+
+
+@pytest.mark.parametrize(("command", "output"), COMMANDS)
+def test_commands_print_what_the_page_shows(command, output, tmp_path):
+    (tmp_path / "docs").symlink_to(DOCS)
+    code, printed = run(command, tmp_path)
+    if output.strip():
+        assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"{command}\nprinted:\n{printed}"
+    else:  # where no output is shown, it is enough that the command succeeds
+        assert code == 0, f"{command}\nprinted:\n{printed}"
+
+
+def test_the_example_policy_runs():
+    done = subprocess.run(
+        [sys.executable, DOCS / "examples" / "own_policy.py"], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "closest-rival" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_picture_a_page_shows_is_there(page):
+    shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert [name for name in shown if not (page.parent / name).is_file()] == []
