@@ -61,15 +61,20 @@ def required(t, rules):
     return rules.level
 
 
+def beats(rules, t, b, a):
+    """Does arm record b beat arm record a after t pulls? What t adds to the level is never negative: most pairs are
+    far from the level alone, and are spared the logarithms."""
+    z = evidence(rules, b, a) - b.price - a.price
+    return z > rules.level and z > required(t, rules)
+
+
 def leader_beats_every_rival(arms, run, rules):
     """The stopping rule: the leader beats every other arm. The rival that last stood in the way is asked first."""
-    leader = run.leader
-    least = required(run.t, rules) + arms[leader].price
-    rival = run.rival
-    if rival >= 0 and rival != leader and not evidence(rules, arms[leader], arms[rival]) > least + arms[rival].price:
+    leader = arms[run.leader]
+    if run.rival >= 0 and run.rival != run.leader and not beats(rules, run.t, leader, arms[run.rival]):
         return False
     for a in range(len(arms)):
-        if a != leader and not evidence(rules, arms[leader], arms[a]) > least + arms[a].price:
+        if a != run.leader and not beats(rules, run.t, leader, arms[a]):
             run.rival = a
             return False
     return True
@@ -105,6 +110,8 @@ def observe(arms, run, rules, a, reward, cost):
     charged = 1.0 if rules.cost_blind else cost
     if arm.pulls == 0:
         arm.first = reward
+        arm.mean = -np.inf
+    before = arm.mean
     arm.pulls += 1
     arm.rewards += reward
     arm.costs += charged
@@ -115,20 +122,19 @@ def observe(arms, run, rules, a, reward, cost):
     run.paid += cost
     run.last = a
     weigh(arm, rules)
-    find_leader(arms, run, a)
+    if arm.in_play:
+        find_leader(arms, run, a, arm.mean < before)
 
 
-def find_leader(arms, run, changed):
-    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved."""
-    if not arms[changed].in_play:
-        return
+def find_leader(arms, run, changed, fell):
+    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved, up or down."""
     leader = run.leader
     if leader < 0:
         run.leader = changed
     elif changed != leader:
         if arms[changed].mean > arms[leader].mean or (arms[changed].mean == arms[leader].mean and changed < leader):
             run.leader = changed
-    else:
+    elif fell:
         leader = -1
         for a in range(len(arms)):
             arm = arms[a]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cabai.kernels.evidence import evidence, required
+from cabai.kernels.evidence import beats
 from cabai.policies.base import Policy
 
 
@@ -17,14 +17,13 @@ def stop(arms, run, rules):
     leader, or the leader is a new one, the arm pulled last is the only one to ask.
     """
     leader, last = run.leader, run.last
-    least = required(run.t, rules) + arms[leader].price
     if leader == run.note and last != leader:
         first, end = last, last + 1
     else:
         first, end = 0, len(arms)
     run.note = leader
     for a in range(first, end):
-        if a != leader and arms[a].in_play and evidence(rules, arms[leader], arms[a]) > least + arms[a].price:
+        if a != leader and arms[a].in_play and beats(rules, run.t, arms[leader], arms[a]):
             arms[a].in_play = 0
             run.left -= 1
     return run.left == 1
