@@ -22,6 +22,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 
 from cabai.state import ARM, RULES, RUN
@@ -34,22 +35,42 @@ STOP = types.boolean(Arms, Run, Rules)
 
 
 @cache
-def compiled(function: Any, signature: Any = None) -> Any:
-    """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`."""
-    return _compile(_with_compiled_helpers(function), signature, "entries", {})
+def compiled(function: Any, signature: Any = None, features: frozenset[str] | None = None) -> Any:
+    """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`.
+
+    `features` names the family, and `evalue` if that is the threshold: what is only for others is left out. None
+    leaves nothing out.
+    """
+    return _compile(_with_compiled_helpers(function, features), signature, "entries", features, {})
 
 
 @cache
-def _helper(function: Any) -> Any:
+def _helper(function: Any, features: frozenset[str] | None) -> Any:
     """Compiled, but callable from compiled code only, which takes less time to make."""
+    if features is not None and not getattr(function, "only_for", features) & features:
+        function = never_called
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return _compile(_with_compiled_helpers(function), None, "helpers", options)
+    return _compile(_with_compiled_helpers(function, features), None, "helpers", features, options)
 
 
-def _compile(function: FunctionType, signature: Any, kind: str, more: dict[str, bool]) -> Any:
+def never_called(*arguments):  # type: ignore[no-untyped-def]
+    """Stands for a function that is only for another family."""
+    return 0.0
+
+
+def features_of(rules: np.void) -> frozenset[str]:
+    """The family and threshold that rules speak of, as far as what is compiled depends on them."""
+    family = ("gaussian", "bernoulli", "poisson", "exponential")[rules["family"]]
+    return frozenset((family, "evalue") if rules["evalue"] else (family,))
+
+
+def _compile(
+    function: FunctionType, signature: Any, kind: str, features: frozenset[str] | None, more: dict[str, bool]
+) -> Any:
     own = Path(function.__code__.co_filename).is_relative_to(Path(__file__).parent)
     settings: Any = numba.config
-    folder, before = cache_directory(kind) if own else "", settings.CACHE_DIR
+    folder = cache_directory("-".join([kind, *sorted(features or ())])) if own else ""
+    before = settings.CACHE_DIR
     settings.CACHE_DIR = folder
     collecting = gc.isenabled()
     gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
@@ -62,12 +83,13 @@ def _compile(function: FunctionType, signature: Any, kind: str, more: dict[str, 
             gc.enable()
 
 
-def _with_compiled_helpers(function: FunctionType) -> FunctionType:
+def _with_compiled_helpers(function: FunctionType, features: frozenset[str] | None) -> FunctionType:
     """A copy of a function that calls the compiled forms of the plain functions it names."""
     names = {name: value for name, value in function.__globals__.items() if name in function.__code__.co_names}
-    scope = function.__globals__ | {name: _helper(value) for name, value in names.items() if _is_plain(value)}
+    helpers = {name: _helper(value, features) for name, value in names.items() if _is_plain(value)}
+    scope = function.__globals__ | helpers
     cells = tuple(
-        CellType(_helper(cell.cell_contents)) if _is_plain(cell.cell_contents) else cell
+        CellType(_helper(cell.cell_contents, features)) if _is_plain(cell.cell_contents) else cell
         for cell in function.__closure__ or ()
     )
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)

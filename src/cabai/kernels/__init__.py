@@ -3,3 +3,21 @@
 They are Python that Numba can compile: numbers, loops, the functions of `math`, the records of `cabai.state`. Where a
 call is made once (a bound, a live study) they run as they stand, and nothing needs to be compiled or loaded.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def only_for(*features: str) -> Callable[[Any], Any]:
+    """Mark a function that is called only under one of these families, or under `evalue`; its caller sees to that.
+
+    Where none of them applies it is not compiled, which spares a first run half of its waiting.
+    """
+
+    def mark(function: Any) -> Any:
+        function.only_for = frozenset(features)
+        return function
+
+    return mark

@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence, variance_at
 from cabai.state import GAUSSIAN
 
@@ -64,6 +65,7 @@ def allocate(arms, run, rules):
     return z * total
 
 
+@only_for("gaussian")
 def solve_gaussian(arms, run, rules):
     """u_a = z D_a - 1 with D_a = gap²/2v, so one unknown is left. f is concave: Newton from below never overshoots."""
     leader = arms[run.leader]
@@ -113,6 +115,7 @@ def halves(leader, arm, u, rules):
     return d_1, d_a, variance_at(rules.family, rules.variance, m, complement)
 
 
+@only_for("bernoulli", "poisson", "exponential")
 def first_guess(arms, run, rules):
     """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
     leader = arms[run.leader]
@@ -135,6 +138,7 @@ def first_guess(arms, run, rules):
     return z
 
 
+@only_for("bernoulli", "poisson", "exponential")
 def solve_jointly(arms, run, rules, z):
     """Newton's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
     leader = arms[run.leader]
@@ -174,6 +178,7 @@ def solve_jointly(arms, run, rules, z):
     return 0.0
 
 
+@only_for("bernoulli", "poisson", "exponential")
 def solve_nested(arms, run, rules):
     """The method that cannot fail, and is slow: halve a bracket of z, and for each z a bracket of every u_a.
 

@@ -15,12 +15,14 @@ import math
 
 import numpy as np
 
+from cabai.kernels import only_for
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
 FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
 
 
+@only_for("bernoulli", "poisson")
 def psi(u):
     """(1 + u) log(1 + u) - u, for u >= -1."""
     if abs(u) < SMALL:
@@ -47,6 +49,7 @@ def psi(u):
     return (1.0 + u) * math.log(1.0 + u) - u
 
 
+@only_for("exponential")
 def excess(u):
     """u - log(1 + u), for u > -1."""
     if abs(u) < SMALL:
@@ -132,6 +135,7 @@ def lower_end(family, variance, mean, level):
     return _end(family, variance, mean, level, -1.0)
 
 
+@only_for("bernoulli", "poisson", "exponential")
 def _end(family, variance, mean, level, side):
     """Solve d(mean, q) = level on one side of the mean by Newton's method on sqrt(2 d), kept inside a bracket.
 
@@ -173,6 +177,7 @@ def _end(family, variance, mean, level, side):
     return mean + side * distance
 
 
+@only_for("bernoulli", "poisson", "exponential")
 def _far_end(family, mean, level, side):
     """Solve d(mean, q) = level where q is more than FAR times smaller than the mean, or larger (exponential only).
 

@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 
+from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
@@ -162,6 +163,7 @@ def weigh(arm, rules):
         arm.price = 0.0
 
 
+@only_for("evalue")
 def evalue_price(arm, rules):
     """What the mixture over an arm's data loses against their best fit, in nats."""
     half_log = 0.5 * math.log(arm.pulls)

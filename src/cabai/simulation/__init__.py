@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -140,10 +142,13 @@ class Work:
 
     def compiled(self) -> tuple[Any, Any, Any]:
         """The loop and the policy's two functions, compiled or loaded when first asked for."""
-        from cabai.compiling import CHOOSE, STOP, compiled
+        from cabai.compiling import CHOOSE, STOP, compiled, features_of
         from cabai.simulation.loop import RUN_CHUNK, run_chunk
 
-        return compiled(run_chunk, RUN_CHUNK), compiled(self.policy.choose, CHOOSE), compiled(self.policy.stop, STOP)
+        features = features_of(self.rules[0])
+        functions = (run_chunk, RUN_CHUNK), (self.policy.choose, CHOOSE), (self.policy.stop, STOP)
+        loop, choose, stop = (compiled(function, signature, features) for function, signature in functions)
+        return loop, choose, stop
 
     @staticmethod
     def truth(instance: Instance) -> tuple[NDArray[Any], int]:
@@ -181,9 +186,7 @@ class Work:
 
 def collect(work: Work, trajectories: int, workers: int | None, progress: Progress | None) -> list[NDArray[Any]]:
     """Run all trajectories in chunks, on threads unless a joblib.parallel_config says otherwise; put them in order."""
-    import joblib
-
-    jobs = whole(workers, "workers", 1) if workers is not None else joblib.cpu_count()
+    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
     size = max(1, min(100, math.ceil(trajectories / (4 * jobs))))
     signals = np.zeros(2, np.int64)
     chunks = [(first, min(size, trajectories - first), signals) for first in range(0, trajectories, size)]
@@ -205,16 +208,20 @@ def collect(work: Work, trajectories: int, workers: int | None, progress: Progre
 
 
 def in_parallel(function: Callable[..., Any], arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
-    """function(*arguments[i]) for every i, in any order, none of it in this thread, which stays free to hear Ctrl-C."""
-    if jobs == 1:  # joblib would not use a thread then
-        executor = ThreadPoolExecutor(1)
-        try:
-            for future in [executor.submit(function, *each) for each in arguments]:
-                yield future.result()
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-        return
-    import joblib
+    """function(*arguments[i]) for every i, in any order, none of it in this thread, which stays free to hear Ctrl-C.
 
-    tasks = (joblib.delayed(function)(*each) for each in arguments)
-    yield from joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks)
+    Where joblib has been imported, it runs them: on threads, or where its parallel_config says, in other processes or
+    on a Dask or Ray cluster. Else nobody can have configured it, and it need not be loaded.
+    """
+    if "joblib" in sys.modules and jobs > 1:
+        import joblib
+
+        tasks = (joblib.delayed(function)(*each) for each in arguments)
+        yield from joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks)
+        return
+    executor = ThreadPoolExecutor(jobs)
+    try:
+        for future in as_completed([executor.submit(function, *each) for each in arguments]):
+            yield future.result()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from cabai.kernels import only_for
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 BOUNDED = 4  # as sampled: bernoulli's divergence, but rewards that are not 0 or 1
@@ -62,11 +63,9 @@ def unit(bits):
 def draw_reward(arm, family):
     """The arm's next reward."""
     if family == GAUSSIAN:
-        arm.rewards, x = normal(arm.rewards)
-        return arm.mean + arm.spread * x
+        return arm.mean + arm.spread * normal(arm)
     if family == POISSON:
-        arm.rewards, count = poisson(arm.rewards, arm.mean, arm.spread)
-        return count
+        return poisson(arm)
     arm.rewards += GOLDEN
     u = unit(mix(arm.rewards))
     if family == BERNOULLI:
@@ -115,58 +114,61 @@ def ziggurat_tables():
 EDGE, HEIGHT = ziggurat_tables()
 
 
-def normal(stream):
-    """The next state of the stream and a standard normal number."""
+@only_for("gaussian")
+def normal(arm):
+    """A standard normal number from the arm's stream of rewards."""
     while True:
-        stream += GOLDEN
-        bits = mix(stream)
+        arm.rewards += GOLDEN
+        bits = mix(arm.rewards)
         layer = np.int64(bits & LAYER)
         sign = 1.0 - 2.0 * ((bits >> BITS_8) & ONE)
         x = unit(bits) * EDGE[layer]
         if x < EDGE[layer + 1]:
-            return stream, sign * x
-        stream += GOLDEN
-        u = unit(mix(stream))
+            return sign * x
+        arm.rewards += GOLDEN
+        u = unit(mix(arm.rewards))
         if layer == 0:  # the tail, after Marsaglia: once chosen, it is drawn from until accepted
             while True:
-                stream += GOLDEN
-                v = unit(mix(stream))
+                arm.rewards += GOLDEN
+                v = unit(mix(arm.rewards))
                 x = -math.log(1.0 - u) / TAIL
                 if -2.0 * math.log(1.0 - v) > x * x:
-                    return stream, sign * (TAIL + x)
-                stream += GOLDEN
-                u = unit(mix(stream))
+                    return sign * (TAIL + x)
+                arm.rewards += GOLDEN
+                u = unit(mix(arm.rewards))
         elif HEIGHT[layer] + u * (HEIGHT[layer + 1] - HEIGHT[layer]) < math.exp(-0.5 * x * x):
-            return stream, sign * x
+            return sign * x
 
 
-def poisson(stream, mean, exp_minus_mean):
-    """The next state of the stream and a Poisson count: by inversion for a small mean, else Hörmann's PTRS (1993)."""
+@only_for("poisson")
+def poisson(arm):
+    """A Poisson count from the arm's stream of rewards: by inversion for a small mean, else Hörmann's PTRS (1993)."""
+    mean = arm.mean
     if mean < 10.0:
-        stream += GOLDEN
-        u = unit(mix(stream))
-        count, probability = 0.0, exp_minus_mean
+        arm.rewards += GOLDEN
+        u = unit(mix(arm.rewards))
+        count, probability = 0.0, arm.spread
         while u >= probability and count < 200.0:
             u -= probability
             count += 1.0
             probability *= mean / count
-        return stream, count
+        return count
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2.0)
     while True:
-        stream += GOLDEN
-        u = unit(mix(stream)) - 0.5
-        stream += GOLDEN
-        v = 1.0 - unit(mix(stream))
+        arm.rewards += GOLDEN
+        u = unit(mix(arm.rewards)) - 0.5
+        arm.rewards += GOLDEN
+        v = 1.0 - unit(mix(arm.rewards))
         us = 0.5 - abs(u)
         count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
         if us >= 0.07 and v <= v_r:
-            return stream, count
+            return count
         if count < 0.0 or (us < 0.013 and v > us):
             continue
         if math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= (
             count * math.log(mean) - mean - math.lgamma(count + 1.0)
         ):
-            return stream, count
+            return count

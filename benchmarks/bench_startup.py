@@ -1,0 +1,54 @@
+"""CPU seconds until something happens: importing, `--help`, a bound, and simulating for the first and the second time.
+
+Each is the least of a few processes, beside the goal it has. The first simulation compiles, the second loads what the
+first has compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+
+from cabai.tables import table
+
+PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01", "--delta", "1e-6"]
+CABAI = [sys.executable, "-m", "cabai"]
+
+
+def cpu_seconds(command: list[str], cache: str) -> float:
+    """User and system time of one process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"NUMBA_CACHE_DIR": cache})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    repeats = 1 if "--quick" in sys.argv else 3
+    rows = [["", "CPU s", "goal"]]
+    with tempfile.TemporaryDirectory() as shared:
+        for name, command, goal in [
+            ("an empty Python", [sys.executable, "-c", ""], ""),
+            ("import numpy", [sys.executable, "-c", "import numpy"], ""),
+            ("import cabai", [sys.executable, "-c", "import cabai"], "0.3"),
+            ("cabai --help", [*CABAI, "--help"], "0.5"),
+            ("cabai bound", [*CABAI, "bound", *PAPER], ""),
+        ]:
+            rows.append([name, f"{min(cpu_seconds(command, shared) for _ in range(repeats)):.2f}", goal])
+    for policy in ("co", "ctas", "d-lucb", "uniform"):
+        cold, warm = [], []
+        for _ in range(repeats):
+            with tempfile.TemporaryDirectory() as fresh:
+                command = [*CABAI, "simulate", *PAPER, "--policy", policy]
+                cold.append(cpu_seconds(command, fresh))
+                warm.append(cpu_seconds(command, fresh))
+        rows.append([f"simulate {policy}, no cache", f"{min(cold):.2f}", "4"])
+        rows.append([f"simulate {policy}, again", f"{min(warm):.2f}", "1.5"])
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
