@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cabai
@@ -51,7 +52,8 @@ def test_second_process_compiles_nothing(tmp_path, source, policy):
 def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
     before = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
     evidence = source / "cabai" / "kernels" / "evidence.py"
-    changed = evidence.read_text().replace("gap * gap / (2.0 * variance)", "gap * gap / (4.0 * variance)")
+    changed = evidence.read_text().replace("/ (2.0 * variance * n)", "/ (4.0 * variance * n)")
+    assert changed != evidence.read_text()
     stamp = evidence.stat()
     evidence.write_text(changed)
     os.utime(evidence, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
@@ -76,3 +78,47 @@ def test_kernels_cannot_allocate_and_release_the_gil():
     for function in (compiled(allocate), compiled(run_chunk, RUN_CHUNK)):
         assert function.targetoptions["_nrt"] is False
         assert function.targetoptions["nogil"] is True
+
+
+MEANS = {"gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.6, 0.3], "poisson": [1.5, 1, 0], "exponential": [1.5, 1, 0.5]}
+
+
+@pytest.mark.parametrize("threshold", ["paper", "evalue"])
+@pytest.mark.parametrize("family", [*MEANS, "bounded"])
+def test_what_is_left_out_for_a_family_is_never_called(family, threshold, monkeypatch):
+    """Compiled with everything, the same trajectories come out."""
+    instance = cabai.Instance(family, MEANS.get(family, MEANS["bernoulli"]), [1, 0.1, 0.01])
+    runs = [
+        cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in ("co", "ctas", "d-lucb")
+    ]
+    monkeypatch.setattr("cabai.compiling.features_of", lambda rules: None)
+    whole = [
+        cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in ("co", "ctas", "d-lucb")
+    ]
+    for a, b in zip(runs, whole, strict=True):
+        assert a.costs.tolist() == b.costs.tolist()
+        assert a.pulls.tolist() == b.pulls.tolist()
+
+
+def test_kernels_run_the_same_as_plain_python():
+    """A trajectory driven step by step in plain Python makes the pulls that the compiled engine makes."""
+    from cabai.kernels.evidence import begin, observe
+    from cabai.policies import policy_of
+    from cabai.state import ARM, RUN, Record, Records, record
+    from cabai.thresholds import threshold_of
+    from conftest import drawer
+
+    instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
+    for name in ("co", "ctas", "tas", "d-lucb", "racing", "uniform"):
+        policy = policy_of(name)
+        rules = Record(policy.rules(instance.family, threshold_of("evalue"), arms=3, delta=0.05))
+        arms, run, draw = Records(np.zeros(3, ARM)), Record(record(RUN)), drawer(instance, 0, 0)
+        begin(arms, run)
+        for a in range(3):
+            observe(arms, run, rules, a, *draw(a))
+        while not policy.stop(arms, run, rules):
+            a = policy.choose(arms, run, rules)
+            observe(arms, run, rules, a, *draw(a))
+        runs = cabai.simulate(instance, name, threshold="evalue", delta=0.05, trajectories=1)
+        assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
+        assert run.paid == pytest.approx(runs.costs[0], rel=1e-12)

@@ -69,12 +69,13 @@ def allocate(arms, run, rules):
 def solve_gaussian(arms, run, rules):
     """u_a = z D_a - 1 with D_a = gap²/2v, so one unknown is left. f is concave: Newton from below never overshoots."""
     leader = arms[run.leader]
+    half, per_cost = 0.5 / rules.variance, 1.0 / leader.cost
     nearest, lowest = np.inf, 0.0
     for a in range(len(arms)):
         if a != run.leader:
             arm = arms[a]
             gap = leader.mean - arm.mean
-            arm.memo = gap * gap / (2.0 * rules.variance)  # D_a, until the end
+            arm.memo = gap * gap * half  # D_a, until the end
             nearest = min(nearest, arm.memo)
     z = run.memo
     for _ in range(100):
@@ -82,16 +83,16 @@ def solve_gaussian(arms, run, rules):
             # Start from the largest z that one rival alone would ask for: never above the solution.
             for a in range(len(arms)):
                 if a != run.leader:
-                    lowest = max(lowest, (1.0 + math.sqrt(arms[a].cost / leader.cost)) / arms[a].memo)
+                    lowest = max(lowest, (1.0 + math.sqrt(arms[a].cost * per_cost)) / arms[a].memo)
             z = lowest
         phi = slope = 0.0
         for a in range(len(arms)):
             if a != run.leader:
                 arm = arms[a]
-                u = z * arm.memo - 1.0
-                term = arm.cost / (leader.cost * u * u)
+                x = 1.0 / (z * arm.memo - 1.0)
+                term = arm.cost * per_cost * x * x
                 phi += term
-                slope += term * arm.memo / u
+                slope += term * x * arm.memo
         step = (math.sqrt(phi) - 1.0) * phi / slope  # f + f' step = 1
         moved = abs(step) * nearest / (z * nearest - 1.0)
         z += step
@@ -142,6 +143,7 @@ def first_guess(arms, run, rules):
 def solve_jointly(arms, run, rules, z):
     """Newton's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
     leader = arms[run.leader]
+    per_cost = 1.0 / leader.cost
     for _ in range(JOINT_STEPS):
         phi = drift = slope = 0.0
         for a in range(len(arms)):
@@ -149,13 +151,13 @@ def solve_jointly(arms, run, rules, z):
                 arm = arms[a]
                 u = arm.memo
                 d_1, d_a, variance = halves(leader, arm, u, rules)
-                whole = u * d_1 + d_a
-                part = (leader.mean - arm.mean) / (1.0 + u)
-                weight = arm.cost / leader.cost
-                steepness = -weight * part * part * whole / (variance * (1.0 + u) * d_a * d_a)
-                per_z = whole * whole / d_a  # 1/h'
-                missing = z * per_z - u * whole / d_a  # (z - h)/h'
-                phi += weight * d_1 / d_a
+                whole, per_d_a = u * d_1 + d_a, 1.0 / d_a
+                gap = (leader.mean - arm.mean) * per_d_a
+                weight = arm.cost * per_cost
+                steepness = -weight * gap * gap * whole / (variance * (1.0 + u) * (1.0 + u) * (1.0 + u))
+                per_z = whole * whole * per_d_a  # 1/h'
+                missing = z * per_z - u * whole * per_d_a  # (z - h)/h'
+                phi += weight * d_1 * per_d_a
                 drift += steepness * missing
                 slope += steepness * per_z
                 arm.memo_1, arm.memo_2 = missing, per_z

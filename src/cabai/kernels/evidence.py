@@ -36,7 +36,7 @@ def pair_evidence(family, variance, n_a, mean_a, n_b, mean_b):
     gap = mean_a - mean_b
     n = n_a + n_b
     if family == GAUSSIAN:
-        return n_a * n_b / n * gap * gap / (2.0 * variance)
+        return (n_a * gap) * (n_b * gap) / (2.0 * variance * n)
     to_a, to_b = gap * (n_b / n), -gap * (n_a / n)  # mean_a - m and mean_b - m
     m = (n_a * mean_a + n_b * mean_b) / n
     complement = (n_a * (1.0 - mean_a) + n_b * (1.0 - mean_b)) / n
@@ -89,6 +89,7 @@ def begin(arms, run):
         arm.rewards = 0.0
         arm.costs = 0.0
         arm.in_play = 1
+        arm.price = 0.0
         arm.share = 0.0
         arm.memo = 0.0
         arm.memo_1 = 0.0
@@ -159,8 +160,6 @@ def weigh(arm, rules):
         arm.price = evalue_price(arm, rules)
     elif rules.pair_loglog != 0.0:
         arm.price = rules.pair_loglog * math.log(rules.pair_offset + math.log(arm.pulls))
-    else:
-        arm.price = 0.0
 
 
 @only_for("evalue")
