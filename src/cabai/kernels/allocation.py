@@ -1,4 +1,4 @@
-"""The optimal cost shares w*, for compiled code.
+"""The optimal cost shares w*.
 
 Let 1 be the leader. For each rival a and u = N_1/N_a, the pooled mean is m = (u mu_1 + mu_a)/(u + 1); write
 D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and balances the cost of the two sides:

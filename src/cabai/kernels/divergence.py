@@ -1,4 +1,4 @@
-"""The families' divergences d(p, q), variances and interval ends, for compiled code.
+"""The families' divergences d(p, q), variances and interval ends.
 
 A divergence near p = q is a small difference of large terms in its textbook form. Callers know p - q exactly, from
 the way q was pooled, so it is handed in; with u = (p - q)/q, each form below is a sum of terms that cannot cancel:

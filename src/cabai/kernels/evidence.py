@@ -1,4 +1,4 @@
-"""How an observation changes the state, and when one arm beats another, for compiled code.
+"""How an observation changes the state, and when one arm beats another.
 
     Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m),   m the pooled mean of the two arms,
 
