@@ -229,7 +229,7 @@ template <Family F, Policy P> struct Trajectory {
         const double gap = a.mean - b.mean;
         if (!(gap > 0.0)) return 0.0;
         const double n_a = double(a.pulls), n_b = double(b.pulls), n = n_a + n_b;
-        if (F == GAUSSIAN) return n_a * n_b / n * gap * gap / (2.0 * rules.variance);
+        if (F == GAUSSIAN) return (n_a * gap) * (n_b * gap) / (2.0 * rules.variance * n);
         const double m = (n_a * a.mean + n_b * b.mean) / n;
         const double complement = (n_a * (1.0 - a.mean) + n_b * (1.0 - b.mean)) / n;
         return n_a * divergence<F>(rules.variance, gap * (n_b / n), m, complement)
@@ -315,22 +315,22 @@ template <Family F, Policy P> struct Trajectory {
     }
 
     double solve_gaussian() {
-        const double best = arms[leader].mean, cost = arms[leader].cost;
+        const double best = arms[leader].mean, half = 0.5 / rules.variance, per_cost = 1.0 / arms[leader].cost;
         double nearest = INF, z = this->z;
         for (int a = 0; a < K; a++)
             if (a != leader) {
                 const double gap = best - arms[a].mean;
-                arms[a].memo = gap * gap / (2.0 * rules.variance);
+                arms[a].memo = gap * gap * half;
                 nearest = arms[a].memo < nearest ? arms[a].memo : nearest;
             }
         for (int i = 0; i < 100; i++) {
-            if (!(z * nearest > 1.0)) z = lowest_gaussian();
+            if (!(z * nearest > 1.0)) z = lowest_gaussian(per_cost);
             double phi = 0.0, slope = 0.0;
             for (int a = 0; a < K; a++)
                 if (a != leader) {
-                    const double u = z * arms[a].memo - 1.0, term = arms[a].cost / (cost * u * u);
+                    const double x = 1.0 / (z * arms[a].memo - 1.0), term = arms[a].cost * per_cost * x * x;
                     phi += term;
-                    slope += term * arms[a].memo / u;
+                    slope += term * x * arms[a].memo;
                 }
             const double step = (std::sqrt(phi) - 1.0) * phi / slope;
             const double moved = std::fabs(step) * nearest / (z * nearest - 1.0);
@@ -342,10 +342,10 @@ template <Family F, Policy P> struct Trajectory {
         return z;
     }
 
-    double lowest_gaussian() const {
+    double lowest_gaussian(double per_cost) const {
         double z = 0.0;
         for (int a = 0; a < K; a++)
-            if (a != leader) z = larger(z, (1.0 + std::sqrt(arms[a].cost / arms[leader].cost)) / arms[a].memo);
+            if (a != leader) z = larger(z, (1.0 + std::sqrt(arms[a].cost * per_cost)) / arms[a].memo);
         return z;
     }
 
@@ -383,18 +383,19 @@ template <Family F, Policy P> struct Trajectory {
     }
 
     double solve_jointly(double z) {
-        const double cost = arms[leader].cost;
+        const double per_cost = 1.0 / arms[leader].cost;
         for (int i = 0; i < 12; i++) {
             double phi = 0.0, drift = 0.0, slope = 0.0;
             for (int a = 0; a < K; a++)
                 if (a != leader) {
                     const double u = arms[a].memo;
                     const Halves d = halves(arms[a], u);
-                    const double whole = u * d.d_1 + d.d_a, part = (arms[leader].mean - arms[a].mean) / (1.0 + u);
-                    const double weight = arms[a].cost / cost;
-                    const double steepness = -weight * part * part * whole / (d.variance * (1.0 + u) * d.d_a * d.d_a);
-                    const double per_z = whole * whole / d.d_a, missing = z * per_z - u * whole / d.d_a;
-                    phi += weight * d.d_1 / d.d_a;
+                    const double whole = u * d.d_1 + d.d_a, per_d_a = 1.0 / d.d_a;
+                    const double gap = (arms[leader].mean - arms[a].mean) * per_d_a, weight = arms[a].cost * per_cost;
+                    const double steepness =
+                        -weight * gap * gap * whole / (d.variance * (1.0 + u) * (1.0 + u) * (1.0 + u));
+                    const double per_z = whole * whole * per_d_a, missing = z * per_z - u * whole * per_d_a;
+                    phi += weight * d.d_1 * per_d_a;
                     drift += steepness * missing;
                     slope += steepness * per_z;
                     arms[a].memo_1 = missing, arms[a].memo_2 = per_z;

@@ -125,6 +125,15 @@ def test_every_error_is_one_line_and_exit_code_2(arguments, message):
     assert message.partition(";")[0] in json.loads(as_json.stderr)["error"] or arguments == ["bond"]
 
 
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['pandas'] = None; sys.argv = ['cabai', 'reproduce', 'table1', '--quick']; "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "import cabai.cli; cabai.cli.main()"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    assert done.stderr == 'cabai: this needs pandas, which is not installed: pip install "cabai[paper]"\n'
+
+
 def test_help_teaches():
     for command in ([], ["bound"], ["simulate"], ["compare"]):
         done = cabai(*command, "--help")

@@ -19,6 +19,8 @@ from cabai.paper import PARTS
 from cabai.policies import POLICIES
 from cabai.thresholds import THRESHOLDS
 
+OPTIONAL = ("matplotlib", "pandas", "pyarrow", "scipy")  # what the extras bring
+
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
     invoke_without_command=True,
@@ -315,6 +317,10 @@ def main() -> None:
         fail(str(error), 2)
     except usage_error as error:
         fail(error.format_message(), 2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OPTIONAL:
+            raise
+        fail(f'this needs {error.name}, which is not installed: pip install "cabai[paper]"', 2)
     except (KeyboardInterrupt, typer.Abort):
         fail("stopped.", 130)
 
