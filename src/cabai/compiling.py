@@ -46,10 +46,10 @@ def compiled(function: Any, signature: Any = None, features: frozenset[str] | No
 
 @cache
 def _helper(function: Any, features: frozenset[str] | None) -> Any:
-    """Compiled, but callable from compiled code only, which takes less time to make."""
+    """Compiled, but callable from compiled code only, which takes less time to make, and put in place of the call."""
     if features is not None and not getattr(function, "only_for", features) & features:
         function = never_called
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
     return _compile(_with_compiled_helpers(function, features), None, "helpers", features, options)
 
 

@@ -44,6 +44,7 @@ RUN = np.dtype(
         ("paid", "f8"),  # what the pulls really cost, which a cost-blind policy does not look at
         ("last", "i8"),  # the arm pulled last
         ("leader", "i8"),  # the arm in play with the best mean; the lowest index among equals
+        ("second", "f8"),  # at least the mean of every other arm in play
         ("left", "i8"),  # how many arms are in play
         ("rival", "i8"),  # the arm that last kept the run from stopping
         ("uniform", "f8"),  # a random number in [0, 1) for this step, for policies that toss coins

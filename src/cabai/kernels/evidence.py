@@ -99,6 +99,7 @@ def begin(arms, run):
     run.paid = 0.0
     run.last = -1
     run.leader = -1
+    run.second = -np.inf
     run.left = len(arms)
     run.rival = -1
     run.uniform = 0.0
@@ -112,8 +113,6 @@ def observe(arms, run, rules, a, reward, cost):
     charged = 1.0 if rules.cost_blind else cost
     if arm.pulls == 0:
         arm.first = reward
-        arm.mean = -np.inf
-    before = arm.mean
     arm.pulls += 1
     arm.rewards += reward
     arm.costs += charged
@@ -125,24 +124,34 @@ def observe(arms, run, rules, a, reward, cost):
     run.last = a
     weigh(arm, rules)
     if arm.in_play:
-        find_leader(arms, run, a, arm.mean < before)
+        find_leader(arms, run, a)
 
 
-def find_leader(arms, run, changed, fell):
-    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved, up or down."""
-    leader = run.leader
-    if leader < 0:
-        run.leader = changed
-    elif changed != leader:
-        if arms[changed].mean > arms[leader].mean or (arms[changed].mean == arms[leader].mean and changed < leader):
+def find_leader(arms, run, changed):
+    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved.
+
+    run.second is at least every other mean in play, so that only a leader that falls that far calls for a look at all.
+    """
+    mean = arms[changed].mean
+    if changed != run.leader:
+        best = arms[run.leader].mean if run.leader >= 0 else -np.inf
+        if mean > best or (mean == best and changed < run.leader):
             run.leader = changed
-    elif fell:
+            run.second = max(run.second, best)
+        else:
+            run.second = max(run.second, mean)
+    elif not mean > run.second:
         leader = -1
         for a in range(len(arms)):
             arm = arms[a]
             if arm.in_play and arm.pulls > 0 and (leader < 0 or arm.mean > arms[leader].mean):
                 leader = a
         run.leader = leader
+        run.second = -np.inf
+        for a in range(len(arms)):
+            arm = arms[a]
+            if a != leader and arm.in_play and arm.pulls > 0:
+                run.second = max(run.second, arm.mean)
 
 
 def weigh(arm, rules):
