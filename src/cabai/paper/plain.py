@@ -2,6 +2,9 @@
 
 The policies follow the paper step by step. Nothing is stupid, but nothing is cached, merged, reordered or compiled
 either.
+
+It keeps to NumPy throughout. With Python floats in the root finding, a pull of CTAS took 392, 632 and 436 microseconds
+instead of 607, 1687 and 969 (gaussian, bernoulli, poisson): read ratios to it with that in mind.
 """
 
 from __future__ import annotations
