@@ -113,3 +113,19 @@ def test_the_errata_page_is_what_the_code_shows():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert script.with_suffix(".md").read_text() == module.page()
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    from cabai.files import write_whole
+
+    target = write_whole(tmp_path / "report.md", b"old")
+
+    def fails(self, other):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(InvalidInput, match=r"cannot write .*: No space left on device"):
+        write_whole(target, b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("report.md", b"old")]
