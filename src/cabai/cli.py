@@ -43,6 +43,9 @@ CostModelOption = Annotated[
     str, typer.Option("--cost-model", help=f"How a pull's cost is drawn around its mean: {', '.join(COST_MODELS)}.")
 ]
 DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
+EpsilonOption = Annotated[
+    float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+]
 ThresholdOption = Annotated[
     str,
     typer.Option(
@@ -127,6 +130,7 @@ def simulate(
     policy: Annotated[str, typer.Option("--policy", help=f"How to choose and stop: {POLICY_HELP}")],
     threshold: ThresholdOption = "paper",
     delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
@@ -148,8 +152,8 @@ def simulate(
     instance = read_instance(family, means, costs, names, cost_model)
     with progress_bar(trajectories) as progress:
         runs = simulate(
-            instance, policy, threshold=threshold, delta=delta, trajectories=trajectories, seed=seed, workers=workers,
-            max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
+            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if out is not None:
         runs.to_parquet(out)
@@ -171,6 +175,7 @@ def compare(
     ] = "co,ctas,tas,d-lucb,racing,uniform",
     threshold: ThresholdOption = "paper",
     delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
@@ -196,8 +201,8 @@ def compare(
     chosen = split_outside_brackets(policies)
     with progress_bar(trajectories * len(chosen)) as progress:
         comparison = compare(
-            instance, chosen, threshold=threshold, delta=delta, trajectories=trajectories, seed=seed, workers=workers,
-            max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
+            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if plot is not None:
         save(comparison_figure(comparison), plot)

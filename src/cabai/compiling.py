@@ -61,7 +61,8 @@ def never_called(*arguments):  # type: ignore[no-untyped-def]
 def features_of(rules: np.void) -> frozenset[str]:
     """The family and threshold that rules speak of, as far as what is compiled depends on them."""
     family = ("gaussian", "bernoulli", "poisson", "exponential")[rules["family"]]
-    return frozenset((family, "evalue") if rules["evalue"] else (family,))
+    used = (name for name in ("evalue", "epsilon") if rules[name])
+    return frozenset((family, *used))
 
 
 def _compile(

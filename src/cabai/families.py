@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from cabai.checks import InvalidInput, number, positive
 from cabai.kernels.divergence import divergence, lower_end, upper_end
 from cabai.named import Named, Registry
-from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, MIRRORED_EXPONENTIAL, MIRRORED_POISSON, POISSON
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Family(Named):
     variance: ClassVar[float] = 1.0  # a parameter of the gaussian family; no other looks at it
     means: ClassVar[str]  # in words, for error messages
     rewards: ClassVar[str]
+    mean_range: ClassVar[tuple[float, float]]
+    mirror_code: ClassVar[int]  # the number of the family as kernels see it where the smallest mean is wanted
 
     def allows_mean(self, mean: float) -> bool:
         raise NotImplementedError
@@ -49,6 +51,18 @@ class Family(Named):
         if not self.allows_reward(value):
             raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
         return value
+
+    def check_epsilon(self, epsilon: Any) -> float:
+        """How much worse than the best an arm may be: a number that is not negative, and means that differ by it."""
+        value = number(epsilon, "epsilon")
+        if value < 0 or (self.code == BERNOULLI and value >= 1):
+            allowed = "in [0, 1)" if self.code == BERNOULLI else "0 or positive"
+            raise InvalidInput(f"epsilon must be {allowed} for the {self.name} family, got {epsilon!r}.")
+        return value
+
+    def mirror(self, value: float) -> float:
+        """A reward or mean as kernels see it where the smallest mean is wanted; and back."""
+        return -value
 
     def divergence(self, p: float, q: float) -> float:
         """d(p, q): the Kullback-Leibler divergence from the distribution with mean p to the one with mean q, in nats.
@@ -84,8 +98,9 @@ class Gaussian(Family):
 
     variance: float = 1.0  # type: ignore[misc]
     name = "gaussian"
-    code = GAUSSIAN
+    code = mirror_code = GAUSSIAN
     means = rewards = "a real number"
+    mean_range = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", positive(self.variance, "variance"))
@@ -99,8 +114,9 @@ class Bernoulli(Family):
     """Success or failure: rewards 1 and 0."""
 
     name = "bernoulli"
-    code = BERNOULLI
+    code = mirror_code = BERNOULLI
     means, rewards = "in [0, 1]", "0 or 1"
+    mean_range = (0.0, 1.0)
 
     def allows_mean(self, mean: float) -> bool:
         return 0 <= mean <= 1
@@ -108,14 +124,18 @@ class Bernoulli(Family):
     def allows_reward(self, reward: float) -> bool:
         return reward in (0, 1)
 
+    def mirror(self, value: float) -> float:
+        return 1 - value
+
 
 @dataclass(frozen=True)
 class Poisson(Family):
     """Counts: rewards 0, 1, 2, ..."""
 
     name = "poisson"
-    code = POISSON
+    code, mirror_code = POISSON, MIRRORED_POISSON
     means, rewards = "0 or positive", "a whole number, 0 or more,"
+    mean_range = (0.0, math.inf)
 
     def allows_mean(self, mean: float) -> bool:
         return 0 <= mean < math.inf
@@ -129,8 +149,9 @@ class Exponential(Family):
     """Waiting times: positive rewards, exponentially distributed."""
 
     name = "exponential"
-    code = EXPONENTIAL
+    code, mirror_code = EXPONENTIAL, MIRRORED_EXPONENTIAL
     means = rewards = "positive"
+    mean_range = (0.0, math.inf)
 
     def allows_mean(self, mean: float) -> bool:
         return 0 < mean < math.inf

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 # The families, by the numbers that kernels branch on; `bounded` shares bernoulli's divergence.
 GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
+# Where the smallest mean is wanted, kernels see every reward negated; these two families then look different.
+MIRRORED_POISSON, MIRRORED_EXPONENTIAL = 4, 5
+MIRROR = 2  # a family's number less MIRROR is that of the family it mirrors
 
 ARM = np.dtype(
     [
@@ -68,6 +71,7 @@ RULES = np.dtype(
         ("pair_offset", "f8"),
         ("evalue", "i8"),  # 1: price_a is the e-value test's
         ("skip", "i8"),  # 1: the first reward is set aside
+        ("epsilon", "f8"),  # an arm whose mean is within epsilon of the best is good enough
         # The policy:
         ("cost_blind", "i8"),
         ("exploration", "f8"),

@@ -11,7 +11,8 @@ from typing import Any
 
 
 def only_for(*features: str) -> Callable[[Any], Any]:
-    """Mark a function that is called only under one of these families, or under `evalue`; its caller sees to that.
+    """Mark a function that is called only under one of these families, under the threshold `evalue`, or where an
+    `epsilon` is enough; its caller sees to that. What is only for `mirrored` families is never compiled.
 
     Where none of them applies it is not compiled, which spares a first run half of its waiting.
     """

@@ -24,7 +24,7 @@ import numpy as np
 
 from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence, variance_at
-from cabai.state import GAUSSIAN
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
 
@@ -34,6 +34,8 @@ def allocate(arms, run, rules):
 
     A tie for the best has no finite hardness: the tied arms share in proportion to sqrt(cost).
     """
+    if rules.epsilon != 0.0:
+        lower_rivals(arms, run, rules)
     leader = arms[run.leader]
     tied = 0.0
     for a in range(len(arms)):
@@ -62,7 +64,33 @@ def allocate(arms, run, rules):
                 total += arm.share
     for a in range(len(arms)):
         arms[a].share /= total
+    if rules.epsilon != 0.0:
+        restore_rivals(arms, run)
     return z * total
+
+
+@only_for("epsilon")
+def lower_rivals(arms, run, rules):
+    """Where epsilon is enough, the leader is to be told from rivals that are epsilon worse than they look.
+
+    For gaussian rewards the shares are then optimal; for the others they are close, and only steer the sampling.
+    """
+    for a in range(len(arms)):
+        if a != run.leader:
+            arm = arms[a]
+            lowered = arm.mean - rules.epsilon
+            if rules.family == BERNOULLI or rules.family == POISSON:
+                lowered = max(lowered, 0.0)
+            elif rules.family == EXPONENTIAL:
+                lowered = max(lowered, 0.01 * arm.mean)
+            arm.mean = lowered
+
+
+@only_for("epsilon")
+def restore_rivals(arms, run):
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].mean = arms[a].rewards / arms[a].pulls
 
 
 @only_for("gaussian")

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from cabai.kernels import only_for
-from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, MIRROR, MIRRORED_POISSON, POISSON
 
 SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
 FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
@@ -88,9 +88,11 @@ def divergence(family, variance, p, difference, q, complement):
         above = q * psi(difference / q) if q > 0.0 else np.inf
         below = complement * psi(-difference / complement) if complement > 0.0 else np.inf
         return above + below
+    if family > EXPONENTIAL:  # mirrored
+        p, difference, q = -p, -difference, -q
     if q <= 0.0:
         return np.inf
-    if family == POISSON:
+    if family in (POISSON, MIRRORED_POISSON):
         return q * psi(difference / q)
     if p < 0.5 * q:
         return difference / q - math.log(p / q)
@@ -105,6 +107,8 @@ def variance_at(family, variance, q, complement):
         return q * complement
     if family == POISSON:
         return q
+    if family == MIRRORED_POISSON:
+        return -q
     return q * q
 
 
@@ -112,6 +116,32 @@ def upper_end(family, variance, mean, level):
     """The largest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:
         return mean + math.sqrt(2.0 * variance * level)
+    if family > EXPONENTIAL:
+        return mirrored_upper_end(family, variance, mean, level)
+    return _upper_end(family, variance, mean, level)
+
+
+def lower_end(family, variance, mean, level):
+    """The smallest q with d(mean, q) <= level, for level >= 0."""
+    if family == GAUSSIAN:
+        return mean - math.sqrt(2.0 * variance * level)
+    if family > EXPONENTIAL:
+        return mirrored_lower_end(family, variance, mean, level)
+    return _lower_end(family, variance, mean, level)
+
+
+@only_for("mirrored")
+def mirrored_upper_end(family, variance, mean, level):
+    return -_lower_end(family - MIRROR, variance, -mean, level)
+
+
+@only_for("mirrored")
+def mirrored_lower_end(family, variance, mean, level):
+    return -_upper_end(family - MIRROR, variance, -mean, level)
+
+
+@only_for("bernoulli", "poisson", "exponential")
+def _upper_end(family, variance, mean, level):
     if family == BERNOULLI:
         if mean >= 1.0:
             return 1.0
@@ -123,10 +153,8 @@ def upper_end(family, variance, mean, level):
     return _end(family, variance, mean, level, 1.0)
 
 
-def lower_end(family, variance, mean, level):
-    """The smallest q with d(mean, q) <= level, for level >= 0."""
-    if family == GAUSSIAN:
-        return mean - math.sqrt(2.0 * variance * level)
+@only_for("bernoulli", "poisson", "exponential")
+def _lower_end(family, variance, mean, level):
     if mean <= 0.0:
         return 0.0
     far = mean / FAR

@@ -24,8 +24,8 @@ import math
 import numpy as np
 
 from cabai.kernels import only_for
-from cabai.kernels.divergence import divergence
-from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from cabai.kernels.divergence import divergence, variance_at
+from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, MIRRORED_POISSON, POISSON
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 HALF_LOG_HALF_PI = 0.5 * math.log(math.pi / 2)
@@ -69,16 +69,91 @@ def beats(rules, t, b, a):
     return z > rules.level and z > required(t, rules)
 
 
+def is_settled(rules, t, b, a):
+    """Is b shown to be better than a or, where epsilon is not 0, at most epsilon worse?"""
+    if rules.epsilon != 0.0:
+        z = evidence_within(rules, b, a) - b.price - a.price
+        return z > required(t, rules)
+    return beats(rules, t, b, a)
+
+
 def leader_beats_every_rival(arms, run, rules):
-    """The stopping rule: the leader beats every other arm. The rival that last stood in the way is asked first."""
+    """The stopping rule: the leader beats, up to epsilon, every arm in play. The last that stood in the way is asked
+    first."""
     leader = arms[run.leader]
-    if run.rival >= 0 and run.rival != run.leader and not beats(rules, run.t, leader, arms[run.rival]):
+    rival = run.rival
+    if rival >= 0 and rival != run.leader and arms[rival].in_play and not is_settled(rules, run.t, leader, arms[rival]):
         return False
     for a in range(len(arms)):
-        if a != run.leader and not beats(rules, run.t, leader, arms[a]):
+        if a != run.leader and arms[a].in_play and not is_settled(rules, run.t, leader, arms[a]):
             run.rival = a
             return False
     return True
+
+
+@only_for("epsilon")
+def evidence_within(rules, b, a):
+    """How strongly the data say that b is at most epsilon worse than a; 0 if they do not say so:
+
+        min of N_b d(mean_b, q) + N_a d(mean_a, q + epsilon)   over q,
+
+    the cost in likelihood of the best fit among "a is better than b by epsilon or more".
+    """
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return 0.0
+    q = meeting_point(rules, b, a)
+    above = q + rules.epsilon
+    return b.tested * divergence(
+        rules.family, rules.variance, b.tested_mean, b.tested_mean - q, q, 1.0 - q
+    ) + a.tested * divergence(rules.family, rules.variance, a.tested_mean, a.tested_mean - above, above, 1.0 - above)
+
+
+@only_for("epsilon")
+def meeting_point(rules, b, a):
+    """The q that minimises N_b d(mean_b, q) + N_a d(mean_a, q + epsilon), for mean_b > mean_a - epsilon.
+
+    It lies between mean_a - epsilon and mean_b, where the derivative
+    N_b (q - mean_b)/V(q) + N_a (q + epsilon - mean_a)/V(q + epsilon) vanishes. In every family log V is concave, so the
+    ratio of its two terms falls with q: there is one such q. `slope` below is the derivative times both V: a cubic.
+    """
+    family, variance, epsilon = rules.family, rules.variance, rules.epsilon
+    low, high = a.tested_mean - epsilon, b.tested_mean
+    if family == GAUSSIAN:
+        return (b.tested * high + a.tested * low) / (b.tested + a.tested)
+    if family == BERNOULLI:
+        high = min(high, 1.0 - epsilon)
+    if family > EXPONENTIAL:
+        high = min(high, -epsilon)
+    else:
+        low = max(low, 0.0)
+    q = at_low = at_high = 0.0
+    side = 0
+    for i in range(200):  # the secant through both ends (Illinois), halving where it is slow
+        if i % 3 == 2 or at_low == at_high:
+            q = 0.5 * (low + high)
+        else:
+            q = (low * at_high - high * at_low) / (at_high - at_low)
+        if not low < q < high:
+            q = 0.5 * (low + high)
+            if not low < q < high:
+                break
+        above = q + epsilon
+        slope = b.tested * (q - b.tested_mean) * variance_at(family, variance, above, 1.0 - above) + a.tested * (
+            above - a.tested_mean
+        ) * variance_at(family, variance, q, 1.0 - q)
+        if slope == 0.0:
+            break
+        if slope < 0.0:
+            low, at_low = q, slope
+            at_high *= 0.5 if side < 0 else 1.0
+            side = -1
+        else:
+            high, at_high = q, slope
+            at_low *= 0.5 if side > 0 else 1.0
+            side = 1
+        if high - low <= 1e-15 * abs(q):
+            break
+    return q
 
 
 def begin(arms, run):
@@ -182,7 +257,9 @@ def evalue_price(arm, rules):
     surprise = pair_evidence(rules.family, rules.variance, 1, arm.first, arm.tested, arm.tested_mean)
     if rules.family == POISSON:
         return half_log + surprise + stirling_half(arm.first) - stirling_half(arm.rewards)
-    if rules.family == EXPONENTIAL:
+    if rules.family == MIRRORED_POISSON:
+        return half_log + surprise + stirling_half(-arm.first) - stirling_half(-arm.rewards)
+    if rules.family >= EXPONENTIAL:  # or mirrored
         return half_log + surprise + (1.0 - HALF_LOG_2PI) - stirling(arm.pulls)
     return half_log + surprise
 

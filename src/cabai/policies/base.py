@@ -38,9 +38,10 @@ class Policy(Named):
         """The threshold as this policy can use it."""
         return given
 
-    def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float) -> np.void:
+    def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float, epsilon: float = 0.0) -> np.void:
         """Everything that does not change while a run lasts."""
         rules = self.threshold(threshold).rules(family, arms=arms, delta=delta)
+        rules["epsilon"] = family.check_epsilon(epsilon)
         rules["cost_blind"], rules["tolerance"] = self.cost_blind, TOLERANCE
         for name, value in self.numbers(arms).items():
             rules[name] = value

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cabai.kernels.evidence import beats
+from cabai.kernels.evidence import beats, leader_beats_every_rival
 from cabai.policies.base import Policy
 
 
 def stop(arms, run, rules):
-    """Drop every arm in play that the leader beats; stop when one is left.
+    """Drop every arm in play that the leader beats; stop when one is left, or the leader is within epsilon of all.
 
     The threshold only rises with t, so a pair can newly cross only if one of its arms was pulled: unless that was the
     leader, or the leader is a new one, the arm pulled last is the only one to ask.
@@ -26,6 +26,8 @@ def stop(arms, run, rules):
         if a != leader and arms[a].in_play and beats(rules, run.t, arms[leader], arms[a]):
             arms[a].in_play = 0
             run.left -= 1
+    if run.left > 1 and rules.epsilon != 0.0:  # the arms in play may be too close to drop, and close enough to stop
+        return leader_beats_every_rival(arms, run, rules)
     return run.left == 1
 
 

@@ -36,10 +36,10 @@ def highest_rival(arms, run, rules):
 
 
 def stop(arms, run, rules):
-    """At the end of a round: is the leader's lower end above every rival's upper end?"""
+    """At the end of a round: is the leader's lower end above every rival's upper end, less epsilon?"""
     if run.note >= 0:  # the rival's pull of this round is still to come
         return False
-    highest = highest_rival(arms, run, rules)
+    highest = highest_rival(arms, run, rules) - rules.epsilon
     leader = arms[run.leader]
     if leader.tested == 0 or leader.tested_mean <= highest:
         return False

@@ -38,6 +38,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     *,
     delta: float | Sequence[float] = 0.05,
     threshold: str | Threshold = "paper",
+    epsilon: float = 0.0,
     trajectories: int = 1000,
     seed: int = 0,
     workers: int | None = None,
@@ -52,6 +53,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
     without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
+    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
 
@@ -79,7 +81,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
     order = sorted(deltas, reverse=True)
-    rules = [chosen.rules(instance.family, rule, arms=len(instance), delta=value) for value in order]
+    rules = [chosen.rules(instance.family, rule, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
     work = Work(instance, chosen, rules, seed, most_pulls, most_cost, marks)
     work.compiled()  # here, once, rather than in every worker at the same time
     started = time.perf_counter()
@@ -90,8 +92,9 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
-            instance, str(chosen), str(rule), value, seed, decisions, paid, steps, pulls[:, j], marks, own_path, seconds
-        )
+            instance, str(chosen), str(rule), value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
+            seconds, float(epsilon),
+        )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 
 

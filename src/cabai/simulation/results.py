@@ -42,11 +42,17 @@ class Summary:
     errors: int  # wrong decisions; an unfinished trajectory is none
     error_interval: tuple[float, float]  # 95 % confidence interval of the share of wrong decisions (Wilson)
     unfinished: int
-    lower_bound: float | None  # None where no bound exists: tied best arms, or delta of 1/2 and more
+    lower_bound: float | None  # None where no bound exists: tied best arms, an epsilon, or delta of 1/2 and more
     ratio: float | None  # mean_cost / lower_bound
     seconds: float
     steps: int  # pulls simulated in all
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
+    epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
+
+    @property
+    def allowed(self) -> str:
+        """delta, and epsilon where it is not 0, in words."""
+        return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,7 +68,7 @@ class Summary:
             ["unfinished", str(self.unfinished)],
         ]
         threshold = f"threshold {self.threshold}{'' if self.proven else ' (not proven for this family)'}"
-        heading = f"{self.policy}, {threshold}, delta {self.delta:g}, {self.trajectories} trajectories"
+        heading = f"{self.policy}, {threshold}, {self.allowed}, {self.trajectories} trajectories"
         return "\n".join([heading, table(rows, left=2)])
 
 
@@ -88,6 +94,7 @@ class Runs:
     grid: NDArray[np.int64]
     path: NDArray[np.int64]
     seconds: float
+    epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -98,8 +105,11 @@ class Runs:
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Which trajectories decided for an arm that is not the best."""
-        return self.finished & ~np.isin(self.decisions, self.instance.best_arms)
+        """Which trajectories decided for an arm that is not the best, nor within epsilon of it."""
+        means = self.instance.means
+        slack = 1e-12 * max(1.0, abs(means.max())) if self.epsilon else 0.0  # for what rounding does to a difference
+        good = np.flatnonzero(means >= means.max() - self.epsilon - slack)
+        return self.finished & ~np.isin(self.decisions, good)
 
     def summary(self) -> Summary:
         n = len(self)
@@ -107,7 +117,7 @@ class Runs:
         pulls = self.pulls.mean(axis=0)
         paid = pulls * self.instance.costs
         floor = None
-        if self.delta < 0.5 and len(self.instance.best_arms) == 1:
+        if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.epsilon == 0:
             floor = bound(self.instance).cost(self.delta)
         return Summary(
             policy=self.policy,
@@ -129,6 +139,7 @@ class Runs:
             seconds=self.seconds,
             steps=int(self.steps.sum()),
             proven=threshold_of(self.threshold).is_proven_for(self.instance.family),
+            epsilon=self.epsilon,
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -159,6 +170,7 @@ class Runs:
             "policy": self.policy,
             "threshold": self.threshold,
             "delta": self.delta,
+            "epsilon": self.epsilon,
             "seed": self.seed,
         }
         rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
@@ -218,7 +230,7 @@ class Comparison:
         first = self.summaries[0]
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
         threshold = f"threshold {first.threshold}{'' if first.proven else ' (not proven for this family)'}"
-        heading = f"delta {first.delta:g}, {threshold}, {first.trajectories} trajectories, {floor}"
+        heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}"
         return "\n".join([heading, table([header, *rows])])
 
 
