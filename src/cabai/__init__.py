@@ -7,21 +7,43 @@ from cabai.evidence import Evidence, Statistics, evidence
 from cabai.instance import Instance
 from cabai.policies import policy
 from cabai.simulation import Comparison, Runs, Summary, compare, simulate
+from cabai.study import (
+    AlreadyTold,
+    FailedPulls,
+    NoPull,
+    StorageError,
+    StudyNotFound,
+    StudyStopped,
+    create_study,
+    delete_study,
+    list_studies,
+    load_study,
+)
 
 __version__ = "0.1.0"
 __all__ = [
+    "AlreadyTold",
     "Bound",
     "Comparison",
     "Evidence",
+    "FailedPulls",
     "Instance",
     "InvalidInput",
+    "NoPull",
     "Runs",
     "Statistics",
+    "StorageError",
+    "StudyNotFound",
+    "StudyStopped",
     "Summary",
     "bound",
     "compare",
+    "create_study",
+    "delete_study",
     "evidence",
     "families",
+    "list_studies",
+    "load_study",
     "policies",
     "policy",
     "simulate",

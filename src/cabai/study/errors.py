@@ -1,0 +1,29 @@
+"""What can go wrong with a study, besides bad input."""
+
+from __future__ import annotations
+
+from cabai.checks import InvalidInput
+
+
+class StudyNotFound(InvalidInput):
+    """There is no study of that name in the storage."""
+
+
+class AlreadyTold(InvalidInput):
+    """The pull was told before, with other values; what was told first stands."""
+
+
+class NoPull(Exception):
+    """There is nothing to pull now: the budget is used up by pulls that are still under way."""
+
+
+class StudyStopped(NoPull):
+    """The study has stopped: there is nothing left to pull."""
+
+
+class StorageError(Exception):
+    """The storage cannot be read or written; the message says why and what was kept."""
+
+
+class FailedPulls(UserWarning):
+    """Many pulls of an arm have failed, which changes what the guarantee speaks of."""

@@ -1,0 +1,253 @@
+"""The state of a study as policies see it: the same records, changed by the same functions, as in a simulation."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.kernels.allocation import allocate
+from cabai.kernels.divergence import lower_end, upper_end
+from cabai.kernels.evidence import begin, evidence, evidence_within, observe, required, weigh
+from cabai.simulation.sampling import GOLDEN, mix, open_streams, unit
+from cabai.state import ARM, RUN, Record, Records, record
+from cabai.study.settings import Settings
+
+ARM_MEMORY = ("in_play", "share", "memo", "memo_1", "memo_2")
+RUN_MEMORY = ("last", "leader", "second", "left", "rival", "note", "memo")
+
+
+class Play:
+    """Arms, run and rules of a study, and what its policy says of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.policy, self.rules = settings, settings.policy, settings.rules()
+        arms, run = the_start(len(settings.arms))
+        self.arms, self.run = arms.copy(), run.copy()
+        self.paid = np.zeros(len(arms))  # for each arm, failed pulls included
+        self.failures = np.zeros(len(arms), np.int64)
+
+    @classmethod
+    def restored(
+        cls, settings: Settings, arms: Sequence[Mapping[Any, Any]], spent: float, counted: float, memory: str
+    ) -> Play:
+        """The state that the stored sums and the policy's memory describe."""
+        play = cls(settings)
+        for a, sums in enumerate(arms):
+            play.paid[a], play.failures[a] = sums["spent"], sums["failures"]
+            arm = Record(play.arms[a])
+            arm.pulls, arm.rewards, arm.costs, arm.first = sums["pulls"], sums["rewards"], sums["costs"], sums["first"]
+            if arm.pulls > 0:
+                arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+                with np.errstate(all="ignore"):
+                    weigh(arm, Record(play.rules))
+        play.run["t"], play.run["spent"], play.run["paid"] = int(play.arms["pulls"].sum()), counted, spent
+        remembered = json.loads(memory)
+        for name, values in remembered.get("arms", {}).items():
+            play.arms[name] = values
+        for name, value in remembered.get("run", {}).items():
+            play.run[name] = value
+        return play
+
+    def memory(self) -> str:
+        """What the policy remembers, to be stored: the fields that are not as they were at the start."""
+        arms, run = the_start(len(self.arms))
+        changed = [name for name in ARM_MEMORY if (self.arms[name] != arms[name]).any()]
+        return json.dumps(
+            {
+                "arms": {name: self.arms[name].tolist() for name in changed},
+                "run": {name: self.run[name].item() for name in RUN_MEMORY if self.run[name] != run[name]},
+            }
+        )
+
+    def sums(self, a: int) -> dict[str, Any]:
+        """What is stored of an arm, besides the policy's memory."""
+        stored = {name: self.arms[a][name].item() for name in ("pulls", "rewards", "first", "costs")}
+        return stored | {"spent": self.paid[a].item(), "failures": self.failures[a].item()}
+
+    @property
+    def everything_pulled(self) -> bool:
+        """Whether every arm has returned a reward, so that policies can be asked."""
+        return bool((self.arms["pulls"] > 0).all())
+
+    @property
+    def leader(self) -> int | None:
+        return int(self.run["leader"]) if self.run["leader"] >= 0 else None
+
+    def observe(self, a: int, reward: float, cost: float) -> None:
+        """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`."""
+        counted = cost if self.settings.costs is None else self.settings.costs[a]
+        with np.errstate(all="ignore"):
+            observe(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
+        self.run["paid"] += cost - counted
+        self.paid[a] += cost
+
+    def fail(self, a: int, cost: float) -> None:
+        """A pull of arm a failed, and was paid `cost`: it is part of what a reward of that arm costs."""
+        arm = Record(self.arms[a])
+        self.run["paid"] += cost
+        self.paid[a] += cost
+        self.failures[a] += 1
+        if self.settings.costs is None and not self.rules["cost_blind"]:
+            arm.costs += cost
+            self.run["spent"] += cost
+            if arm.pulls > 0:
+                arm.cost = arm.costs / arm.pulls
+
+    def stops(self) -> bool:
+        """Whether the policy stops here, with its guarantee."""
+        if not self.everything_pulled:
+            return False
+        with np.errstate(all="ignore"):
+            return bool(self.policy.stop(Records(self.arms), Record(self.run), Record(self.rules)))
+
+    def choose(self, number: int, under_way: Sequence[int]) -> int:
+        """The arm for pull `number`, where `under_way[a]` pulls of each arm a have been handed out and not been told.
+
+        They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
+        """
+        pending = np.asarray(under_way)
+        if not self.everything_pulled:
+            return self._first_round(pending)
+        arms, run = self.arms.copy(), self.run.copy()
+        if pending.any():
+            arms["pulls"] += pending
+            arms["rewards"] += pending * arms["mean"]
+            arms["costs"] += pending * arms["cost"]
+            run["t"] += pending.sum()
+            run["spent"] += (pending * arms["cost"]).sum()
+        run["uniform"] = coin(self.settings.seed, number - len(arms))
+        with np.errstate(all="ignore"):
+            chosen = int(self.policy.choose(Records(arms), Record(run), Record(self.rules)))
+        for name in ARM_MEMORY:
+            self.arms[name] = arms[name]
+        for name in RUN_MEMORY:
+            self.run[name] = run[name]
+        return chosen
+
+    def _first_round(self, pending: NDArray[np.int64]) -> int:
+        """Until every arm has returned a reward: an arm of which nothing is known or under way; else, while the others
+        wait for theirs, the arm with a reward that CO would pull; else the one with the fewest under way."""
+        pulls = self.arms["pulls"]
+        untried = np.flatnonzero((pulls == 0) & (pending == 0))
+        if len(untried):
+            return int(untried[0])
+        known = np.flatnonzero(pulls > 0)
+        if len(known):
+            trials = (pulls + pending)[known]
+            return int(known[np.argmin(self.arms["cost"][known] * trials * trials)])
+        return int(np.argmin(pending))
+
+    def pair(self, b: int, a: int) -> tuple[float, float]:
+        """The evidence that b is better than a (up to epsilon), and how much is required of it."""
+        arms, rules = Records(self.arms), Record(self.rules)
+        with np.errstate(all="ignore"):
+            gathered = evidence_within if self.settings.epsilon > 0 else evidence
+            least = float(required(int(self.run["t"]), rules) + arms[b].price + arms[a].price)
+            return float(gathered(rules, arms[b], arms[a])), least
+
+    def closest(self) -> tuple[int, float, float] | None:
+        """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
+        if not self.everything_pulled or self.run["left"] < 2:
+            return None
+        leader = int(self.run["leader"])
+        rivals = [a for a in range(len(self.arms)) if a != leader and self.arms[a]["in_play"]]
+        pairs = [(a, *self.pair(leader, a)) for a in rivals]
+        return min(pairs, key=lambda pair: pair[1] - pair[2])
+
+    def confidence(self) -> float:
+        """1 - the smallest delta at which the leader would now beat every rival; 0 if there is none.
+
+        By the same proof as the guarantee's it may be looked at any time. Arms that were dropped were beaten at delta.
+        """
+        closest = self.closest()
+        delta = self.settings.delta
+        if closest is None or not math.isfinite(closest[2]):
+            return 1 - delta if self.run["left"] == 1 else 0.0
+        _, z, least = closest
+        gathered = z - least + float(self.rules["level"])  # the level that would have been reached
+
+        def level(chance: float) -> float:
+            rules = self.policy.rules(
+                self.settings.family, self.settings.threshold, arms=len(self.arms), delta=chance,
+                epsilon=self.settings.epsilon,
+            )  # fmt: skip
+            return float(rules["level"])
+
+        low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
+        if gathered > level(delta):
+            return 1 - delta
+        if gathered <= level(math.exp(high)):
+            return 0.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if gathered > level(math.exp(middle)) else (middle, high)
+        return 1 - math.exp(high)
+
+    def interval(self, a: int) -> tuple[float, float]:
+        """The means of arm a that the data leave possible; all K hold at all times with probability 1 - delta.
+
+        {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
+        for one arm alone: proven for every family, whatever the study's own threshold.
+        """
+        from cabai.thresholds import EValue
+
+        rules = EValue().rules(self.settings.family, arms=len(self.arms), delta=self.settings.delta)
+        rules["family"] = self.rules["family"]
+        arm = Record(self.arms[a].copy())
+        everything = self.settings.family.mean_range
+        if arm.pulls == 0:
+            return everything
+        with np.errstate(all="ignore"):
+            weigh(arm, Record(rules))
+            if arm.tested == 0:
+                return everything
+            level = (math.log(len(self.arms) / self.settings.delta) + arm.price) / arm.tested
+            family, variance, mean = rules["family"], rules["variance"], arm.tested_mean
+            ends = lower_end(family, variance, mean, level), upper_end(family, variance, mean, level)
+        low, high = sorted(float(self.settings.seen(end)) for end in ends)
+        return low, high
+
+    def projected_cost(self) -> float | None:
+        """What is still to be paid before the study stops, if the estimates were the truth and sampling ideal.
+
+        Ideal sampling gathers one nat of evidence for every T* of cost, T* the bound's hardness at the estimates.
+        None where there is nothing to compute it from.
+        """
+        closest = self.closest()
+        if closest is None or not math.isfinite(closest[2]):
+            return None
+        arms, run = self.arms.copy(), self.run.copy()
+        arms["cost"] = self.paid_costs()
+        with np.errstate(all="ignore"):
+            hardness = float(allocate(Records(arms), Record(run), Record(self.rules)))
+        missing = max(closest[2] - closest[1], 0.0)
+        return hardness * missing if math.isfinite(hardness) else None
+
+    def paid_costs(self) -> NDArray[np.float64]:
+        """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
+        if self.settings.costs is not None:
+            return np.array(self.settings.costs)
+        with np.errstate(all="ignore"):
+            costs: NDArray[np.float64] = self.paid / self.arms["pulls"]
+        return costs
+
+
+@cache
+def the_start(arms: int) -> tuple[NDArray[Any], np.void]:
+    """The state before the first pull; to be copied."""
+    records, run = np.zeros(arms, ARM), record(RUN)
+    begin(Records(records), Record(run))
+    return records, run
+
+
+def coin(seed: int, n: int) -> float:
+    """The policy's n-th random number in [0, 1), the one that trajectory 0 of a simulation with this seed sees."""
+    with np.errstate(over="ignore"):
+        start = open_streams((), np.uint64(seed), np.uint64(0))
+        return float(unit(mix(start + np.uint64(n) * GOLDEN)))

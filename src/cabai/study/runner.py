@@ -1,0 +1,152 @@
+"""Pull until a study stops: the loop of `study.run` and of `cabai run`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cabai.checks import InvalidInput, whole
+from cabai.study.errors import AlreadyTold, NoPull, StudyStopped
+
+if TYPE_CHECKING:
+    from cabai.study.status import Status
+    from cabai.study.study import Pull, Study
+
+PAUSE = 0.05  # seconds, while others use up the budget
+
+
+class RunFailed(Exception):
+    """An arm failed again and again; the study is as it was, and goes on when it is run again."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a test returns, or a worker makes of an exception, when a pull has no reward."""
+
+    why: str
+    cost: float | None = None
+
+
+def run(
+    study: Study,
+    test: Callable[[Pull], Any],
+    *,
+    workers: int = 1,
+    max_failures: int = 5,
+    progress: Callable[[], None] | None = None,
+    over: threading.Event | None = None,
+) -> Status:
+    """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
+
+    `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, the reward alone where the study knows the costs,
+    or `Failed`. An exception, or a result that is not legal, is told as a failed pull; after `max_failures` of them in
+    a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for and told, or their
+    pulls given back where they fail, and the study can be run again. `over` is set when the run is to end, for tests
+    that can be cut short. `progress` is called after each pull.
+    """
+    if not callable(test):
+        raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
+    count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
+    loop = Loop(study, test, limit, progress, over or threading.Event())
+    with ThreadPoolExecutor(count) as executor:
+        futures = [executor.submit(loop.work, i) for i in range(count)]
+        try:
+            while wait(futures, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:  # short, so that Ctrl-C is heard
+                if any(future.done() and future.exception() for future in futures):
+                    break
+        finally:
+            loop.over.set()
+    for future in futures:
+        future.result()
+    return study.status()
+
+
+class Loop:
+    """What the workers of one run share."""
+
+    def __init__(
+        self,
+        study: Study,
+        test: Callable[[Pull], Any],
+        limit: int,
+        progress: Callable[[], None] | None,
+        over: threading.Event,
+    ) -> None:
+        self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
+        self.failing: Counter[str] = Counter()
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def work(self, worker: int) -> None:
+        while not self.over.is_set():
+            try:
+                pull = self.study.ask(worker=f"{self.name}:{worker}")
+            except StudyStopped:
+                return
+            except NoPull:
+                time.sleep(PAUSE)
+                continue
+            result = self.attempt(pull)
+            if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
+                self.study.release(pull)
+                return
+            self.tell(pull, result)
+            if self.progress is not None:
+                self.progress()
+
+    def attempt(self, pull: Pull) -> Any:
+        try:
+            return self.test(pull)
+        except Exception as error:
+            return Failed(f"{type(error).__name__}: {error}")
+
+    def tell(self, pull: Pull, result: Any) -> None:
+        try:
+            if not isinstance(result, Failed):
+                try:
+                    self.study.tell(pull, **read(result))
+                    self.failing[pull.arm] = 0
+                    return
+                except AlreadyTold:
+                    raise
+                except InvalidInput as error:  # paid for, but not a legal reward
+                    result = Failed(str(error), paid(result))
+            self.study.tell(pull, failed=result.why, cost=result.cost)
+        except AlreadyTold:
+            return  # the lease ran out, and another worker was quicker
+        self.failing[pull.arm] += 1
+        if self.failing[pull.arm] >= self.limit:
+            raise RunFailed(
+                f"arm {pull.arm!r} failed {self.limit} times in a row, the last time with: {result.why}. The study "
+                f"{self.study.name!r} is kept; run it again to go on."
+            )
+
+
+def read(result: Any) -> dict[str, Any]:
+    """A test's result as the arguments of `tell`."""
+    if isinstance(result, Mapping):
+        if "reward" not in result or not set(result) <= {"reward", "cost"}:
+            raise InvalidInput(f"a test must return a reward and a cost, got {dict(result)!r}.")
+        return dict(result)
+    if isinstance(result, tuple):
+        if len(result) != 2:
+            raise InvalidInput(f"a test must return (reward, cost), got {result!r}.")
+        return {"reward": result[0], "cost": result[1]}
+    return {"reward": result}
+
+
+def paid(result: Any) -> float | None:
+    """The cost in a result that could not be told, if it is one."""
+    from cabai.checks import positive
+
+    try:
+        cost = read(result).get("cost")
+        return None if cost is None else positive(cost, "cost")
+    except InvalidInput:
+        return None

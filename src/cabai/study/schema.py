@@ -1,0 +1,86 @@
+"""How studies are stored: four tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
+
+`cabai_observation` is the log: rows are added and never changed. `cabai_arm` and `cabai_study` hold the sums over it
+and the policy's memory, and change in the same transaction. `cabai_pull` holds the pulls that are under way. Times
+are seconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
+
+REVISION = "0001"  # the newest migration in `migrations/versions`
+VERSION_TABLE = "cabai_version"
+
+metadata = MetaData()
+Number = BigInteger().with_variant(Integer, "sqlite")
+
+
+def belongs_to_study() -> Column[int]:
+    return Column(
+        "study", Number, ForeignKey("cabai_study.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+
+
+study = Table(
+    "cabai_study",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("token", String(16), nullable=False),  # the first part of every pull's id
+    Column("created", Double, nullable=False),
+    Column("stamp", Number, nullable=False, default=0),  # another random number with every change
+    Column("settings", Text, nullable=False),  # JSON: what `create_study` was given; never changes
+    Column("asked", Number, nullable=False, default=0),  # pulls handed out so far
+    Column("told", Number, nullable=False, default=0),  # rows of the log
+    Column("spent", Double, nullable=False, default=0.0),  # the bill
+    Column("counted", Double, nullable=False, default=0.0),  # the sum of costs as the policy counts them
+    Column("memory", Text, nullable=False, default="{}"),  # JSON: what the policy remembers
+    Column("stopped", Double),  # when
+    Column("reason", String(20)),  # evidence, max_cost or max_pulls
+    Column("decision", Number),  # the number of the arm that led when it stopped
+    Column("confidence", Double),  # 1 - delta, or what was reached at the limit
+    Column("told_at_stop", Number),
+    Column("spent_at_stop", Double),
+)
+
+arm = Table(
+    "cabai_arm",
+    metadata,
+    belongs_to_study(),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(200), nullable=False),
+    Column("pulls", Number, nullable=False, default=0),  # that returned a reward
+    Column("rewards", Double, nullable=False, default=0.0),  # their sum, as kernels see it: mirrored to minimize
+    Column("first", Double, nullable=False, default=0.0),
+    Column("costs", Double, nullable=False, default=0.0),  # as the policy counts them
+    Column("spent", Double, nullable=False, default=0.0),  # as they were paid, failed pulls included
+    Column("failures", Number, nullable=False, default=0),
+)
+
+pull = Table(
+    "cabai_pull",
+    metadata,
+    belongs_to_study(),
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("arm", Integer, nullable=False),
+    Column("asked", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+    Column("offers", Integer, nullable=False, default=1),
+    Column("worker", String(200)),
+)
+
+observation = Table(
+    "cabai_observation",
+    metadata,
+    belongs_to_study(),
+    Column("number", Number, primary_key=True, autoincrement=False),  # the pull's: one row a pull, for ever
+    Column("place", Number, nullable=False),  # in the order of telling, from 1
+    Column("arm", Integer, nullable=False),
+    Column("reward", Double),  # as it was told; none where the pull failed
+    Column("cost", Double, nullable=False),
+    Column("failed", Text),  # why
+    Column("asked", Double, nullable=False),
+    Column("told", Double, nullable=False),
+    Column("worker", String(200)),
+)

@@ -1,0 +1,201 @@
+"""What is known of a study at one moment, for people and for programs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from cabai.tables import table
+
+if TYPE_CHECKING:
+    from cabai.study.play import Play
+    from cabai.study.study import Study
+
+
+@dataclass(frozen=True)
+class ArmStatus:
+    """One arm: what it returned and what it cost. `low` and `high` are an interval of its mean that holds, for all arms
+    and at all times, with probability 1 - delta."""
+
+    name: str
+    pulls: int  # that returned a reward
+    failures: int
+    under_way: int
+    mean: float | None
+    low: float | None  # None: not bounded
+    high: float | None
+    cost: float | None  # the mean cost of a reward, failed pulls included
+    spent: float
+    in_play: bool  # False once the policy has dropped it
+
+
+@dataclass(frozen=True)
+class Status:
+    """A study at one moment."""
+
+    name: str
+    family: str
+    policy: str
+    threshold: str
+    proven: bool  # whether the threshold is proven for the family
+    direction: str
+    delta: float
+    epsilon: float
+    max_cost: float | None
+    max_pulls: int | None
+    arms: list[ArmStatus]
+    pulls: int
+    failures: int
+    under_way: int
+    late: int  # told after the study had stopped
+    spent: float
+    leader: str | None
+    rival: str | None  # the arm that the leader is furthest from beating
+    evidence: float | None  # of the leader over that rival, in nats
+    required: float | None  # of it, to stop; None also where more data are needed to say
+    confidence: float | None  # 1 - the delta at which the leader would have been decided for
+    remaining_cost: float | None  # still to be paid if the estimates are the truth; None where it cannot be said
+    stopped: bool
+    reason: str | None  # evidence, max_cost or max_pulls
+    decision: str | None  # the best arm, with probability at least 1 - delta; None without that guarantee
+    warnings: list[str]
+
+    @classmethod
+    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int]) -> Status:
+        """The status of a study from its row, its state and the arms of the pulls under way."""
+        settings, names = study.settings, study.arms
+        out, costs = Counter(under_way), play.paid_costs()
+        arms = []
+        for a, name in enumerate(names):
+            arm = play.arms[a]
+            low, high = play.interval(a)
+            arms.append(
+                ArmStatus(
+                    name=name,
+                    pulls=int(arm["pulls"]),
+                    failures=int(play.failures[a]),
+                    under_way=out[a],
+                    mean=float(settings.seen(arm["mean"])) if arm["pulls"] else None,
+                    low=finite_or_none(low),
+                    high=finite_or_none(high),
+                    cost=finite_or_none(costs[a]),
+                    spent=float(play.paid[a]),
+                    in_play=bool(arm["in_play"]),
+                )
+            )
+        closest, stopped = play.closest(), row.stopped is not None
+        leader = row.decision if stopped else play.leader
+        warned = [study._failing(play, a, always=True) for a in range(len(names))]
+        if not settings.threshold.is_proven_for(settings.family):
+            warned.append(f"threshold {settings.threshold} is not proven for {settings.family} rewards.")
+        return cls(
+            name=study.name,
+            family=str(settings.family),
+            policy=str(settings.policy),
+            threshold=str(settings.threshold),
+            proven=settings.threshold.is_proven_for(settings.family),
+            direction=settings.direction,
+            delta=settings.delta,
+            epsilon=settings.epsilon,
+            max_cost=settings.max_cost,
+            max_pulls=settings.max_pulls,
+            arms=arms,
+            pulls=sum(arm.pulls for arm in arms),
+            failures=sum(arm.failures for arm in arms),
+            under_way=len(under_way),
+            late=row.told - row.told_at_stop if stopped else 0,
+            spent=row.spent,
+            leader=None if leader is None else names[leader],
+            rival=None if closest is None else names[closest[0]],
+            evidence=None if closest is None else closest[1],
+            required=None if closest is None else finite_or_none(closest[2]),
+            confidence=row.confidence if stopped else play.confidence(),
+            remaining_cost=0.0 if stopped else play.projected_cost(),
+            stopped=stopped,
+            reason=row.reason,
+            decision=names[row.decision] if row.reason == "evidence" else None,
+            warnings=[text for text in warned if text],
+        )
+
+    @property
+    def best(self) -> str:
+        """What the decision is about, in words."""
+        wanted = "largest" if self.direction == "maximize" else "smallest"
+        within = f" within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f" the {wanted} mean"
+        return f"has a mean{within}" if self.epsilon else f"has{within}"
+
+    @property
+    def sentence(self) -> str:
+        """How it stands, in one sentence."""
+        if self.decision is not None:
+            return (
+                f"Decided: {self.decision} {self.best}, wrong with probability at most {self.delta:g}; "
+                f"{self.spent:.6g} spent on {self.pulls + self.failures} pulls."
+            )
+        if self.stopped:
+            limit = f"{self.reason} = {self.max_cost if self.reason == 'max_cost' else self.max_pulls:g}"
+            if self.leader is None:
+                return f"Stopped at {limit} before any reward; no decision."
+            return (
+                f"Stopped at {limit} without a guarantee: {self.leader} leads; that it {self.best} has confidence "
+                f"{rounded_down(self.confidence or 0.0)} (asked for: {1 - self.delta:g}). {self.spent:.6g} spent."
+            )
+        if self.leader is None:
+            return "Nothing observed yet."
+        if self.evidence is None or self.required is None:
+            return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
+        rest = "" if self.remaining_cost is None else f", about {self.remaining_cost:.3g} more if estimates hold"
+        return (
+            f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
+            f"{self.spent:.6g} spent{rest}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: no NaN, no infinities."""
+        return asdict(self)
+
+    def rows(self) -> list[list[str]]:
+        """The arms as a table, with a heading."""
+        header = ["arm", "pulls", "mean", f"{1 - self.delta:.4g} interval", "mean cost", "spent", ""]
+        return [header, *(self._row(arm) for arm in self.arms)]
+
+    def _row(self, arm: ArmStatus) -> list[str]:
+        ends = ["-inf" if arm.low is None else f"{arm.low:.4g}", "inf" if arm.high is None else f"{arm.high:.4g}"]
+        state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
+        if arm.name == self.decision:
+            state = "best"
+        if arm.failures:
+            state = f"{state}, {arm.failures} failed".lstrip(", ")
+        return [
+            arm.name,
+            str(arm.pulls),
+            "" if arm.mean is None else f"{arm.mean:.4g}",
+            f"{ends[0]} to {ends[1]}" if arm.pulls else "",
+            "" if arm.cost is None else f"{arm.cost:.4g}",
+            f"{arm.spent:.4g}",
+            state,
+        ]
+
+    def __str__(self) -> str:
+        about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
+        about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
+        about += f", policy {self.policy}, threshold {self.threshold}"
+        more = []
+        if self.under_way:
+            more.append(f"{self.under_way} under way")
+        if self.late:
+            more.append(f"{self.late} told after the study had stopped")
+        lines = [about, table(self.rows()), *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)]
+        return "\n".join(lines)
+
+
+def finite_or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def rounded_down(share: float) -> str:
+    """A confidence is never shown as more than it is."""
+    return f"{math.floor(share * 10000) / 10000:.4g}"

@@ -1,0 +1,426 @@
+"""A study: ask, tell, and what is known so far. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import sqlalchemy as sa
+
+from cabai.checks import InvalidInput, positive, whole
+from cabai.checks import number as finite
+from cabai.study import schema
+from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StudyNotFound, StudyStopped
+from cabai.study.play import Play
+from cabai.study.settings import Settings
+from cabai.study.status import Status
+from cabai.study.storage import Storage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+EVIDENCE, MAX_COST, MAX_PULLS = "evidence", "max_cost", "max_pulls"  # why a study stopped
+
+
+@dataclass(frozen=True)
+class Pull:
+    """One trial of an arm, handed out by `ask` and to be told once."""
+
+    id: str
+    arm: str
+    number: int  # in the study, from 1
+    expires: float  # when the lease ends, in seconds since 1970
+    offers: int = 1  # more than 1: the lease of an earlier worker ran out
+    metadata: Any = field(default=None, compare=False)  # the arm's
+
+
+class Study:
+    """One live run, stored. Made by `cabai.create_study` and `cabai.load_study`; may be shared by threads."""
+
+    def __init__(self, storage: Storage, row: Any) -> None:
+        self.name: str = row.name
+        self.settings = Settings.from_json(row.settings)
+        self._storage, self._id, self._token = storage, int(row.id), str(row.token)
+        self._known: tuple[int, Play] | None = None  # the state as of a stamp, to spare reading it again
+
+    @classmethod
+    def create(cls, storage: Storage, name: str, settings: Settings) -> tuple[Study, bool]:
+        """The study of that name, and whether it is new."""
+
+        def work(connection: sa.Connection) -> bool:
+            if find(connection, name) is not None:
+                return False
+            now, token = time.time(), secrets.token_hex(4)
+            made = connection.execute(
+                sa.insert(schema.study).values(name=name, token=token, created=now, settings=settings.to_json())
+            )
+            key = made.inserted_primary_key[0]  # type: ignore[index]
+            connection.execute(
+                sa.insert(schema.arm),
+                [{"study": key, "number": a, "name": arm} for a, arm in enumerate(settings.arms)],
+            )
+            return True
+
+        if storage.read(lambda connection: find(connection, name)) is not None:
+            return cls.load(storage, name), False
+        try:
+            new = storage.write(work)
+        except sa.exc.IntegrityError:  # another process was quicker
+            new = False
+        return cls.load(storage, name), new
+
+    @classmethod
+    def load(cls, storage: Storage, name: str) -> Study:
+        row = storage.read(lambda connection: find(connection, name))
+        if row is None:
+            raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
+        return cls(storage, row)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms' names."""
+        return self.settings.arms
+
+    @property
+    def storage(self) -> str:
+        """Where the study is stored; a password is not shown."""
+        return self._storage.url
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the study has ended: with a decision, or at its budget's limit. It never goes on again."""
+        return self._storage.read(self._row).stopped is not None
+
+    @property
+    def decision(self) -> str | None:
+        """The arm that is best, with probability at least 1 - delta; None until that is known.
+
+        A study that stopped at its budget's limit has no decision; `status().leader` is the best guess.
+        """
+        row = self._storage.read(self._row)
+        return self.arms[row.decision] if row.reason == EVIDENCE else None
+
+    @overload
+    def ask(self, n: None = None, *, worker: str | None = None) -> Pull: ...
+    @overload
+    def ask(self, n: int, *, worker: str | None = None) -> list[Pull]: ...
+    def ask(self, n: int | None = None, *, worker: str | None = None) -> Pull | list[Pull]:
+        """What to pull next; with n, a list of n pulls (fewer where a budget ends).
+
+        Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
+        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget.
+        """
+        count = 1 if n is None else whole(n, "n", 1)
+        if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
+            raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
+        pulls = self._storage.write(lambda connection: self._ask(connection, count, worker))
+        return pulls[0] if n is None else pulls
+
+    def tell(
+        self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
+    ) -> None:
+        """What a pull returned and what it cost; durable when this returns.
+
+        Telling the same again changes nothing; telling something else is refused with `AlreadyTold`. `cost` may be left
+        out where the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no
+        reward.
+        """
+        number = self._number(pull)
+        if failed is None:
+            if reward is None:
+                raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
+            reward = self.settings.family.check_reward(reward)
+        elif not isinstance(failed, str) or not failed.strip():
+            raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
+        elif reward is not None:
+            raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+        if cost is not None:
+            cost = positive(cost, "cost") if failed is None else finite(cost, "cost")
+            if cost < 0:
+                raise InvalidInput(f"cost must not be negative, got {cost!r}.")
+        elif self.settings.costs is None and failed is None:
+            raise InvalidInput("tell needs a cost, since the study does not know it.")
+        warned = self._storage.write(lambda connection: self._tell(connection, number, reward, cost, failed))
+        if warned:
+            warnings.warn(warned, FailedPulls, stacklevel=2)
+
+    def release(self, pull: Pull | str) -> None:
+        """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile."""
+        number = self._number(pull)
+
+        def work(connection: sa.Connection) -> None:
+            self._lock(connection)
+            connection.execute(sa.update(schema.pull).where(self._pull(number)).values(expires=0.0))
+
+        self._storage.write(work)
+
+    def run(self, test: Callable[[str], Any], *, workers: int = 1, **options: Any) -> Status:
+        """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
+        costs are known. See `cabai.study.runner.run` for what happens when it fails."""
+        from cabai.study.runner import run
+
+        return run(self, lambda pull: test(pull.arm), workers=workers, **options)
+
+    def status(self) -> Status:
+        """What is known now: every arm, the evidence, the bill, and the decision."""
+
+        def work(connection: sa.Connection) -> Status:
+            row = self._row(connection)
+            pulls = connection.execute(sa.select(schema.pull).where(schema.pull.c.study == self._id)).all()
+            return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls])
+
+        return self._storage.read(work)
+
+    def observations(self) -> list[dict[str, Any]]:
+        """Everything that was told, in the order of telling.
+
+        One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, and late, which marks what came after
+        the study had stopped.
+        """
+
+        def work(connection: sa.Connection) -> list[dict[str, Any]]:
+            row = self._row(connection)
+            log = schema.observation
+            found = connection.execute(sa.select(log).where(log.c.study == self._id).order_by(log.c.place))
+            return [self._observation(each, row.told_at_stop) for each in found]
+
+        return self._storage.read(work)
+
+    def to_frame(self) -> pd.DataFrame:
+        """`observations` as a table, one row each, times in UTC."""
+        import pandas as pd
+
+        names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
+        frame = pd.DataFrame(self.observations(), columns=names)
+        for name in ("asked", "told"):
+            frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
+        return frame
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
+
+    def __str__(self) -> str:
+        return str(self.status())
+
+    # What follows runs inside a transaction.
+
+    def _row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
+        query = sa.select(schema.study).where(schema.study.c.id == self._id, schema.study.c.token == self._token)
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.storage}.")
+        return row
+
+    def _lock(self, connection: sa.Connection) -> Any:
+        """The study's row; until the transaction ends nobody else can change the study."""
+        return self._row(connection, lock=True)
+
+    def _play_on(self, connection: sa.Connection, row: Any) -> Play:
+        """The state of a locked study, to be changed and saved: not read again if it is known, and not known again until
+        it is saved."""
+        known, self._known = self._known, None
+        return known[1] if known is not None and known[0] == row.stamp else self._play(connection, row)
+
+    def _play(self, connection: sa.Connection, row: Any) -> Play:
+        """The state of the study, as it is stored."""
+        table = schema.arm
+        arms = connection.execute(sa.select(table).where(table.c.study == self._id).order_by(table.c.number))
+        return Play.restored(self.settings, arms.mappings().all(), row.spent, row.counted, row.memory)
+
+    def _save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
+        stamp = secrets.randbits(62)
+        connection.execute(
+            sa.update(schema.study)
+            .where(schema.study.c.id == self._id)
+            .values(stamp=stamp, memory=play.memory(), **values)
+        )
+        self._known = (stamp, play)
+
+    def _number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
+        given = pull.id if isinstance(pull, Pull) else pull
+        token, _, digits = given.partition("-") if isinstance(given, str) else ("", "", "")
+        if token != self._token or not re.fullmatch(r"[1-9][0-9]{0,17}", digits):
+            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
+        return int(digits)
+
+    def _pull(self, number: int) -> Any:
+        return (schema.pull.c.study == self._id) & (schema.pull.c.number == number)
+
+    def _handed(self, number: int, arm: int, expires: float, offers: int) -> Pull:
+        name = self.arms[arm]
+        return Pull(f"{self._token}-{number}", name, number, expires, offers, self.settings.metadata.get(name))
+
+    def _observation(self, row: Any, told_at_stop: int | None) -> dict[str, Any]:
+        return {
+            "pull": f"{self._token}-{row.number}",
+            "arm": self.arms[row.arm],
+            "reward": row.reward,
+            "cost": row.cost,
+            "failed": row.failed,
+            "asked": row.asked,
+            "told": row.told,
+            "worker": row.worker,
+            "late": told_at_stop is not None and row.place > told_at_stop,
+        }
+
+    def _ask(self, connection: sa.Connection, count: int, worker: str | None) -> list[Pull]:
+        row = self._lock(connection)
+        if row.stopped is not None:
+            raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+        play = self._play_on(connection, row)
+        now = time.time()
+        expires = now + self.settings.lease
+        query = sa.select(schema.pull).where(schema.pull.c.study == self._id).order_by(schema.pull.c.number)
+        in_play = play.arms["in_play"]
+        out = [pull for pull in connection.execute(query) if pull.expires > now or in_play[pull.arm]]
+        overdue = [pull for pull in out if pull.expires <= now]
+        handed = []
+        for pull in overdue[:count]:
+            values = {"expires": expires, "worker": worker, "offers": pull.offers + 1}
+            connection.execute(sa.update(schema.pull).where(self._pull(pull.number)).values(**values))
+            handed.append(self._handed(pull.number, pull.arm, expires, pull.offers + 1))
+        under_way = [0] * len(self.arms)
+        for pull in out:
+            under_way[pull.arm] += 1
+        fresh: list[dict[str, Any]] = []
+        while len(handed) < count and self._within_budget(play, row.told, under_way):
+            number = row.asked + len(fresh) + 1
+            arm = play.choose(number, under_way)
+            under_way[arm] += 1
+            fresh.append({"study": self._id, "number": number, "arm": arm, "asked": now, "expires": expires,
+                          "worker": worker})  # fmt: skip
+            handed.append(self._handed(number, arm, expires, 1))
+        if not handed:
+            raise NoPull(
+                f"the budget of study {self.name!r} is used up by pulls under way ({len(out)}): tell them first."
+            )
+        if fresh:
+            connection.execute(sa.insert(schema.pull), fresh)
+            self._save(connection, play, asked=row.asked + len(fresh))
+        return handed
+
+    def _within_budget(self, play: Play, told: int, under_way: list[int]) -> bool:
+        """Whether one more pull may be handed out, were those under way to end as expected."""
+        if self.settings.max_pulls is not None and told + sum(under_way) >= self.settings.max_pulls:
+            return False
+        if self.settings.max_cost is None:
+            return True
+        costs = play.paid_costs()
+        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and cost == cost)
+        return bool(play.run["paid"] + expected < self.settings.max_cost)
+
+    def _tell(
+        self, connection: sa.Connection, number: int, reward: float | None, cost: float | None, failed: str | None
+    ) -> str | None:
+        """Returns a warning, if there is one."""
+        row = self._lock(connection)
+        pull = connection.execute(sa.select(schema.pull).where(self._pull(number))).one_or_none()
+        log = schema.observation
+        if pull is None:
+            told = connection.execute(
+                sa.select(log).where(log.c.study == self._id, log.c.number == number)
+            ).one_or_none()
+            self._told_before(number, told, reward, cost, failed)
+            return None
+        play = self._play_on(connection, row)
+        a = pull.arm
+        paid = self._cost(a, cost, failed)
+        if failed is None:
+            assert reward is not None
+            play.observe(a, self.settings.seen(reward), paid)
+        else:
+            play.fail(a, paid)
+        now, place = time.time(), row.told + 1
+        connection.execute(sa.delete(schema.pull).where(self._pull(number)))
+        connection.execute(
+            sa.insert(log).values(
+                study=self._id,
+                number=number,
+                place=place,
+                arm=a,
+                reward=reward,
+                cost=paid,
+                failed=failed,
+                asked=pull.asked,
+                told=now,
+                worker=pull.worker,
+            )
+        )
+        connection.execute(
+            sa.update(schema.arm).where(schema.arm.c.study == self._id, schema.arm.c.number == a).values(**play.sums(a))
+        )
+        spent = float(play.run["paid"])
+        changed: dict[str, Any] = {"told": place, "spent": spent, "counted": float(play.run["spent"])}
+        if row.stopped is None:
+            reason, confidence = self._ends(play, failed, place, spent)
+            if reason is not None:
+                changed |= {
+                    "stopped": now, "reason": reason, "decision": play.leader, "confidence": confidence,
+                    "told_at_stop": place, "spent_at_stop": spent,
+                }  # fmt: skip
+        self._save(connection, play, **changed)
+        return self._failing(play, a) if failed is not None else None
+
+    def _ends(self, play: Play, failed: str | None, told: int, spent: float) -> tuple[str | None, float | None]:
+        """Whether the study stops here, why, and how sure it is."""
+        if failed is None and play.stops():
+            return EVIDENCE, 1 - self.settings.delta
+        if self.settings.max_cost is not None and spent >= self.settings.max_cost:
+            return MAX_COST, play.confidence()
+        if self.settings.max_pulls is not None and told >= self.settings.max_pulls:
+            return MAX_PULLS, play.confidence()
+        return None, None
+
+    def _cost(self, arm: int, cost: float | None, failed: str | None) -> float:
+        if cost is not None:
+            return cost
+        return self.settings.costs[arm] if self.settings.costs is not None else 0.0
+
+    def _told_before(
+        self, number: int, told: Any, reward: float | None, cost: float | None, failed: str | None
+    ) -> None:
+        """A pull that is not under way: was it told just this before?"""
+        if told is None:
+            raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
+        if (told.reward, told.cost, told.failed) != (reward, self._cost(told.arm, cost, failed), failed):
+            first = f"failed={told.failed!r}" if told.failed is not None else f"reward={told.reward!r}"
+            raise AlreadyTold(
+                f"pull {self._token}-{number} was told before with {first}, cost={told.cost!r}; that stands."
+            )
+
+    def _failing(self, play: Play, a: int, *, always: bool = False) -> str | None:
+        """A warning where at least 3 pulls and a tenth of an arm's have failed; at 3, 10, 30, ... unless `always`."""
+        failures, pulls = int(play.failures[a]), int(play.arms[a]["pulls"])
+        if failures < 3 or failures * 10 <= failures + pulls or not (always or failures in MILESTONES):
+            return None
+        return (
+            f"{failures} of {failures + pulls} pulls of arm {self.arms[a]!r} failed. The guarantee is about the mean "
+            "reward of pulls that succeed: if failing goes with a high or a low reward, that is not the mean of all."
+        )
+
+
+MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))
+
+
+def find(connection: sa.Connection, name: str) -> Any:
+    return connection.execute(sa.select(schema.study).where(schema.study.c.name == name)).one_or_none()
+
+
+def names(storage: Storage) -> list[str]:
+    query = sa.select(schema.study.c.name).order_by(schema.study.c.id)
+    return storage.read(lambda connection: [str(row.name) for row in connection.execute(query)])
+
+
+def delete(storage: Storage, name: str) -> None:
+    def work(connection: sa.Connection) -> None:
+        if connection.execute(sa.delete(schema.study).where(schema.study.c.name == name)).rowcount == 0:
+            raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
+
+    storage.write(work)
