@@ -56,7 +56,7 @@ class Storage:
         self.readers = (
             self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         )
-        _engines.add(self.engine)
+        _storages.add(self)
         self.prepare()
 
     def write(self, work: Work[T]) -> T:
@@ -181,20 +181,37 @@ def use_wal(connection: Any) -> None:
             time.sleep(0.01)
 
 
-_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+_storages: weakref.WeakSet[Storage] = weakref.WeakSet()
+_forking: list[Storage] = []  # whose turn is held while a process forks
+
+
+def _before_fork() -> None:
+    """A connection to SQLite must not be open in two processes: the child would believe it holds locks that only its
+    parent holds, and write to a log that the parent has put away. So wait for transactions to end, and close."""
+    _opening.acquire()
+    _forking.extend(_storages)
+    for storage in _forking:
+        if storage.is_sqlite:
+            storage.turn.acquire()
+            if not isinstance(storage.engine.pool, StaticPool):
+                storage.engine.dispose()
 
 
 def _after_fork() -> None:
-    """A forked process must not use its parent's connections, nor wait for locks that its parent's threads held."""
-    global _opening
-    _opening = threading.Lock()
-    for engine in list(_engines):
-        if not isinstance(engine.pool, StaticPool):
-            engine.dispose(close=False)
-    for storage in _opened.values():
+    while _forking:
+        storage = _forking.pop()
         if storage.is_sqlite:
-            storage.turn = threading.RLock()
+            storage.turn.release()
+    _opening.release()
+
+
+def _after_fork_in_child() -> None:
+    """A forked process must not use, nor close, its parent's connections to a server."""
+    for storage in _forking:
+        if not storage.is_sqlite:
+            storage.engine.dispose(close=False)
+    _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
