@@ -38,16 +38,22 @@ def open_storage(url: str) -> Storage:
     if not isinstance(url, str) or not url:
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
     with _opening:
-        if url not in _opened:
-            _opened[url] = Storage(url)
-        return _opened[url]
+        engine = make_engine(url)
+        key = file_of(engine.url) or url  # the same name is another file after a change of directory
+        if key in _opened and _opened[key].is_gone():
+            _opened.pop(key).engine.dispose()
+        if key not in _opened:
+            _opened[key] = Storage(engine)
+        return _opened[key]
 
 
 class Storage:
     """A database with studies in it."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = make_engine(url)
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.file = file_of(engine.url)
+        self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
         self.url = self.engine.url.render_as_string(hide_password=True)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
@@ -57,7 +63,12 @@ class Storage:
             self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         )
         _storages.add(self)
-        self.prepare()
+        try:
+            self.prepare()
+            self.identity = self._identity()
+        except BaseException:
+            self.engine.dispose()
+            raise
 
     def write(self, work: Work[T]) -> T:
         """Run `work` in one transaction, durable when this returns.
@@ -71,8 +82,23 @@ class Storage:
         """Run `work` on one consistent state of the database."""
         return self._run(work, self.readers)
 
+    def is_gone(self) -> bool:
+        """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
+        return self.identity is not None and self._identity() != self.identity
+
+    def _identity(self) -> tuple[int, int] | None:
+        if self.file is None:
+            return None
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _run(self, work: Work[T], engine: sa.Engine) -> T:
         with self.turn, self.plain_errors():
+            if self.is_gone():
+                raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
             try:
                 with engine.begin() as connection:
                     return work(connection)
@@ -148,8 +174,15 @@ def make_engine(url: str) -> sa.Engine:
     raise InvalidInput(f"storage must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got {url!r}.")
 
 
+def file_of(url: sa.URL) -> str | None:
+    """Which file a URL means, if it means one."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return os.path.abspath(str(url.database))
+
+
 def sqlite_engine(url: sa.URL) -> sa.Engine:
-    in_memory = url.database in (None, "", ":memory:")
+    in_memory = file_of(url) is None
     pool: Any = {"poolclass": StaticPool} if in_memory else {"poolclass": QueuePool, "pool_size": 4, "max_overflow": -1}
     engine = sa.create_engine(url, connect_args={"check_same_thread": False, "timeout": PATIENCE}, **pool)
 
