@@ -169,9 +169,24 @@ def make_engine(url: str) -> sa.Engine:
     if backend == "sqlite":
         return sqlite_engine(parsed)
     if backend in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
+        return postgres_engine(parsed.set(drivername="postgresql+psycopg"))
     raise InvalidInput(f"storage must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got {url!r}.")
+
+
+def postgres_engine(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        """Commits are on the disk when they return, whatever the server's default; and a process that hangs in the
+        middle of a transaction does not keep the others waiting for ever."""
+        patience = f"{PATIENCE * 1000:.0f}"
+        connection.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
+        if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+            connection.execute("SET synchronous_commit = on")
+        connection.commit()
+
+    return engine
 
 
 def file_of(url: sa.URL) -> str | None:
