@@ -53,12 +53,14 @@ class Study:
     def create(cls, storage: Storage, name: str, settings: Settings) -> tuple[Study, bool]:
         """The study of that name, and whether it is new."""
 
+        token = secrets.token_hex(4)
+
         def work(connection: sa.Connection) -> bool:
-            if find(connection, name) is not None:
-                return False
-            now, token = time.time(), secrets.token_hex(4)
+            found = find(connection, name)
+            if found is not None:
+                return bool(found.token == token)  # made just before, if the connection broke as it was committed
             made = connection.execute(
-                sa.insert(schema.study).values(name=name, token=token, created=now, settings=settings.to_json())
+                sa.insert(schema.study).values(name=name, token=token, created=time.time(), settings=settings.to_json())
             )
             key = made.inserted_primary_key[0]  # type: ignore[index]
             connection.execute(
