@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,19 @@ import cabai
 def paper_instance() -> cabai.Instance:
     """The paper's Gaussian instance."""
     return cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[object]:
+    """A PostgreSQL server that is ours alone; `postgres.new_database()` is the URL of a new database in it."""
+    import servers
+
+    if servers.programs() is None:
+        reason = "no PostgreSQL server is installed: `make postgres`, or apt-get install postgresql"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    server = servers.Postgres()
+    yield server
+    server.close()
 
 
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
