@@ -59,6 +59,7 @@ class Storage:
         # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
         # of a database in memory cannot be shared.
         self.turn: Any = threading.RLock() if self.is_sqlite else contextlib.nullcontext()
+        self.writers = self.engine.execution_options(cabai_writes=True)
         self.readers = (
             self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         )
@@ -76,7 +77,7 @@ class Storage:
         If the connection breaks, it is run once more on a new one: so `work` must be safe to repeat, as asking and
         telling are.
         """
-        return self._run(work, self.engine.execution_options(cabai_writes=True))
+        return self._run(work, self.writers)
 
     def read(self, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database."""
