@@ -1,10 +1,11 @@
-"""The shell: `cabai bound`, and what later rooms add. Every command takes --json; every error is one line on stderr."""
+"""The shell. Every command takes --json; every error is one line on stderr and a code that is not 0."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -13,13 +14,17 @@ import typer
 
 import cabai
 from cabai.checks import InvalidInput
+from cabai.cli_study import run, study_app
+from cabai.cli_tools import JsonOption, read_numbers, show_json
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import PARTS
 from cabai.policies import POLICIES
+from cabai.study import FailedPulls, NoPull, StorageError, StudyStopped
+from cabai.study.runner import RunFailed
 from cabai.thresholds import THRESHOLDS
 
-OPTIONAL = ("matplotlib", "pandas", "pyarrow", "scipy")  # what the extras bring
+OPTIONAL = ("matplotlib", "pandas", "psycopg", "pyarrow", "scipy", "sklearn")  # what the extras bring
 
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
@@ -28,6 +33,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.command()(run)
+app.add_typer(study_app, name="study")
 
 FamilyOption = Annotated[
     str,
@@ -66,7 +74,6 @@ WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
 ]
 POLICY_HELP = f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio)."
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def version(wanted: bool) -> None:
@@ -265,19 +272,6 @@ def read_instance(family: str, means: str, costs: str, names: str | None = None,
     )
 
 
-def read_numbers(text: str, option: str) -> list[float]:
-    """Numbers separated by commas; what is not a number is named, and infinities and NaN are refused later by name."""
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    try:
-        return [float(part) for part in parts]
-    except ValueError:
-        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
-
-
-def show_json(value: Any) -> None:
-    typer.echo(json.dumps(value, allow_nan=False))
-
-
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
     """A progress bar on stderr if that is a terminal, else none."""
@@ -304,6 +298,12 @@ def status_line() -> Iterator[Callable[[str], None] | None]:
         yield status.update
 
 
+def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """A warning about a study is one line; others are for developers."""
+    if issubclass(category, FailedPulls):
+        typer.echo(f"cabai: warning: {message}", err=True)
+
+
 def fail(message: str, code: int) -> NoReturn:
     line = " ".join(message.split())
     typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
@@ -311,7 +311,12 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line: 0 when all went well, 2 for bad input, 130 after Ctrl-C, 1 for what should not happen."""
+    """Run the command line.
+
+    It ends with 0 when all went well, 2 for bad input, 3 when a study asked for a pull has stopped, 4 when it has none
+    now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
+    """
+    warnings.showwarning = show_warning  # type: ignore[assignment]
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
         code = app(standalone_mode=False)
@@ -320,12 +325,19 @@ def main() -> None:
         fail("stopped.", 130)  # Typer has turned Ctrl-C into this code
     except InvalidInput as error:
         fail(str(error), 2)
+    except StudyStopped as error:
+        fail(str(error), 3)
+    except NoPull as error:
+        fail(str(error), 4)
+    except (StorageError, RunFailed) as error:
+        fail(str(error), 1)
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OPTIONAL:
             raise
-        fail(f'this needs {error.name}, which is not installed: pip install "cabai[paper]"', 2)
+        extra = "postgres" if error.name == "psycopg" else "paper"
+        fail(f'this needs {error.name}, which is not installed: pip install "cabai[{extra}]"', 2)
     except (KeyboardInterrupt, typer.Abort):
         fail("stopped.", 130)
 

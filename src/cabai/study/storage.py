@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from cabai.checks import InvalidInput
 from cabai.study import schema
-from cabai.study.errors import StorageError
+from cabai.study.errors import StorageError, StudyNotFound
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -33,10 +33,16 @@ _opened: dict[str, Storage] = {}
 _opening = threading.Lock()
 
 
-def open_storage(url: str) -> Storage:
-    """The storage at a URL, its tables made or brought up to date; the same object for the same URL."""
+def open_storage(url: str, *, make: bool = True) -> Storage:
+    """The storage at a URL, its tables made or brought up to date; the same object for the same URL.
+
+    Unless `make`, a SQLite file must be there already.
+    """
     if not isinstance(url, str) or not url:
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
+    file = sqlite_file(url)
+    if not make and file is not None and not file.exists():
+        raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
     with _opening:
         if url not in _opened:
             _opened[url] = Storage(url)
@@ -146,6 +152,16 @@ def make_engine(url: str) -> sa.Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")
         return sa.create_engine(parsed, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
     raise InvalidInput(f"storage must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got {url!r}.")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite URL; None for any other."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        return None
+    on_disk = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return Path(str(parsed.database)) if on_disk else None
 
 
 def sqlite_engine(url: sa.URL) -> sa.Engine:
