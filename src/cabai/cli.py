@@ -15,7 +15,7 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
-from cabai.cli_tools import JsonOption, read_numbers, show_json
+from cabai.cli_tools import JsonOption, read_numbers, read_whole_numbers, show_json
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import PARTS
@@ -175,15 +175,18 @@ def simulate(
 @app.command()
 def compare(
     family: FamilyOption,
-    means: MeansOption,
-    costs: CostsOption,
+    means: Annotated[str | None, typer.Option("--means", help="Each arm's mean reward: 1.5,1,0.5")] = None,
+    costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
     policies: Annotated[
         str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
     ] = "co,ctas,tas,d-lucb,racing,uniform",
     threshold: ThresholdOption = "paper",
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
-    trajectories: TrajectoriesOption = 1000,
+    trajectories: Annotated[
+        int | None,
+        typer.Option("--trajectories", help="How many times to run: 1000, or 100 on each instance of a grid."),
+    ] = None,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
     names: NamesOption = None,
@@ -193,19 +196,55 @@ def compare(
     plot: Annotated[
         str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
     ] = None,
+    on_grid: Annotated[
+        bool, typer.Option("--grid", help="Compare on random instances instead; --means and --costs are not needed.")
+    ] = False,
+    thresholds: Annotated[
+        str, typer.Option("--thresholds", help="With --grid: thresholds, separated by commas.")
+    ] = "paper,evalue",
+    deltas: Annotated[
+        str, typer.Option("--deltas", help="With --grid: deltas, separated by commas.")
+    ] = "0.1,0.01,1e-6",
+    arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms, separated by commas.")] = "3,10,50",
+    instances: Annotated[
+        int, typer.Option("--instances", help="With --grid: random instances for each number of arms.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
 
+    With --grid, on random instances whose costs differ a hundredfold: every policy with every threshold at every delta.
+
     Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
+
+    Example: cabai compare --grid --family gaussian --policies top-two,co --trajectories 100
     """
     from cabai.plots import comparison_figure, picture_kind, save
     from cabai.simulation import compare
+    from cabai.simulation.grid import grid
 
+    chosen = split_outside_brackets(policies)
+    if on_grid:
+        if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
+            raise InvalidInput(
+                "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
+            )
+        rules, sizes = split_outside_brackets(thresholds), read_whole_numbers(arms, "--arms")
+        with progress_bar(len(chosen) * len(rules) * len(sizes) * instances, "simulations") as progress:
+            found = grid(
+                family, chosen, thresholds=rules, deltas=read_numbers(deltas, "--deltas"), arms=sizes,
+                instances=instances, trajectories=100 if trajectories is None else trajectories, seed=seed,
+                workers=workers, progress=progress,
+                **({} if max_pulls is None else {"max_pulls": max_pulls}),
+            )  # fmt: skip
+        show_json({"cells": found.to_dicts()}) if as_json else typer.echo(found)
+        return
+    if means is None or costs is None:
+        raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
     if plot is not None:
         picture_kind(plot)  # before any work is done
     instance = read_instance(family, means, costs, names, cost_model)
-    chosen = split_outside_brackets(policies)
+    trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
         comparison = compare(
             instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
@@ -273,7 +312,7 @@ def read_instance(family: str, means: str, costs: str, names: str | None = None,
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
     """A progress bar on stderr if that is a terminal, else none."""
     if not sys.stderr.isatty():
         yield None
@@ -282,7 +321,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("trajectories", total=total)
+        task = bar.add_task(of, total=total)
         yield lambda done: bar.update(task, completed=done)
 
 

@@ -23,3 +23,11 @@ def read_numbers(text: str, option: str) -> list[float]:
         return [float(part) for part in parts]
     except ValueError:
         raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
+
+
+def read_whole_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    numbers = read_numbers(text, option)
+    if not all(number.is_integer() for number in numbers):
+        raise InvalidInput(f"{option} must be whole numbers separated by commas, got {text!r}.")
+    return [int(number) for number in numbers]
