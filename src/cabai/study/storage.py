@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from cabai.checks import InvalidInput
 from cabai.study import schema
-from cabai.study.errors import StorageError
+from cabai.study.errors import StorageError, StudyNotFound
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -33,13 +33,19 @@ _opened: dict[str, Storage] = {}
 _opening = threading.Lock()
 
 
-def open_storage(url: str) -> Storage:
-    """The storage at a URL, its tables made or brought up to date; the same object for the same URL."""
+def open_storage(url: str, *, make: bool = True) -> Storage:
+    """The storage at a URL, its tables made or brought up to date; the same object for the same URL.
+
+    Unless `make`, a SQLite file must be there already.
+    """
     if not isinstance(url, str) or not url:
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
+    engine = make_engine(url)
+    file = file_of(engine.url)
+    if not make and file is not None and not os.path.exists(file):
+        raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
+    key = file or url  # the same name is another file after a change of directory
     with _opening:
-        engine = make_engine(url)
-        key = file_of(engine.url) or url  # the same name is another file after a change of directory
         if key in _opened and _opened[key].is_gone():
             _opened.pop(key).engine.dispose()
         if key not in _opened:

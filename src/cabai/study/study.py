@@ -224,8 +224,8 @@ class Study:
         return self._row(connection, lock=True)
 
     def _play_on(self, connection: sa.Connection, row: Any) -> Play:
-        """The state of a locked study, to be changed and saved: not read again if it is known, and not known again until
-        it is saved."""
+        """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
+        saved."""
         known, self._known = self._known, None
         return known[1] if known is not None and known[0] == row.stamp else self._play(connection, row)
 
