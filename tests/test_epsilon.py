@@ -13,9 +13,19 @@ import cabai
 from cabai.kernels.evidence import evidence, evidence_within, meeting_point
 from cabai.policies import POLICIES, policy_of
 from cabai.state import (
-    ARM, BERNOULLI, EXPONENTIAL, GAUSSIAN, MIRRORED_EXPONENTIAL, MIRRORED_POISSON, POISSON, RULES, RUN, Record, Records,
+    ARM,
+    BERNOULLI,
+    EXPONENTIAL,
+    GAUSSIAN,
+    MIRRORED_EXPONENTIAL,
+    MIRRORED_POISSON,
+    POISSON,
+    RULES,
+    RUN,
+    Record,
+    Records,
     record,
-)  # fmt: skip
+)
 from cabai.thresholds import threshold_of
 from conftest import drawer
 
@@ -70,8 +80,8 @@ def exact_divergence(family: str, p, q, variance):
 def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):
     """The least of N_b d(mean_b, q) + N_a d(mean_a, q + epsilon): the best of a grid, then golden-section search there.
 
-    The grid is over all q that the family allows between the lower and the upper of the two means (less epsilon), and is
-    finer towards both ends: it would find a minimum anywhere, and knows nothing of derivatives.
+    The grid is over all q that the family allows between the lower and the upper of the two means (less epsilon), and
+    is finer towards both ends: it would find a minimum anywhere, and knows nothing of derivatives.
     """
     with mp.workdps(40):
         n_b, mean_b, n_a, mean_a, epsilon, variance = map(mp.mpf, (n_b, mean_b, n_a, mean_a, epsilon, variance))
@@ -134,7 +144,7 @@ def test_evidence_within_epsilon_is_the_least_of_all(family):
     rng = np.random.default_rng(list(CODES).index(family))
     positive = 0
     for _ in range(40):
-        n_b, mean_b, n_a, mean_a, epsilon = case = random_case(rng, family)
+        _, mean_b, _, mean_a, epsilon = case = random_case(rng, family)
         variance = float(rng.choice([0.01, 1, 30])) if family == "gaussian" else 1.0
         expected = exact_minimum(family, *case, variance)
         got = within(family, *case, variance)
