@@ -110,7 +110,7 @@ class Status:
             spent=row.spent,
             leader=None if leader is None else names[leader],
             rival=None if closest is None else names[closest[0]],
-            evidence=None if closest is None else closest[1],
+            evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
             confidence=row.confidence if stopped else play.confidence(),
             remaining_cost=0.0 if stopped else play.projected_cost(),

@@ -337,6 +337,8 @@ class Study:
             play.observe(a, self.settings.seen(reward), paid)
         else:
             play.fail(a, paid)
+        if play.has_overflown:
+            raise InvalidInput(f"the sums over reward={reward!r}, cost={paid!r} and those before are too large to hold.")
         now, place = time.time(), row.told + 1
         connection.execute(sa.delete(schema.pull).where(self._pull(number)))
         connection.execute(
