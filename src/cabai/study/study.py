@@ -165,6 +165,8 @@ class Study:
         costs are known. See `cabai.study.runner.run` for what happens when it fails."""
         from cabai.study.runner import run
 
+        if not callable(test):
+            raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
         return run(self, lambda pull: test(pull.arm), workers=workers, **options)
 
     def status(self) -> Status:
