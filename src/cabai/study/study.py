@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import time
@@ -315,7 +316,7 @@ class Study:
         if self.settings.max_cost is None:
             return True
         costs = play.paid_costs()
-        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and cost == cost)
+        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and math.isfinite(cost))
         return bool(play.run["paid"] + expected < self.settings.max_cost)
 
     def _tell(
