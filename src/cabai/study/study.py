@@ -156,7 +156,8 @@ class Study:
         number = self._number(pull)
 
         def work(connection: sa.Connection) -> None:
-            self._lock(connection)
+            if number > self._lock(connection).asked:
+                raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
             connection.execute(sa.update(schema.pull).where(self._pull(number)).values(expires=0.0))
 
         self._storage.write(work)
