@@ -92,7 +92,11 @@ class Loop:
             except NoPull:
                 time.sleep(PAUSE)
                 continue
-            result = self.attempt(pull)
+            try:
+                result = self.attempt(pull)
+            except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
+                self.study.release(pull)
+                raise
             if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
                 self.study.release(pull)
                 return
