@@ -226,8 +226,8 @@ class Study:
         return self._row(connection, lock=True)
 
     def _play_on(self, connection: sa.Connection, row: Any) -> Play:
-        """The state of a locked study, to be changed and saved: not read again if it is known, and not known again until
-        it is saved."""
+        """The state of a locked study, to be changed and saved: not read again if it is known, and not known again
+        until it is saved."""
         known, self._known = self._known, None
         return known[1] if known is not None and known[0] == row.stamp else self._play(connection, row)
 
@@ -342,7 +342,7 @@ class Study:
         else:
             play.fail(a, paid)
         if play.has_overflown:
-            raise InvalidInput(f"the sums over reward={reward!r}, cost={paid!r} and those before are too large to hold.")
+            raise InvalidInput(f"reward={reward!r}, cost={paid!r} and those told before have sums too large to hold.")
         now, place = time.time(), row.told + 1
         connection.execute(sa.delete(schema.pull).where(self._pull(number)))
         connection.execute(
