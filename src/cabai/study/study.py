@@ -120,7 +120,8 @@ class Study:
         count = 1 if n is None else whole(n, "n", 1)
         if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
             raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
-        pulls = self._storage.write(lambda connection: self._ask(connection, count, worker))
+        name = None if worker is None else storable(worker)
+        pulls = self._storage.write(lambda connection: self._ask(connection, count, name))
         return pulls[0] if n is None else pulls
 
     def tell(
@@ -141,6 +142,8 @@ class Study:
             raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
         elif reward is not None:
             raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+        else:
+            failed = storable(failed)
         if cost is not None:
             cost = positive(cost, "cost") if failed is None else finite(cost, "cost")
             if cost < 0:
@@ -413,6 +416,11 @@ class Study:
 
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))
+
+
+def storable(text: str) -> str:
+    """A text from outside, such as an error's, with what no database can hold spelt out: half characters and NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def find(connection: sa.Connection, name: str) -> Any:
