@@ -53,7 +53,7 @@ def create(
     delta: Annotated[float, typer.Option("--delta", help="The probability of a wrong decision allowed.")] = 0.05,
     policy: Annotated[
         str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
-    ] = "co",
+    ] = "top-two",
     threshold: Annotated[
         str, typer.Option("--threshold", help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}.")
     ] = "evalue",

@@ -99,13 +99,20 @@ def evidence_within(rules, b, a):
 
     the cost in likelihood of the best fit among "a is better than b by epsilon or more".
     """
-    if not b.tested_mean > a.tested_mean - rules.epsilon:
-        return 0.0
-    q = meeting_point(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    part_b, part_a = parts_within(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    return part_b + part_a
+
+
+@only_for("epsilon")
+def parts_within(rules, n_b, mean_b, n_a, mean_a):
+    """What each of two samples adds to that evidence."""
+    if not mean_b > mean_a - rules.epsilon:
+        return 0.0, 0.0
+    q = meeting_point(rules, n_b, mean_b, n_a, mean_a)
     above = q + rules.epsilon
-    return b.tested * divergence(
-        rules.family, rules.variance, b.tested_mean, b.tested_mean - q, q, 1.0 - q
-    ) + a.tested * divergence(rules.family, rules.variance, a.tested_mean, a.tested_mean - above, above, 1.0 - above)
+    d_b = divergence(rules.family, rules.variance, mean_b, mean_b - q, q, 1.0 - q)
+    d_a = divergence(rules.family, rules.variance, mean_a, mean_a - above, above, 1.0 - above)
+    return n_b * d_b, n_a * d_a
 
 
 @only_for("epsilon")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cabai.checks import InvalidInput
+from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence, upper_end, variance_at
-from cabai.kernels.evidence import pair_evidence
+from cabai.kernels.evidence import pair_evidence, parts_within
 from cabai.policies.base import Policy
 from cabai.state import GAUSSIAN
 
@@ -18,9 +19,14 @@ UNKNOWN = -np.inf
 
 def choose(arms, run, rules):
     l = find_highest(arms, run, rules)  # noqa: E741
-    c = find_challenger(arms, run, rules, l)
+    if rules.epsilon == 0.0:
+        c = find_challenger(arms, run, rules, l)
+        h_l, h_c = coin(rules, arms[l], arms[c])
+    else:
+        c = int(find_challenger_within(arms, rules, l))
+        h_l = coin_within(rules, arms[l], arms[c])
+        h_c = 1.0 - h_l
     leader, challenger = arms[l], arms[c]
-    h_l, h_c = coin(rules, leader, challenger)
     if rules.randomized:
         return l if run.uniform * (h_l + h_c) < h_l else c
     return l if h_l * challenger.pulls > h_c * leader.pulls else c
@@ -153,6 +159,29 @@ def coin(rules, leader, challenger):
     return 1.0 * n_c, n_l * price
 
 
+@only_for("epsilon")
+def find_challenger_within(arms, rules, l):  # noqa: E741
+    """The arm of which the data say least that the leader l is at most epsilon worse than it."""
+    challenger, least = -1, np.inf
+    for a in range(len(arms)):
+        if a != l:
+            part_l, part_a = parts_within(rules, arms[l].pulls, arms[l].mean, arms[a].pulls, arms[a].mean)
+            if challenger < 0 or part_l + part_a < least:
+                challenger, least = a, part_l + part_a
+    return challenger
+
+
+@only_for("epsilon")
+def coin_within(rules, leader, challenger):
+    """h_l/(h_l + h_c), from the parts of the evidence that the leader is at most epsilon worse."""
+    n_l, n_c = leader.pulls, challenger.pulls
+    price = leader.cost / challenger.cost
+    part_l, part_c = parts_within(rules, n_l, leader.mean, n_c, challenger.mean)
+    if part_l > 0.0 and part_c > 0.0:
+        return part_l / (part_l + part_c * price)
+    return n_c / (n_c + n_l * price)
+
+
 @dataclass(frozen=True)
 class TopTwo(Policy):
     """Cost-aware top-two: pull the arm with the largest upper end or the one hardest to tell from it, by a coin.
@@ -161,7 +190,8 @@ class TopTwo(Policy):
     With m their pooled mean, pull the leader with probability h_l/(h_l + h_c), h_a = N_a d(mean_a, m)/cost_a; where its
     mean is not above the challenger's, h_l = N_c/cost_l and h_c = N_l/cost_c, the limit for equal means. In the long
     run that divides the pulls as the lower bound does. `randomized=False` tosses no coin: pull the leader iff
-    d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which does so for two arms only.
+    d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which does so for two arms only. With an epsilon, Z and its parts are
+    those of "the leader is at most epsilon worse".
 
     >>> import cabai
     >>> ten = cabai.Instance("bernoulli", [0.9, *[0.5] * 9], [1, *[0.1] * 9])

@@ -46,7 +46,7 @@ def create_study(
     arms: Sequence[str] | Mapping[str, Any],
     family: str | Family,
     delta: float = 0.05,
-    policy: str | Policy = "co",
+    policy: str | Policy = "top-two",
     threshold: str | Threshold = "evalue",
     epsilon: float = 0.0,
     direction: str = "maximize",
