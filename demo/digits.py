@@ -53,6 +53,7 @@ SETTINGS: dict[str, Any] = {  # also in study.toml
     "epsilon": 0.005,
     "policy": "co",
     "threshold": "evalue",
+    "lease": 60,  # seconds; a pull takes less than one
 }
 BLIND = ["racing", "tas", "uniform"]
 TRAINED_ON = 900  # images; the other 897 are for the test
@@ -122,16 +123,17 @@ def picture(status: Status) -> Figure:
     left.axvspan(best - status.epsilon, best, color="0.85", linewidth=0)
     left.set_yticks(rows, [arm.name for arm in arms])
     left.set_xlim(right=1.0)
-    title(left, "accuracy: mean and interval (grey: within epsilon of the best)")
+    left.locator_params(axis="x", nbins=4)
+    title(left, "accuracy (grey: epsilon below the best)")
     spent = [arm.spent for arm in arms]
     right.barh(rows, spent, color=["black" if arm.name == status.decision else "0.65" for arm in arms], height=0.6)
     for row, arm in zip(rows, arms, strict=True):
         right.annotate(
-            f"{arm.pulls} of {1000 * arm.cost:.2g} ms", (arm.spent, row), xytext=(4, 0), textcoords="offset points",
+            f"{arm.pulls} of {1000 * arm.cost:.1f} ms", (arm.spent, row), xytext=(4, 0), textcoords="offset points",
             va="center", fontsize=8,
         )  # fmt: skip
     right.set_xlim(0, 1.45 * max(spent))
-    title(right, "CPU seconds spent: pulls of so many ms")
+    title(right, "CPU seconds spent (pulls of so many ms)")
     return figure
 
 

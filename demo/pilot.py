@@ -10,6 +10,7 @@ import sys
 import time
 
 import numpy as np
+
 from digits import ARMS, RESULTS, test
 
 MOST = 2000  # pulls of an arm

@@ -10,9 +10,9 @@ import sys
 from collections import Counter
 
 import numpy as np
-from digits import RESULTS, SETTINGS
 
 import cabai
+from digits import RESULTS, SETTINGS
 
 POLICIES = ["co", "racing"]
 
