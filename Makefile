@@ -2,16 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PAPER := --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01
 
 .PHONY: demo test test-slow postgres lint types bench clean
 
 demo: $(VENV)/.demo
-	@$(BIN)/cabai bound $(PAPER) --delta 1e-6
-	@echo
-	@$(BIN)/cabai reproduce table1 --out results
-	@echo
-	@$(BIN)/cabai compare $(PAPER) --delta 1e-6 --plot results/comparison.png
+	@$(BIN)/python demo/digits.py
 
 test: $(VENV)/.dev postgres
 	$(BIN)/python -m pytest -m "not slow"
@@ -43,7 +38,7 @@ clean:
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[paper]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[paper,demo]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
