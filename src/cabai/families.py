@@ -62,7 +62,7 @@ class Family(Named):
 
     def mirror(self, value: float) -> float:
         """A reward or mean as kernels see it where the smallest mean is wanted; and back."""
-        return -value
+        return 0.0 - value  # never -0
 
     def divergence(self, p: float, q: float) -> float:
         """d(p, q): the Kullback-Leibler divergence from the distribution with mean p to the one with mean q, in nats.

@@ -95,7 +95,8 @@ def divergence(family, variance, p, difference, q, complement):
     if family in (POISSON, MIRRORED_POISSON):
         return q * psi(difference / q)
     if p < 0.5 * q:
-        return difference / q - math.log(p / q)
+        ratio = p / q
+        return difference / q - math.log(ratio) if ratio > 0.0 else np.inf
     return excess(difference / q)
 
 

@@ -84,20 +84,27 @@ class Play:
         counted = cost if self.settings.costs is None else self.settings.costs[a]
         with np.errstate(all="ignore"):
             observe(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
-        self.run["paid"] += cost - counted
-        self.paid[a] += cost
+            self.run["paid"] += cost - counted
+            self.paid[a] += cost
 
     def fail(self, a: int, cost: float) -> None:
         """A pull of arm a failed, and was paid `cost`: it is part of what a reward of that arm costs."""
         arm = Record(self.arms[a])
-        self.run["paid"] += cost
-        self.paid[a] += cost
         self.failures[a] += 1
-        if self.settings.costs is None and not self.rules["cost_blind"]:
-            arm.costs += cost
-            self.run["spent"] += cost
-            if arm.pulls > 0:
-                arm.cost = arm.costs / arm.pulls
+        with np.errstate(all="ignore"):
+            self.run["paid"] += cost
+            self.paid[a] += cost
+            if self.settings.costs is None and not self.rules["cost_blind"]:
+                arm.costs += cost
+                self.run["spent"] += cost
+                if arm.pulls > 0:
+                    arm.cost = arm.costs / arm.pulls
+
+    @property
+    def has_overflown(self) -> bool:
+        """Whether a sum of rewards or of costs has grown beyond what a double can hold."""
+        sums = *self.arms["rewards"], *self.arms["costs"], self.run["spent"], self.run["paid"]
+        return not all(math.isfinite(total) for total in sums)
 
     def stops(self) -> bool:
         """Whether the policy stops here, with its guarantee."""

@@ -52,7 +52,7 @@ def run(
     that can be cut short. `progress` is called after each pull.
     """
     if not callable(test):
-        raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
+        raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
     count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
     loop = Loop(study, test, limit, progress, over or threading.Event())
     with ThreadPoolExecutor(count) as executor:
@@ -92,7 +92,11 @@ class Loop:
             except NoPull:
                 time.sleep(PAUSE)
                 continue
-            result = self.attempt(pull)
+            try:
+                result = self.attempt(pull)
+            except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
+                self.study.release(pull)
+                raise
             if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
                 self.study.release(pull)
                 return

@@ -86,8 +86,9 @@ class Status:
                     in_play=bool(arm["in_play"]),
                 )
             )
-        closest, stopped = play.closest(), row.stopped is not None
+        stopped = row.stopped is not None
         leader = row.decision if stopped else play.leader
+        closest = play.closest() if leader == play.leader else None  # what came late may have another arm lead
         warned = [study._failing(play, a, always=True) for a in range(len(names))]
         if not settings.threshold.is_proven_for(settings.family):
             warned.append(f"threshold {settings.threshold} is not proven for {settings.family} rewards.")
@@ -110,7 +111,7 @@ class Status:
             spent=row.spent,
             leader=None if leader is None else names[leader],
             rival=None if closest is None else names[closest[0]],
-            evidence=None if closest is None else closest[1],
+            evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
             confidence=row.confidence if stopped else play.confidence(),
             remaining_cost=0.0 if stopped else play.projected_cost(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import time
@@ -122,7 +123,8 @@ class Study:
         count = 1 if n is None else whole(n, "n", 1)
         if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
             raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
-        pulls = self._storage.write(lambda connection: self._ask(connection, count, worker))
+        name = None if worker is None else storable(worker)
+        pulls = self._storage.write(lambda connection: self._ask(connection, count, name))
         return pulls[0] if n is None else pulls
 
     def tell(
@@ -143,6 +145,8 @@ class Study:
             raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
         elif reward is not None:
             raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+        else:
+            failed = storable(failed)
         if cost is not None:
             cost = positive(cost, "cost") if failed is None else finite(cost, "cost")
             if cost < 0:
@@ -158,7 +162,8 @@ class Study:
         number = self._number(pull)
 
         def work(connection: sa.Connection) -> None:
-            self._lock(connection)
+            if number > self._lock(connection).asked:
+                raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
             connection.execute(statements.CHANGE_PULL, {**self._pull(number), "expires": 0.0})
 
         self._storage.write(work)
@@ -168,6 +173,8 @@ class Study:
         costs are known. See `cabai.study.runner.run` for what happens when it fails."""
         from cabai.study.runner import run
 
+        if not callable(test):
+            raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
         return run(self, lambda pull: test(pull.arm), workers=workers, **options)
 
     def status(self) -> Status:
@@ -312,7 +319,7 @@ class Study:
         if self.settings.max_cost is None:
             return True
         costs = play.paid_costs()
-        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and cost == cost)
+        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and math.isfinite(cost))
         return bool(play.run["paid"] + expected < self.settings.max_cost)
 
     def _tell(
@@ -333,6 +340,8 @@ class Study:
             play.observe(a, self.settings.seen(reward), paid)
         else:
             play.fail(a, paid)
+        if play.has_overflown:
+            raise InvalidInput(f"reward={reward!r}, cost={paid!r} and those told before have sums too large to hold.")
         now, place = time.time(), row.told + 1
         connection.execute(statements.REMOVE_PULL, self._pull(number))
         connection.execute(
@@ -392,6 +401,11 @@ class Study:
 
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))
+
+
+def storable(text: str) -> str:
+    """A text from outside, such as an error's, with what no database can hold spelt out: half characters and NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def find(connection: sa.Connection, name: str) -> Any:

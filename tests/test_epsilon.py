@@ -1,0 +1,452 @@
+"""Close enough is enough: the evidence with an epsilon, the proof's claims, and the errors that are left."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import cabai
+from cabai.kernels.evidence import evidence, evidence_within, meeting_point
+from cabai.policies import POLICIES, policy_of
+from cabai.state import (
+    ARM,
+    BERNOULLI,
+    EXPONENTIAL,
+    GAUSSIAN,
+    MIRRORED_EXPONENTIAL,
+    MIRRORED_POISSON,
+    POISSON,
+    RULES,
+    RUN,
+    Record,
+    Records,
+    record,
+)
+from cabai.thresholds import threshold_of
+from conftest import drawer
+
+CODES = {
+    "gaussian": GAUSSIAN,
+    "bernoulli": BERNOULLI,
+    "poisson": POISSON,
+    "exponential": EXPONENTIAL,
+    "mirrored poisson": MIRRORED_POISSON,
+    "mirrored exponential": MIRRORED_EXPONENTIAL,
+}
+
+
+def rules_of(family: str, epsilon: float, variance: float = 1.0) -> Record:
+    rules = Record(record(RULES))
+    rules.family, rules.variance, rules.epsilon = CODES[family], variance, epsilon
+    return rules
+
+
+def arm_of(n: int, mean: float) -> Record:
+    arm = Record(record(ARM))
+    arm.pulls = arm.tested = n
+    arm.mean = arm.tested_mean = mean
+    return arm
+
+
+def within(family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilon: float, variance: float = 1.0):
+    with np.errstate(all="ignore"):
+        return float(evidence_within(rules_of(family, epsilon, variance), arm_of(n_b, mean_b), arm_of(n_a, mean_a)))
+
+
+# --- An independent minimum ------------------------------------------------------------------------------------------
+
+
+def exact_divergence(family: str, p, q, variance):
+    """d(p, q) in textbook form, with 40 digits."""
+    if family == "gaussian":
+        return (p - q) ** 2 / (2 * variance)
+    if family.startswith("mirrored"):
+        p, q, family = -p, -q, family.removeprefix("mirrored ")
+    if p == q:
+        return mp.mpf(0)
+    if q <= 0 or (family == "bernoulli" and q >= 1):
+        return mp.inf
+    if family == "bernoulli":
+        return (p * mp.log(p / q) if p > 0 else 0) + ((1 - p) * mp.log((1 - p) / (1 - q)) if p < 1 else 0)
+    if family == "poisson":
+        return (p * mp.log(p / q) if p > 0 else 0) + q - p
+    return p / q - 1 - mp.log(p / q)
+
+
+def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):
+    """The least of N_b d(mean_b, q) + N_a d(mean_a, q + epsilon): the best of a grid, then golden-section search there.
+
+    The grid is over all q that the family allows between the lower and the upper of the two means (less epsilon), and
+    is finer towards both ends: it would find a minimum anywhere, and knows nothing of derivatives.
+    """
+    with mp.workdps(40):
+        n_b, mean_b, n_a, mean_a, epsilon, variance = map(mp.mpf, (n_b, mean_b, n_a, mean_a, epsilon, variance))
+        if mean_b <= mean_a - epsilon:
+            return mp.mpf(0)
+        low, high = mean_a - epsilon, mean_b
+        if family in ("bernoulli", "poisson", "exponential"):
+            low = max(low, mp.mpf(0))
+        if family == "bernoulli":
+            high = min(high, 1 - epsilon)
+        if family.startswith("mirrored"):
+            high = min(high, -epsilon)
+
+        def value(q):
+            return n_b * exact_divergence(family, mean_b, q, variance) + n_a * exact_divergence(
+                family, mean_a, q + epsilon, variance
+            )
+
+        shares = [mp.mpf(10) ** -k for k in range(12, 1, -1)] + [mp.mpf(k) / 40 for k in range(1, 40)]
+        shares = [mp.mpf(0), *shares, *[1 - mp.mpf(10) ** -k for k in range(2, 13)], mp.mpf(1)]
+        points = sorted({low + share * (high - low) for share in shares})
+        values = [value(q) for q in points]
+        k = values.index(min(values))
+        left, right = points[max(k - 1, 0)], points[min(k + 1, len(points) - 1)]
+        golden = (mp.sqrt(5) - 1) / 2
+        for _ in range(70):
+            one, two = right - golden * (right - left), left + golden * (right - left)
+            left, right = (left, two) if value(one) < value(two) else (one, right)
+        return min(value((left + right) / 2), min(values))
+
+
+def is_close(got, expected, mean_b, mean_a, epsilon) -> bool:
+    """To 1e-9, and what the rounding of q and of q + epsilon to doubles does to the gap that is squared; or to 1e-12
+    nats, where a threshold asks for at least one."""
+    gap = mean_b - mean_a + epsilon
+    relative = 1e-9 + 2e-15 * (abs(mean_a) + abs(mean_b) + epsilon) / gap
+    return abs(got - expected) < relative * expected + 1e-12
+
+
+def random_case(rng, family):
+    counts = [int(n) for n in 10 ** rng.uniform(0, 7, 2)]
+    epsilon = float(10 ** rng.uniform(-9, math.log10(0.9)))
+    if family == "gaussian":
+        means = rng.normal(0, 10 ** rng.uniform(-2, 2), 2)
+    elif family == "bernoulli":
+        means = [rng.choice([rng.uniform(), round(rng.uniform() * n) / n, 1 / n, 1 - 1 / n]) for n in counts]
+    else:
+        means = [10 ** rng.uniform(-3, 3) * rng.choice([1, 1 + epsilon]) for _ in counts]
+        if family.startswith("mirrored"):
+            means = [-mean for mean in means]
+    if rng.uniform() < 0.5:  # nearly tied, as at the end of a study
+        means[1] = means[0] * (1 + rng.choice([0, 1e-6, -1e-6, 1e-3]))
+        if family == "bernoulli":
+            means[1] = min(means[1], 1.0)
+    return counts[0], float(means[0]), counts[1], float(means[1]), epsilon
+
+
+@pytest.mark.parametrize("family", CODES)
+def test_evidence_within_epsilon_is_the_least_of_all(family):
+    rng = np.random.default_rng(list(CODES).index(family))
+    positive = 0
+    for _ in range(40):
+        _, mean_b, _, mean_a, epsilon = case = random_case(rng, family)
+        variance = float(rng.choice([0.01, 1, 30])) if family == "gaussian" else 1.0
+        expected = exact_minimum(family, *case, variance)
+        got = within(family, *case, variance)
+        if expected == 0:
+            assert got == 0, case
+        else:
+            positive += 1
+            assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
+    assert positive >= 15
+
+
+EDGES = {
+    "bernoulli": [0.0, 1.0, 0.5, 1e-7, 1 - 1e-7],
+    "poisson": [0.0, 1e-7, 1.0, 1e4],
+    "exponential": [1e-7, 1.0, 1e4],
+    "mirrored poisson": [0.0, -1e-7, -1.0, -1e4],
+    "mirrored exponential": [-1e-7, -1.0, -1e4],
+}
+
+
+@pytest.mark.parametrize("family", EDGES)
+def test_evidence_within_epsilon_at_the_edges_of_a_family(family):
+    for mean_b in EDGES[family]:
+        for mean_a in EDGES[family]:
+            for epsilon in (1e-9, 0.9):
+                for n_b, n_a in ((1, 10**7), (10**7, 3)):
+                    case = n_b, mean_b, n_a, mean_a, epsilon
+                    expected, got = exact_minimum(family, *case), within(family, *case)
+                    if expected == 0:
+                        assert got == 0, case
+                    else:
+                        assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
+
+
+@pytest.mark.parametrize("family", CODES)
+def test_evidence_within_epsilon_grows_with_epsilon_from_the_evidence_without(family):
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        n_b, mean_b, n_a, mean_a, _ = random_case(rng, family)
+        rules = rules_of(family, 0.0)
+        with np.errstate(all="ignore"):
+            z = float(evidence(rules, arm_of(n_b, mean_b), arm_of(n_a, mean_a)))
+        values = [within(family, n_b, mean_b, n_a, mean_a, epsilon) for epsilon in (1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.9)]
+        assert all(x <= y * (1 + 1e-9) for x, y in zip([z, *values], values, strict=False)), (z, values)
+        gap = mean_b - mean_a
+        if gap > 1e-3 * max(abs(mean_b), abs(mean_a)) and gap > 1e-4:
+            # dZ/d epsilon = N_a d'(mean_a, q), which for q in reach of the data is at most a few Z / gap
+            assert values[0] == pytest.approx(z, rel=1e-3)
+
+
+def test_epsilon_of_zero_asks_for_the_plain_evidence():
+    """is_settled with epsilon = 0 is beats; with an epsilon that rounds away it asks for the same evidence."""
+    from cabai.kernels.evidence import beats, is_settled
+
+    rng = np.random.default_rng(1)
+    told = []
+    for _ in range(200):
+        b, a = arm_of(int(rng.integers(1, 100)), rng.normal()), arm_of(int(rng.integers(1, 100)), rng.normal())
+        none, tiny = rules_of("gaussian", 0.0), rules_of("gaussian", 1e-300)
+        none.level = tiny.level = 1.0
+        told.append(bool(is_settled(none, 1, b, a)))
+        assert told[-1] == beats(none, 1, b, a) == is_settled(tiny, 1, b, a)
+    assert 20 < sum(told) < 180
+
+
+VARIANCES = {
+    "gaussian": lambda q: q * 0 + 1,
+    "bernoulli": lambda q: q * (1 - q),
+    "poisson": lambda q: q,
+    "exponential": lambda q: q * q,
+}
+
+
+@pytest.mark.parametrize("family", VARIANCES)
+def test_log_variance_is_concave_so_that_the_minimiser_is_unique(family):
+    """V is the one that d has: d'(p, q) = (q - p)/V(q). log V is concave: V(q)/V(q + e) does not fall with q. Hence the
+    ratio of the two terms of the derivative is monotone, and there is one place where they cancel."""
+    top = 1.0 if family == "bernoulli" else 50.0
+    q = np.linspace(0, top, 2003)[1:-1]
+    variance = VARIANCES[family](q)
+    for p, at in ((0.3 * top, q[::500]), (0.7 * top, q[250::500])):
+        for point in at:
+            with mp.workdps(40):
+                slope = mp.diff(lambda x, p=p: exact_divergence(family, mp.mpf(p), x, 1), mp.mpf(point))
+            assert float(slope) == pytest.approx((point - p) / VARIANCES[family](point), rel=1e-9)
+    assert (np.diff(np.log(variance), 2) <= 1e-12).all()
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        n_b, n_a = 10 ** rng.uniform(0, 7, 2)
+        epsilon = 10 ** rng.uniform(-3, -0.1) * top
+        mean_b, mean_a = rng.uniform(0, top, 2)
+        low, high = max(mean_a - epsilon, 0.0 if family != "gaussian" else -np.inf), mean_b
+        high = min(high, top - epsilon) if family == "bernoulli" else high
+        if not low < high:
+            continue
+        x = np.linspace(low, high, 1003)[1:-1]
+        v = VARIANCES[family]
+        ratio = (n_a * (x + epsilon - mean_a) * v(x)) / (n_b * (mean_b - x) * v(x + epsilon))
+        assert (np.diff(ratio) > 0).all()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
+    from cabai.compiling import compiled
+
+    features = frozenset((family, "epsilon"))
+    fast_evidence, fast_point = compiled(evidence_within, None, features), compiled(meeting_point, None, features)
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        n_b, mean_b, n_a, mean_a, epsilon = random_case(rng, family)
+        rules, b, a = rules_of(family, epsilon), arm_of(n_b, mean_b), arm_of(n_a, mean_a)
+        with np.errstate(all="ignore"):
+            plain = evidence_within(rules, b, a), meeting_point(rules, b, a)
+        fast = fast_evidence(rules.fields, b.fields, a.fields), fast_point(rules.fields, b.fields, a.fields)
+        assert fast == plain
+
+
+# --- Policies with an epsilon ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
+    from cabai.kernels.evidence import begin, observe
+
+    instance = cabai.Instance("bernoulli", [0.7, 0.66, 0.4], [1, 0.3, 0.1], cost_model="uniform")
+    chosen = policy_of(policy)
+    rules = Record(chosen.rules(instance.family, threshold_of("evalue"), arms=3, delta=0.1, epsilon=0.2))
+    arms, run, draw = Records(np.zeros(3, ARM)), Record(record(RUN)), drawer(instance, 5, 0)
+    begin(arms, run)
+    for a in range(3):
+        observe(arms, run, rules, a, *draw(a))
+    while not chosen.stop(arms, run, rules):
+        a = chosen.choose(arms, run, rules)
+        observe(arms, run, rules, a, *draw(a))
+    runs = cabai.simulate(instance, policy, threshold="evalue", delta=0.1, epsilon=0.2, trajectories=1, seed=5)
+    assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
+    np.testing.assert_array_equal(arms.array["mean"], arms.array["rewards"] / arms.array["pulls"])
+
+
+def state_of(means, pulls, policy, *, epsilon, level):
+    """Arms with these means, as a policy sees them, under a threshold that asks for `level` nats."""
+    chosen = policy_of(policy)
+    arms, run = Records(np.zeros(len(means), ARM)), Record(record(RUN))
+    arms.array["mean"] = arms.array["tested_mean"] = means
+    arms.array["pulls"] = arms.array["tested"] = pulls
+    arms.array["rewards"] = np.array(means) * pulls
+    arms.array["costs"] = arms.array["cost"] = 1.0
+    arms.array["in_play"] = 1
+    run.t, run.left, run.leader, run.rival, run.note = int(np.sum(pulls)), len(means), int(np.argmax(means)), -1, -1
+    rules = rules_of("gaussian", epsilon)
+    rules.level = level
+    return chosen, arms, run, rules
+
+
+@pytest.mark.parametrize("policy", ["co", "racing"])
+def test_an_arm_is_dropped_on_evidence_without_epsilon_only(policy):
+    """Two arms 0.1 apart, 200 pulls each: 0.5 nats that one is better, 12.5 that it is better up to an epsilon of 0.4;
+    a third arm is in the way of stopping. With 5 nats asked for, nothing may be dropped."""
+    means = [1.0, 0.9, 0.7]
+    chosen, arms, run, rules = state_of(means, [200, 200, 2], policy, epsilon=0.4, level=5.0)
+    z = within("gaussian", 200, 1.0, 200, 0.9, 0.4)
+    assert z == pytest.approx(200 * 200 / 400 * 0.5**2 / 2)
+    assert z > 5 > float(evidence(rules, arms[0], arms[1]))
+    assert not chosen.stop(arms, run, rules)
+    assert arms.array["in_play"].tolist() == [1, 1, 1]
+    chosen, arms, run, rules = state_of(means, [3000, 3000, 2], policy, epsilon=0.4, level=5.0)
+    assert not chosen.stop(arms, run, rules)
+    assert arms.array["in_play"].tolist() == [1, 0, 1]
+    chosen, arms, run, rules = state_of(means, [200, 200, 200], policy, epsilon=0.4, level=5.0)
+    assert chosen.stop(arms, run, rules)
+    assert arms.array["in_play"].tolist()[:2] == [1, 1]
+
+
+def check_errors(instance, policy, threshold, epsilon, trajectories, tests, max_pulls=30_000):
+    """At delta = 0.1; an alarm where nothing is wrong has chance 1e-6 in all `tests` together."""
+    assert threshold_of(threshold).is_proven_for(instance.family)
+    runs = cabai.simulate(
+        instance, policy, threshold=threshold, delta=0.1, epsilon=epsilon, trajectories=trajectories, seed=11,
+        max_pulls=max_pulls,
+    )  # fmt: skip
+    assert runs.summary().errors <= binom.isf(1e-6 / tests, trajectories, 0.1)
+    return runs
+
+
+LADDERS = {
+    "gaussian": (cabai.Instance("gaussian", [-0.8 * 0.3 * k for k in range(8)], [1.0] * 8), 0.3),
+    "bernoulli": (cabai.Instance("bernoulli", [0.9 - 0.8 * 0.15 * k for k in range(7)], [1.0] * 7), 0.15),
+}
+
+
+@pytest.mark.parametrize("policy", ["co", "racing"])
+@pytest.mark.parametrize("family", LADDERS)
+def test_a_chain_of_eliminations_does_not_drift_down_a_ladder(family, policy):
+    """Every arm is within epsilon of the next, but only two are within epsilon of the best; 2000 trajectories each."""
+    instance, epsilon = LADDERS[family]
+    runs = check_errors(instance, policy, "evalue", epsilon, 2000, tests=4)
+    assert runs.finished.all()
+    assert set(runs.decisions[~runs.wrong]) <= {0, 1}
+
+
+# Wrong arms are just below best - epsilon, and some arms are just above.
+HARD = {
+    "gaussian": (cabai.Instance("gaussian", [0, -0.45, -0.525, -0.525, -0.525], [1, 0.3, 0.1, 0.1, 1]), 0.5),
+    "bernoulli": (
+        cabai.Instance("bernoulli", [0.7, 0.52, 0.49, 0.49, 0.49], [1, 0.3, 0.1, 0.1, 1], cost_model="uniform"), 0.2),
+    "poisson": (cabai.Instance("poisson", [2, 1.55, 1.475, 1.475], [1, 0.3, 0.1, 0.1], cost_model="beta"), 0.5),
+    "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
+    "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
+}  # fmt: skip
+QUICK = [(family, policy) for family in ("gaussian", "bernoulli", "poisson") for policy in POLICIES.names]
+PROVEN = {
+    "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
+    "bernoulli": ["evalue", "kt", "paper", "mixture"],
+    "poisson": ["evalue", "mixture"],
+    "exponential": ["evalue", "mixture(pairwise=false)"],
+    "bounded": ["evalue", "kt"],
+}
+LONG = [(f, t, p) for f, thresholds in PROVEN.items() for t in thresholds for p in POLICIES.names]
+
+
+@pytest.mark.parametrize(("family", "policy"), QUICK)
+def test_errors_beyond_epsilon_stay_below_delta(family, policy):
+    instance, epsilon = HARD[family]
+    runs = check_errors(instance, policy, "evalue", epsilon, 2000, tests=len(QUICK))
+    assert runs.finished.all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "threshold", "policy"), LONG)
+def test_errors_beyond_epsilon_stay_below_delta_for_every_proven_threshold(family, threshold, policy):
+    instance, epsilon = HARD[family]
+    check_errors(instance, policy, threshold, epsilon, 20_000, tests=len(LONG))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
+def test_errors_of_runs_cut_short_stay_below_delta(family, policy):
+    """Where an early false alarm is the only way to stop: 20,000 trajectories of at most 60 pulls."""
+    instance, epsilon = HARD[family]
+    check_errors(instance, policy, "evalue", epsilon, 20_000, tests=18, max_pulls=60)
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize(
+    ("instance", "epsilon"),
+    [
+        (cabai.Instance("gaussian", [1, 1, 1], [1, 0.1, 0.5]), 0.4),
+        (cabai.Instance("bernoulli", [0.6, 0.6, 0.6], [1, 0.1, 0.5]), 0.25),
+        (cabai.Instance("bernoulli", [1, 1], [1, 0.1]), 0.25),
+        (cabai.Instance("poisson", [0, 0], [1, 0.1]), 0.5),
+    ],
+    ids=["gaussian", "bernoulli", "all ones", "all zeros"],
+)
+def test_tied_arms_end_a_run(instance, epsilon, policy):
+    runs = cabai.simulate(
+        instance, policy, threshold="evalue", delta=0.1, epsilon=epsilon, trajectories=50, max_pulls=20_000
+    )
+    assert runs.finished.all()
+    assert not runs.wrong.any()
+
+
+def test_wrong_counts_what_is_beyond_epsilon():
+    instance = cabai.Instance("gaussian", [1.0, 0.7, 0.69, 0.0], [1, 1, 1, 1])
+    runs = cabai.simulate(instance, "uniform", threshold="evalue", delta=0.1, epsilon=0.3, trajectories=4)
+    by_hand = {name: getattr(runs, name) for name in runs.__dataclass_fields__}
+    by_hand |= {"decisions": np.array([0, 1, 2, 3, -1]), "costs": np.ones(5), "steps": np.ones(5, int)}
+    by_hand |= {"pulls": np.ones((5, 4), int)}
+    assert cabai.Runs(**by_hand).wrong.tolist() == [False, False, True, True, False]  # 1 - 0.3 is not 0.7 in binary
+    assert cabai.Runs(**by_hand | {"epsilon": 0.0}).wrong.tolist() == [False, True, True, True, False]
+    assert cabai.Runs(**by_hand | {"epsilon": 0.31}).wrong.tolist() == [False, False, False, True, False]
+    assert cabai.Runs(**by_hand).summary().errors == 2
+    assert cabai.Runs(**by_hand).summary().lower_bound is None
+    assert cabai.Runs(**by_hand).to_frame()["correct"].tolist() == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("epsilon", [-1e-12, math.nan, math.inf, "a lot", None])
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
+def test_an_epsilon_that_makes_no_sense_is_refused(family, epsilon):
+    instance = cabai.Instance(family, [0.5, 0.4], [1, 1])
+    with pytest.raises(cabai.InvalidInput, match="epsilon must be"):
+        cabai.simulate(instance, "co", epsilon=epsilon, trajectories=1)
+
+
+def test_an_epsilon_as_large_as_all_means_is_refused_where_means_are_bounded():
+    for family in ("bernoulli", "bounded"):
+        for epsilon in (1, 1.0, 1.5):
+            with pytest.raises(cabai.InvalidInput, match=r"epsilon must be in \[0, 1\)"):
+                cabai.simulate(cabai.Instance(family, [0.5, 0.4], [1, 1]), "co", epsilon=epsilon, trajectories=1)
+    poisson = cabai.Instance("poisson", [5, 4], [1, 1])
+    assert cabai.simulate(poisson, "co", threshold="evalue", epsilon=2, trajectories=5).epsilon == 2
+
+
+def test_shares_with_an_epsilon_are_those_of_lowered_gaussian_rivals():
+    """And the means are what they were."""
+    from cabai.kernels.allocation import allocate
+
+    means, costs, epsilon = [1.0, 0.9, 0.2], [1.0, 0.3, 0.1], 0.4
+    _, arms, run, rules = state_of(means, [7, 9, 4], "ctas", epsilon=epsilon, level=1.0)
+    arms.array["cost"], rules.tolerance = costs, 1e-9
+    hardness = allocate(arms, run, rules)
+    expected = cabai.bound(cabai.Instance("gaussian", [1.0, 0.5, -0.2], costs))
+    np.testing.assert_allclose(arms.array["share"], expected.cost_shares, rtol=1e-6)
+    assert hardness == pytest.approx(expected.hardness, rel=1e-6)
+    np.testing.assert_allclose(arms.array["mean"], means, rtol=1e-15)

@@ -1,0 +1,233 @@
+"""Looking for the smallest mean: rewards are mirrored, and all else is as it was."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import binom
+
+import cabai
+from cabai.kernels.allocation import allocate
+from cabai.kernels.divergence import divergence, lower_end, upper_end, variance_at
+from cabai.kernels.evidence import evidence, weigh
+from cabai.policies import POLICIES
+from cabai.state import (
+    ARM,
+    EXPONENTIAL,
+    MIRRORED_EXPONENTIAL,
+    MIRRORED_POISSON,
+    POISSON,
+    RULES,
+    RUN,
+    Record,
+    Records,
+    record,
+)
+from cabai.study import LEASE
+from cabai.study.play import Play
+from cabai.study.settings import Settings
+from cabai.thresholds import threshold_of
+from conftest import drawer
+
+PAIRS = [(POISSON, MIRRORED_POISSON), (EXPONENTIAL, MIRRORED_EXPONENTIAL)]
+NAMES = itertools.count()
+
+
+def new_study(direction: str, family: str, policy: str, **options) -> cabai.study.Study:
+    return cabai.create_study(
+        f"mirrored {next(NAMES)}", arms=["a", "b", "c"], family=family, delta=0.1, policy=policy, direction=direction,
+        storage="memory", **options,
+    )  # fmt: skip
+
+
+INSTANCES = {
+    "gaussian": (cabai.Instance("gaussian", [1.5, 0.5, 0.4], [1, 0.1, 0.3], cost_model="uniform"), lambda x: -x),
+    "bernoulli": (cabai.Instance("bernoulli", [0.9, 0.5, 0.2], [1, 0.1, 0.3], cost_model="uniform"), lambda x: 1 - x),
+    "bounded": (cabai.Instance("bounded", [0.8, 0.5, 0.3], [1, 0.1, 0.3], cost_model="uniform"), lambda x: 1 - x),
+}
+
+
+@pytest.mark.parametrize("policy", ["co", "ctas", "d-lucb"])
+@pytest.mark.parametrize("family", INSTANCES)
+def test_minimising_is_maximising_the_mirrored_rewards(family, policy):
+    instance, mirror = INSTANCES[family]
+    epsilon = 0.05 if policy == "ctas" else 0.0
+    small = new_study("minimize", family, policy, epsilon=epsilon, max_pulls=80)
+    large = new_study("maximize", family, policy, epsilon=epsilon, max_pulls=80)
+    draw = drawer(instance, 4, 0)
+    while not small.stopped:
+        one, two = small.ask(), large.ask()
+        assert one.arm == two.arm
+        reward, cost = draw("abc".index(one.arm))
+        small.tell(one, reward, cost)
+        large.tell(two, mirror(reward), cost)
+    one, two = small.status(), large.status()
+    assert one.stopped == two.stopped
+    assert (one.decision, one.reason, one.leader, one.rival) == (two.decision, two.reason, two.leader, two.rival)
+    for name in ("evidence", "required", "confidence", "remaining_cost", "spent"):
+        assert getattr(one, name) == pytest.approx(getattr(two, name), rel=1e-12), name
+    for x, y in zip(one.arms, two.arms, strict=True):
+        assert (x.mean, x.low, x.high) == pytest.approx((mirror(y.mean), mirror(y.high), mirror(y.low)), abs=1e-12)
+        assert x.mean == pytest.approx(np.mean([o["reward"] for o in small.observations() if o["arm"] == x.name]))
+    assert one.leader == min(one.arms, key=lambda arm: arm.mean).name
+
+
+def test_small_rewards_win_where_they_are_wanted():
+    """In plain words: waiting times of 1, 2 and 3 seconds; the shortest is found, and costs are still paid."""
+    instance = cabai.Instance("exponential", [3, 1, 2], [1, 1, 1])
+    study, draw = new_study("minimize", "exponential", "co"), drawer(instance, 0, 0)
+    study.run(lambda arm: draw("abc".index(arm)))
+    assert study.decision == "b"
+    assert "b has the smallest mean" in study.status().sentence
+
+
+@pytest.mark.parametrize(("base", "mirrored"), PAIRS, ids=["poisson", "exponential"])
+def test_divergence_variance_and_ends_are_the_familys_with_signs_flipped(base, mirrored):
+    rng = np.random.default_rng(base)
+    zero = [0.0] if base == POISSON else []
+    values = [*zero, *10 ** rng.uniform(-6, 6, 12), 1.0, 1.0 + 1e-9]
+    for p, q in itertools.product(values, values):
+        plain = float(divergence(base, 1.0, p, p - q, q, 1 - q))
+        assert float(divergence(mirrored, 1.0, -p, q - p, -q, 1 + q)) == plain
+        assert variance_at(mirrored, 1.0, -q, 1 + q) == variance_at(base, 1.0, q, 1 - q)
+    for p, level in itertools.product(values, [0.0, 1e-9, 0.01, 1.0, 30.0]):
+        assert upper_end(mirrored, 1.0, -p, level) == -lower_end(base, 1.0, p, level)
+        assert lower_end(mirrored, 1.0, -p, level) == -upper_end(base, 1.0, p, level)
+
+
+@pytest.mark.parametrize(("base", "mirrored"), PAIRS, ids=["poisson", "exponential"])
+@pytest.mark.parametrize("threshold", ["evalue", "paper", "mixture"])
+def test_prices_and_evidence_are_the_familys_with_the_arms_swapped(base, mirrored, threshold):
+    """For the smallest mean, b over a counts what a over b counts for the largest."""
+    rng = np.random.default_rng(1)
+    family = "poisson" if base == POISSON else "exponential"
+    plain = Record(threshold_of(threshold).rules(family, arms=3, delta=0.1))
+    flipped = Record(plain.fields.copy())
+    flipped.family = mirrored
+    preferred = 0
+    for _ in range(100):
+        pair = []
+        for _ in range(2):
+            n, mean = int(rng.integers(1, 200)), 10 ** rng.uniform(-2, 1.5)
+            rewards = rng.poisson(mean, n).astype(float) if base == POISSON else rng.exponential(mean, n)
+            both = []
+            for sign, rules in ((1, plain), (-1, flipped)):
+                arm = Record(record(ARM))
+                arm.pulls, arm.rewards, arm.first = n, sign * rewards.sum(), sign * rewards[0]
+                arm.mean = arm.rewards / n
+                weigh(arm, rules)
+                both.append(arm)
+            assert both[0].price == both[1].price
+            assert both[0].tested == both[1].tested
+            pair.append(both)
+        (b, mirrored_b), (a, mirrored_a) = pair
+        z = evidence(plain, a, b)
+        assert evidence(flipped, mirrored_b, mirrored_a) == z
+        preferred += z > 0
+    assert 25 < preferred < 75
+
+
+def textbook(family: str, p: float, q: float) -> float:
+    if family == "poisson":
+        return (p * math.log(p / q) if p > 0 else 0.0) + q - p
+    return p / q - 1 - math.log(p / q)
+
+
+def cheapest(family: str, means: list[float], costs: list[float]) -> float:
+    """The least cost of pulls that give every arm but the one with the smallest mean 1 nat of evidence against "mine is
+    as small": min over n of sum c n, with a general-purpose optimiser over log n."""
+    best, K = int(np.argmin(means)), len(means)
+
+    def nats(x, a):
+        n = np.exp(x)
+        m = (n[best] * means[best] + n[a] * means[a]) / (n[best] + n[a])
+        return n[best] * textbook(family, means[best], m) + n[a] * textbook(family, means[a], m)
+
+    limits = [{"type": "ineq", "fun": lambda x, a=a: math.log(nats(x, a))} for a in range(K) if a != best]
+    found = [
+        minimize(lambda x: math.log(np.exp(x) @ costs), np.full(K, start), constraints=limits, method="SLSQP",
+                 options={"ftol": 1e-14, "maxiter": 1000})
+        for start in (0.0, 3.0, 6.0)
+    ]  # fmt: skip
+    return math.exp(min(each.fun for each in found if each.success))
+
+
+@pytest.mark.parametrize(
+    ("family", "code", "means"),
+    [
+        ("poisson", MIRRORED_POISSON, [1.0, 1.5, 4.0]),
+        ("poisson", MIRRORED_POISSON, [2.0, 0.0, 0.3]),
+        ("poisson", MIRRORED_POISSON, [8.0, 5.0, 7.0, 30.0]),
+        ("exponential", MIRRORED_EXPONENTIAL, [1.0, 1.5, 4.0]),
+        ("exponential", MIRRORED_EXPONENTIAL, [0.3, 0.2, 5.0, 0.5]),
+    ],
+)
+def test_shares_for_the_smallest_mean_solve_the_lower_bound(family, code, means):
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        costs = (10 ** rng.uniform(-1.5, 0, len(means))).tolist()
+        arms, run, rules = np.zeros(len(means), ARM), record(RUN), record(RULES)
+        arms["mean"], arms["cost"] = -np.array(means), costs
+        run["leader"] = int(np.argmin(means))
+        rules["family"], rules["variance"], rules["tolerance"] = code, 1.0, 1e-9
+        with np.errstate(all="ignore"):
+            hardness = float(allocate(Records(arms), Record(run), Record(rules)))
+        assert hardness == pytest.approx(cheapest(family, means, costs), rel=1e-6)
+        n, best = hardness * arms["share"] / costs, int(np.argmin(means))
+        assert arms["share"].sum() == pytest.approx(1)
+        for a in range(len(means)):  # all rivals are as hard: 1 nat each
+            if a != best:
+                m = (n[best] * means[best] + n[a] * means[a]) / (n[best] + n[a])
+                nats = n[best] * textbook(family, means[best], m) + n[a] * textbook(family, means[a], m)
+                assert nats == pytest.approx(1, rel=1e-6)
+
+
+def smallest_mean_settings(family: str, arms: int, policy: str, delta: float) -> Settings:
+    return Settings.checked(
+        arms=[str(a) for a in range(arms)], family=family, delta=delta, policy=policy, threshold="evalue", epsilon=0.0,
+        direction="minimize", costs=None, max_cost=None, max_pulls=None, lease=LEASE, seed=0,
+    )  # fmt: skip
+
+
+def decide(settings: Settings, rng: np.random.Generator, draw, most: int) -> int | None:
+    """One trajectory in plain Python, without a database."""
+    play, K = Play(settings), len(settings.arms)
+    for t in range(1, most + 1):
+        a = play.choose(t, [0] * K)
+        play.observe(a, settings.seen(float(draw(rng, a))), 1.0)
+        if play.stops():
+            return play.leader
+    return None
+
+
+def errors(family: str, means: list[float], policy: str, trajectories: int, most: int) -> tuple[int, int]:
+    draws = {
+        "poisson": lambda rng, a: rng.poisson(means[a]),
+        "exponential": lambda rng, a: max(rng.exponential(means[a]), 1e-300),
+    }
+    settings = smallest_mean_settings(family, len(means), policy, 0.1)
+    rng = np.random.default_rng(8)
+    decisions = [decide(settings, rng, draws[family], most) for _ in range(trajectories)]
+    return sum(d is not None and d != int(np.argmin(means)) for d in decisions), sum(d is None for d in decisions)
+
+
+@pytest.mark.parametrize("family", ["poisson", "exponential"])
+def test_errors_stay_below_delta_where_the_smallest_mean_is_wanted(family):
+    """100 trajectories that end, and 200 near ties that are cut short; delta = 0.1, one-sided at 1e-6 / 4."""
+    wrong, unfinished = errors(family, [1.0, 4.0, 6.0], "co", 100, 5000)
+    assert unfinished == 0
+    assert wrong <= binom.isf(1e-6 / 4, 100, 0.1)
+    wrong, _ = errors(family, [1.0, 1.05, 1.05], "co", 200, 30)
+    assert wrong <= binom.isf(1e-6 / 4, 200, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("family", ["poisson", "exponential"])
+def test_errors_of_every_policy_stay_below_delta_where_the_smallest_mean_is_wanted(family, policy):
+    wrong, _ = errors(family, [1.0, 1.3, 1.3], policy, 1000, 200)
+    assert wrong <= binom.isf(1e-6 / 12, 1000, 0.1)

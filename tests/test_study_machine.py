@@ -1,0 +1,340 @@
+"""Any sequence of operations on a study, against a model in plain Python that is written from what they promise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import cabai
+from cabai.study import study as module
+
+NAMES = itertools.count()
+ARMS = ("a", "b", "c")
+DELTA, LEASE = 0.3, 100.0
+COSTS = (0.25, 1.0, 4.0)  # sums of these are exact
+
+
+def kl(p: float, q: float) -> float:
+    return sum(x * math.log(x / y) for x, y in ((p, q), (1 - p, 1 - q)) if x > 0)
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Model:
+    """What a study with the policy `uniform` and the threshold `paper` on bernoulli rewards is to do."""
+
+    def __init__(self, max_pulls, max_cost, known):
+        self.max_pulls, self.max_cost, self.known = max_pulls, max_cost, known
+        self.asked = 0
+        self.under_way: dict[int, dict] = {}  # by number: arm, expires, offers
+        self.log: list[tuple] = []  # number, arm, reward, cost, failed, late
+        self.reason = self.decision = None
+
+    @property
+    def stopped(self):
+        return self.reason is not None
+
+    def of(self, arm):
+        """Rewards, what was paid, failures."""
+        told = [entry for entry in self.log if entry[1] == arm]
+        rewards = [entry[2] for entry in told if entry[4] is None]
+        return rewards, sum(entry[3] for entry in told), len(told) - len(rewards)
+
+    @property
+    def spent(self):
+        return sum(entry[3] for entry in self.log)
+
+    def has_room(self):
+        if self.max_pulls is not None and len(self.log) + len(self.under_way) >= self.max_pulls:
+            return False
+        if self.max_cost is None:
+            return True
+        expected = 0.0
+        for pull in self.under_way.values():  # each is expected to cost what a reward of its arm has cost so far
+            rewards, paid, _ = self.of(pull["arm"])
+            if self.known is not None:
+                expected += self.known[ARMS.index(pull["arm"])]
+            elif rewards:
+                expected += paid / len(rewards)
+        return self.spent + expected < self.max_cost
+
+    def next_arm(self):
+        rewards = {arm: len(self.of(arm)[0]) for arm in ARMS}
+        out = {arm: sum(pull["arm"] == arm for pull in self.under_way.values()) for arm in ARMS}
+        if all(rewards.values()):  # uniform: in turn, counting what is under way
+            return ARMS[(sum(rewards.values()) + sum(out.values())) % len(ARMS)]
+        untried = [arm for arm in ARMS if not rewards[arm] and not out[arm]]
+        if untried:
+            return untried[0]
+        some = [arm for arm in ARMS if rewards[arm]]  # for a policy blind to costs, CO takes the fewest pulls
+        return min(some or ARMS, key=lambda arm: rewards[arm] + out[arm])
+
+    def ask(self, n, now):
+        """The pulls to be handed out: (number, arm, offers)."""
+        overdue = sorted(number for number, pull in self.under_way.items() if pull["expires"] <= now)[:n]
+        handed = []
+        for number in overdue:
+            pull = self.under_way[number]
+            pull["expires"], pull["offers"] = now + LEASE, pull["offers"] + 1
+            handed.append((number, pull["arm"], pull["offers"]))
+        while len(handed) < n and self.has_room():
+            self.asked += 1
+            arm = self.next_arm()
+            self.under_way[self.asked] = {"arm": arm, "expires": now + LEASE, "offers": 1}
+            handed.append((self.asked, arm, 1))
+        return handed
+
+    def tell(self, number, reward, cost, failed):
+        arm = self.under_way.pop(number)["arm"]
+        self.log.append((number, arm, reward, cost, failed, self.stopped))
+        if self.stopped:
+            return
+        if failed is None and self.leader_beats_all():
+            self.reason, self.decision = "evidence", self.leader()
+        elif self.max_cost is not None and self.spent >= self.max_cost:
+            self.reason = "max_cost"
+        elif self.max_pulls is not None and len(self.log) >= self.max_pulls:
+            self.reason = "max_pulls"
+
+    def means(self):
+        return {arm: sum(self.of(arm)[0]) / len(self.of(arm)[0]) for arm in ARMS if self.of(arm)[0]}
+
+    def leader(self):
+        means = self.means()
+        return max(means, key=lambda arm: (means[arm], -ARMS.index(arm)))
+
+    def leader_beats_all(self):
+        means, n = self.means(), {arm: len(self.of(arm)[0]) for arm in ARMS}
+        if len(means) < len(ARMS):
+            return False
+        b, level = self.leader(), math.log(2 * len(ARMS) * sum(n.values()) / DELTA)
+        for a in ARMS:
+            m = (n[a] * means[a] + n[b] * means[b]) / (n[a] + n[b])
+            if a != b and not (means[b] > means[a] and n[a] * kl(means[a], m) + n[b] * kl(means[b], m) > level):
+                return False
+        return True
+
+
+class StudyMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.clock, self.time = Clock(), module.time
+        module.time = self.clock
+        self.decided = None
+
+    def teardown(self):
+        module.time = self.time
+
+    @initialize(
+        max_pulls=st.one_of(st.none(), st.integers(1, 25)),
+        max_cost=st.one_of(st.none(), st.integers(1, 40)),
+        known=st.booleans(),
+    )
+    def create(self, max_pulls, max_cost, known):
+        self.name = f"machine {next(NAMES)}"
+        self.options = {
+            "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
+            "lease": LEASE, "storage": "memory", "max_pulls": max_pulls, "max_cost": max_cost,
+            "costs": list(COSTS) if known else None,
+        }  # fmt: skip
+        self.study = cabai.create_study(self.name, **self.options)
+        self.model = Model(max_pulls, max_cost, COSTS if known else None)
+
+    @property
+    def token(self):
+        return self.study._token
+
+    @rule(n=st.one_of(st.none(), st.integers(1, 5)))
+    def ask(self, n):
+        if self.model.stopped:
+            with pytest.raises(cabai.StudyStopped):
+                self.study.ask(n)
+            return
+        expected = self.model.ask(1 if n is None else n, self.clock.now)
+        if not expected:
+            with pytest.raises(cabai.NoPull, match="used up by pulls under way"):
+                self.study.ask(n)
+            return
+        pulls = [self.study.ask()] if n is None else self.study.ask(n)
+        assert [(pull.number, pull.arm, pull.offers) for pull in pulls] == expected
+        assert all(pull.id == f"{self.token}-{pull.number}" for pull in pulls)
+        assert all(pull.expires == self.clock.now + LEASE for pull in pulls)
+
+    def tell_study(self, number, **values):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cabai.FailedPulls)
+            self.study.tell(f"{self.token}-{number}", **values)
+
+    @precondition(lambda self: self.model.under_way)
+    @rule(data=st.data(), reward=st.sampled_from([0, 1, 1]), cost=st.sampled_from(COSTS))
+    def tell(self, data, reward, cost):
+        """Also after the lease ran out, and after the study has stopped."""
+        number = data.draw(st.sampled_from(sorted(self.model.under_way)))
+        if self.model.known is not None and data.draw(st.booleans()):
+            cost = self.model.known[ARMS.index(self.model.under_way[number]["arm"])]
+            self.tell_study(number, reward=reward)
+        else:
+            self.tell_study(number, reward=reward, cost=cost)
+        self.model.tell(number, float(reward), cost, None)
+
+    @precondition(lambda self: not self.model.stopped)
+    @rule(good=st.sampled_from(ARMS), n=st.integers(1, 6))
+    def pull_and_tell(self, good, n):
+        """A worker that has time for several pulls, of which one arm's succeed: so that some studies are decided."""
+        for _ in range(n):
+            if self.model.stopped:
+                return
+            expected = self.model.ask(1, self.clock.now)
+            if not expected:
+                return
+            pull = self.study.ask()
+            assert (pull.number, pull.arm, pull.offers) == expected[0]
+            self.study.tell(pull, pull.arm == good, 0.25)
+            self.model.tell(pull.number, float(pull.arm == good), 0.25, None)
+
+    @precondition(lambda self: self.model.under_way)
+    @rule(data=st.data(), cost=st.sampled_from([None, 0.0, *COSTS]))
+    def tell_failed(self, data, cost):
+        number = data.draw(st.sampled_from(sorted(self.model.under_way)))
+        arm = self.model.under_way[number]["arm"]
+        self.tell_study(number, failed="why", cost=cost)
+        if cost is None:
+            cost = 0.0 if self.model.known is None else self.model.known[ARMS.index(arm)]
+        self.model.tell(number, None, cost, "why")
+
+    @precondition(lambda self: self.model.log)
+    @rule(data=st.data())
+    def tell_the_same_again(self, data):
+        number, _, reward, cost, failed, _ = data.draw(st.sampled_from(self.model.log))
+        self.tell_study(number, reward=reward, cost=cost, failed=failed)
+
+    @precondition(lambda self: self.model.log)
+    @rule(data=st.data())
+    def tell_something_else(self, data):
+        number, _, reward, cost, failed, _ = data.draw(st.sampled_from(self.model.log))
+        other = {"failed": "why", "cost": cost} if failed is None else {"reward": 1, "cost": cost or 1.0}
+        if failed is None and data.draw(st.booleans()):
+            other = data.draw(st.sampled_from([{"reward": 1 - reward, "cost": cost}, {"reward": reward, "cost": 7.0}]))
+        with pytest.raises(cabai.AlreadyTold):
+            self.tell_study(number, **other)
+
+    @rule(
+        values=st.sampled_from([{"reward": 0.5, "cost": 1}, {"reward": 1, "cost": 0}, {"reward": math.nan, "cost": 1}])
+    )
+    def tell_nonsense(self, values):
+        number = max([*self.model.under_way, 1])
+        with pytest.raises(cabai.InvalidInput):
+            self.tell_study(number, **values)
+
+    @rule(number=st.integers(1, 10**6))
+    def tell_what_was_never_asked(self, number):
+        with pytest.raises(cabai.InvalidInput, match="has handed out no pull"):
+            self.tell_study(self.model.asked + number, reward=1, cost=1.0)
+
+    @precondition(lambda self: self.model.asked)
+    @rule(data=st.data())
+    def release(self, data):
+        number = data.draw(st.integers(1, self.model.asked))
+        self.study.release(f"{self.token}-{number}")
+        if number in self.model.under_way:
+            self.model.under_way[number]["expires"] = 0.0
+
+    @rule(seconds=st.sampled_from([1.0, 60.0, 100.0, 1e6]))
+    def wait(self, seconds):
+        self.clock.now += seconds
+
+    @rule()
+    def reload(self):
+        self.study = cabai.load_study(self.name, storage="memory")
+
+    @rule()
+    def create_again(self):
+        self.study = cabai.create_study(self.name, **self.options, load_if_exists=True)
+        with pytest.raises(cabai.InvalidInput, match="there is a study"):
+            cabai.create_study(self.name, **self.options)
+
+    @precondition(lambda self: self.model.stopped)
+    @rule()
+    def delete_and_recreate(self):
+        old = self.study
+        cabai.delete_study(self.name, storage="memory")
+        with pytest.raises(cabai.StudyNotFound):
+            old.ask()
+        self.study = cabai.create_study(self.name, **self.options)
+        self.model = Model(self.model.max_pulls, self.model.max_cost, self.model.known)
+        self.decided = None
+        with pytest.raises(cabai.StudyNotFound):
+            old.status()
+
+    @invariant()
+    def the_study_is_as_the_model(self):
+        if not hasattr(self, "study"):
+            return
+        model, status = self.model, self.study.status()
+        assert (status.stopped, status.reason, status.decision) == (model.stopped, model.reason, model.decision)
+        told = self.study.observations()
+        assert [
+            (
+                int(each["pull"].partition("-")[2]),
+                each["arm"],
+                each["reward"],
+                each["cost"],
+                each["failed"],
+                each["late"],
+            )
+            for each in told
+        ] == model.log
+        assert status.spent == model.spent
+        assert status.under_way == len(model.under_way)
+        for arm in status.arms:  # the sums are those of the log
+            rewards, paid, failures = model.of(arm.name)
+            assert (arm.pulls, arm.spent, arm.failures) == (len(rewards), paid, failures)
+            assert arm.mean == (sum(rewards) / len(rewards) if rewards else None)
+            assert arm.under_way == sum(pull["arm"] == arm.name for pull in model.under_way.values())
+        assert status.late == sum(entry[5] for entry in model.log)
+        if self.decided is not None:  # what was decided stays decided
+            assert (status.stopped, status.decision, status.reason, status.leader, status.confidence) == self.decided
+        if status.stopped:
+            self.decided = (status.stopped, status.decision, status.reason, status.leader, status.confidence)
+        elif model.means():
+            assert status.leader == model.leader()
+
+
+QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+
+def run_machine(examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        StudyMachine,
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None,
+            suppress_health_check=QUIET,
+        ),
+    )  # fmt: skip
+
+
+def test_any_sequence_of_operations_leaves_the_study_as_the_model():
+    run_machine(examples=12, steps=30)
+
+
+@pytest.mark.slow
+def test_many_long_sequences_of_operations_leave_the_study_as_the_model():
+    run_machine(examples=300, steps=60)
