@@ -101,9 +101,12 @@ class Postgres:
         return self.address(name)
 
     def end_connections(self) -> None:
-        """End every connection to every database but our own, from the server's side."""
-        self.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                     "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")  # fmt: skip
+        """End every connection but our own, from the server's side."""
+        others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
+            connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
+            while connection.execute(f"SELECT count(*) {others}").fetchone() != (0,):
+                time.sleep(0.001)
 
 
 def place() -> str | None:
