@@ -147,8 +147,10 @@ class StudyMachine(RuleBasedStateMachine):
         max_pulls=st.one_of(st.none(), st.integers(1, 25)),
         max_cost=st.one_of(st.none(), st.integers(1, 40)),
         known=st.booleans(),
+        good=st.sampled_from(ARMS),
+        n=st.sampled_from([0, 2, 9, 30]),
     )
-    def create(self, max_pulls, max_cost, known):
+    def create(self, max_pulls, max_cost, known, good, n):
         self.name = f"machine {next(NAMES)}"
         self.options = {
             "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
@@ -157,6 +159,7 @@ class StudyMachine(RuleBasedStateMachine):
         }  # fmt: skip
         self.study = cabai.create_study(self.name, **self.options)
         self.model = Model(max_pulls, max_cost, COSTS if known else None)
+        self.pulls_and_tells(good, n)
 
     @property
     def token(self):
@@ -184,21 +187,28 @@ class StudyMachine(RuleBasedStateMachine):
             self.study.tell(f"{self.token}-{number}", **values)
 
     @precondition(lambda self: self.model.under_way)
-    @rule(data=st.data(), reward=st.sampled_from([0, 1, 1]), cost=st.sampled_from(COSTS))
-    def tell(self, data, reward, cost):
+    @rule(data=st.data(), rewards=st.lists(st.booleans(), min_size=1, max_size=4), cost=st.sampled_from(COSTS))
+    def tell(self, data, rewards, cost):
         """Also after the lease ran out, and after the study has stopped."""
-        number = data.draw(st.sampled_from(sorted(self.model.under_way)))
-        if self.model.known is not None and data.draw(st.booleans()):
-            cost = self.model.known[ARMS.index(self.model.under_way[number]["arm"])]
-            self.tell_study(number, reward=reward)
-        else:
-            self.tell_study(number, reward=reward, cost=cost)
-        self.model.tell(number, float(reward), cost, None)
+        for reward in rewards:
+            if not self.model.under_way:
+                return
+            number = data.draw(st.sampled_from(sorted(self.model.under_way)))
+            paid = cost
+            if self.model.known is not None and data.draw(st.booleans()):
+                paid = self.model.known[ARMS.index(self.model.under_way[number]["arm"])]
+                self.tell_study(number, reward=reward)
+            else:
+                self.tell_study(number, reward=reward, cost=cost)
+            self.model.tell(number, float(reward), paid, None)
 
     @precondition(lambda self: not self.model.stopped)
-    @rule(good=st.sampled_from(ARMS), n=st.integers(1, 6))
+    @rule(good=st.sampled_from(ARMS), n=st.sampled_from([1, 5, 25]))
     def pull_and_tell(self, good, n):
-        """A worker that has time for several pulls, of which one arm's succeed: so that some studies are decided."""
+        self.pulls_and_tells(good, n)
+
+    def pulls_and_tells(self, good, n):
+        """A worker with time for several pulls, of which only one arm's succeed: so that some studies are decided."""
         for _ in range(n):
             if self.model.stopped:
                 return
@@ -236,18 +246,14 @@ class StudyMachine(RuleBasedStateMachine):
         with pytest.raises(cabai.AlreadyTold):
             self.tell_study(number, **other)
 
-    @rule(
-        values=st.sampled_from([{"reward": 0.5, "cost": 1}, {"reward": 1, "cost": 0}, {"reward": math.nan, "cost": 1}])
-    )
-    def tell_nonsense(self, values):
+    @rule(ahead=st.integers(1, 10**6))
+    def tell_nonsense(self, ahead):
         number = max([*self.model.under_way, 1])
-        with pytest.raises(cabai.InvalidInput):
-            self.tell_study(number, **values)
-
-    @rule(number=st.integers(1, 10**6))
-    def tell_what_was_never_asked(self, number):
+        for values in ({"reward": 0.5, "cost": 1}, {"reward": 1, "cost": 0}, {"reward": math.nan, "cost": 1}):
+            with pytest.raises(cabai.InvalidInput):
+                self.tell_study(number, **values)
         with pytest.raises(cabai.InvalidInput, match="has handed out no pull"):
-            self.tell_study(self.model.asked + number, reward=1, cost=1.0)
+            self.tell_study(self.model.asked + ahead, reward=1, cost=1.0)
 
     @precondition(lambda self: self.model.asked)
     @rule(data=st.data())
@@ -261,12 +267,11 @@ class StudyMachine(RuleBasedStateMachine):
     def wait(self, seconds):
         self.clock.now += seconds
 
-    @rule()
-    def reload(self):
-        self.study = cabai.load_study(self.name, storage="memory")
-
-    @rule()
-    def create_again(self):
+    @rule(by_name=st.booleans())
+    def reload(self, by_name):
+        if by_name:
+            self.study = cabai.load_study(self.name, storage="memory")
+            return
         self.study = cabai.create_study(self.name, **self.options, load_if_exists=True)
         with pytest.raises(cabai.InvalidInput, match="there is a study"):
             cabai.create_study(self.name, **self.options)
