@@ -566,6 +566,32 @@ def _lucb(run: _Run) -> int | None:
             run.pull(arm, its_margin)
 
 
+def _short_of(run: _Run, b: int, a: int) -> float:
+    """How far b is from beating a, up to a term that is the same for every a: what is required less the evidence.
+
+    With evalue and before b has a second reward, that is what the mixture over a's data loses against their best fit.
+    """
+    N, R, F = run.N, run.R, run.F
+    if run.threshold == "evalue":
+        if run.family not in BERNOULLI_LIKE:
+            if N[a] < 2:
+                return math.inf
+            if N[b] < 2:
+                fit = log_largest_likelihood(run.family, N[a] - 1, R[a] - F[a], run.variance)
+                return fit - log_mixture(run.family, N[a], R[a], F[a], run.variance)
+        return -log_evalue(run.family, N[b], R[b], F[b], N[a], R[a], F[a], run.variance)
+    z = evidence(run.family, N[b], R[b], N[a], R[a], run.variance)
+    if run.threshold == "mixture" and run.parameters.get("pairwise", True):
+        return beta_mixture_pairwise(N[a], N[b], run.delta, run.K, run.family) - z
+    return -z
+
+
+def _alike(run: _Run, a: int, c: int, short: dict[int, float]) -> bool:
+    """Whether two arms are equally far from being beaten by definition, not by chance."""
+    same = (run.N[a], run.R[a], run.F[a]) == (run.N[c], run.R[c], run.F[c])
+    return same or (short[a] == short[c] and (short[a] in (0.0, math.inf) or run.N[a] == run.N[c]))
+
+
 def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | None:
     """Cost-aware top-two. `coin()` is the next random number in [0, 1); one is drawn a round, needed or not."""
     while True:
@@ -584,11 +610,11 @@ def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | No
         others = {a: u for a, u in upper.items() if means[a] != means[l] or (N[a] != N[l] and not edge)}
         _, margin = _highest({**others, l: upper[l]}, size=max(1.0, abs(upper[l])))
 
-        # The challenger: the least evidence of the leader over it.
-        z = {a: evidence(run.family, N[l], run.R[l], N[a], run.R[a], run.variance) for a in range(run.K) if a != l}
-        c, _ = _highest({a: -z[a] for a in z}, size=1.0)
-        others = {a: -z[a] for a in z if a == c or not (z[a] == z[c] == 0.0 or (N[a], means[a]) == (N[c], means[c]))}
-        margin = min(margin, _highest(others, size=max(1e-300, z[c]))[1])
+        # The challenger: the arm that the leader is furthest from beating. Arms that are alike tie exactly.
+        short = {a: _short_of(run, l, a) for a in range(run.K) if a != l}
+        c, _ = _highest(short, size=1.0)
+        others = {a: s for a, s in short.items() if a == c or not _alike(run, a, c, short)}
+        margin = min(margin, _highest(others, size=max(1.0, abs(short[c])))[1])
 
         # The coin.
         m = (run.R[l] + run.R[c]) / (N[l] + N[c])

@@ -27,7 +27,7 @@ from cabai.state import (
     record,
 )
 from cabai.thresholds import threshold_of
-from conftest import drawer
+from conftest import coins, drawer
 
 CODES = {
     "gaussian": GAUSSIAN,
@@ -257,8 +257,8 @@ def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
         n_b, mean_b, n_a, mean_a, epsilon = random_case(rng, family)
         rules, b, a = rules_of(family, epsilon), arm_of(n_b, mean_b), arm_of(n_a, mean_a)
         with np.errstate(all="ignore"):
-            plain = evidence_within(rules, b, a), meeting_point(rules, b, a)
-        fast = fast_evidence(rules.fields, b.fields, a.fields), fast_point(rules.fields, b.fields, a.fields)
+            plain = evidence_within(rules, b, a), meeting_point(rules, n_b, mean_b, n_a, mean_a)
+        fast = fast_evidence(rules.fields, b.fields, a.fields), fast_point(rules.fields, n_b, mean_b, n_a, mean_a)
         assert fast == plain
 
 
@@ -276,7 +276,9 @@ def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
     begin(arms, run)
     for a in range(3):
         observe(arms, run, rules, a, *draw(a))
+    coin = coins(instance, 5, 0)
     while not chosen.stop(arms, run, rules):
+        run.uniform = coin()
         a = chosen.choose(arms, run, rules)
         observe(arms, run, rules, a, *draw(a))
     runs = cabai.simulate(instance, policy, threshold="evalue", delta=0.1, epsilon=0.2, trajectories=1, seed=5)

@@ -10,7 +10,7 @@ import numpy as np
 from cabai.checks import InvalidInput
 from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence, upper_end, variance_at
-from cabai.kernels.evidence import pair_evidence, parts_within
+from cabai.kernels.evidence import evidence, evidence_within, parts_within
 from cabai.policies.base import Policy
 from cabai.state import GAUSSIAN
 
@@ -18,11 +18,12 @@ UNKNOWN = -np.inf
 
 
 def choose(arms, run, rules):
-    l = find_highest(arms, run, rules)  # noqa: E741
     if rules.epsilon == 0.0:
+        l = find_highest(arms, run, rules)  # noqa: E741
         c = find_challenger(arms, run, rules, l)
         h_l, h_c = coin(rules, arms[l], arms[c])
     else:
+        l = int(find_highest_within(arms, run, rules))  # noqa: E741
         c = int(find_challenger_within(arms, rules, l))
         h_l = coin_within(rules, arms[l], arms[c])
         h_c = 1.0 - h_l
@@ -94,34 +95,30 @@ def move_mark(arms, run, rules, mark):
 
 
 def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm that the data prefer the leader l to least: of the least Z, which is 0 if its mean is not below l's."""
+    """The arm that the leader l is furthest from beating: of the least Z less the arm's price."""
     leader = arms[l]
-    if run.leader != l:  # run.leader has the best mean of all: some arm has Z = 0
-        for a in range(len(arms)):
-            if a != l and arms[a].mean >= leader.mean:
-                return a
     if run.note != l:
         run.note = l
         for a in range(len(arms)):
             arms[a].memo = UNKNOWN
     challenger = run.rival if run.rival >= 0 and run.rival != l else (l + 1) % len(arms)  # a guess, to begin with
-    least = exact_evidence(rules, leader, arms[challenger])
+    least = exact_evidence(rules, leader, arms[challenger]) - arms[challenger].price
     for a in range(len(arms)):
         arm = arms[a]
         if a != l:
             if arm.memo == UNKNOWN:
                 arm.memo = -evidence_at_least(rules, leader, arm)
-            if abs(arm.memo) <= least:
-                z = exact_evidence(rules, leader, arm)
-                if z < least or (z == least and a < challenger):
-                    challenger, least = a, z
+            if abs(arm.memo) - arm.price <= least:
+                margin = exact_evidence(rules, leader, arm) - arm.price
+                if margin < least or (margin == least and a < challenger):
+                    challenger, least = a, margin
     return challenger
 
 
 def exact_evidence(rules, leader, arm):
-    """Z of the leader over the arm, computed if only a lower bound is known."""
+    """Z of the leader over the arm, computed if only a lower bound is known; 0 if the arm's mean is not below."""
     if arm.memo < 0.0:
-        arm.memo = pair_evidence(rules.family, rules.variance, leader.pulls, leader.mean, arm.pulls, arm.mean)
+        arm.memo = evidence(rules, leader, arm)
     return arm.memo
 
 
@@ -131,16 +128,17 @@ def evidence_at_least(rules, leader, arm):
     d(p, q) is the integral of |x - p|/V(x) from one to the other. 1/V is convex in every family, so by Jensen's
     inequality d(p, q) >= (p - q)²/(2 V(x)), x two thirds of the way from p to q.
     """
-    gap = leader.mean - arm.mean
-    if gap == 0.0:
+    gap = leader.tested_mean - arm.tested_mean
+    if not gap > 0.0:
         return 0.0
-    n = leader.pulls + arm.pulls
-    m = (leader.pulls * leader.mean + arm.pulls * arm.mean) / n
-    x_l, x_a = (leader.mean + 2.0 * m) / 3.0, (arm.mean + 2.0 * m) / 3.0
+    n_l, n_a = leader.tested, arm.tested
+    n = n_l + n_a
+    m = (n_l * leader.tested_mean + n_a * arm.tested_mean) / n
+    x_l, x_a = (leader.tested_mean + 2.0 * m) / 3.0, (arm.tested_mean + 2.0 * m) / 3.0
     V_l = variance_at(rules.family, rules.variance, x_l, 1.0 - x_l)
     V_a = variance_at(rules.family, rules.variance, x_a, 1.0 - x_a)
-    to_l, to_a = gap * arm.pulls / n, gap * leader.pulls / n  # mean - m, without signs
-    return 0.5 * (leader.pulls * to_l * to_l / V_l + arm.pulls * to_a * to_a / V_a)
+    to_l, to_a = gap * n_a / n, gap * n_l / n  # mean - m, without signs
+    return 0.5 * (n_l * to_l * to_l / V_l + n_a * to_a * to_a / V_a)
 
 
 def coin(rules, leader, challenger):
@@ -160,14 +158,28 @@ def coin(rules, leader, challenger):
 
 
 @only_for("epsilon")
+def find_highest_within(arms, run, rules):
+    """The arm with the best mean, unless the upper end of another is higher than its own by more than epsilon."""
+    level = math.log(run.t)
+    highest, end = -1, -np.inf
+    for a in range(len(arms)):
+        own = upper_end(rules.family, rules.variance, arms[a].mean, level / arms[a].pulls)
+        if a != run.leader:
+            own -= rules.epsilon
+        if own > end:
+            highest, end = a, own
+    return highest
+
+
+@only_for("epsilon")
 def find_challenger_within(arms, rules, l):  # noqa: E741
     """The arm of which the data say least that the leader l is at most epsilon worse than it."""
     challenger, least = -1, np.inf
     for a in range(len(arms)):
         if a != l:
-            part_l, part_a = parts_within(rules, arms[l].pulls, arms[l].mean, arms[a].pulls, arms[a].mean)
-            if challenger < 0 or part_l + part_a < least:
-                challenger, least = a, part_l + part_a
+            margin = evidence_within(rules, arms[l], arms[a]) - arms[a].price
+            if challenger < 0 or margin < least:
+                challenger, least = a, margin
     return challenger
 
 
