@@ -6,7 +6,7 @@
 next begins, and no policy; on most disks that is the time of two fsyncs. All sizes and the bare one take turns, one ask
 and one tell each, and the median counts; so a ratio holds also where a rate depends on who else uses the disk. `ms` is
 the processor's time alone for one ask and one tell. FOLDER is where the files are; one in memory leaves out the disk.
-ctas with 100 arms explores at the first two sizes, and solves for its shares, which takes longer, only at the last.
+ctas with 100 arms only explores at first, and later solves for its shares, which takes longer.
 With --postgres, also on a PostgreSQL server that is started for it, which does not wait for the disk.
 """
 
