@@ -18,7 +18,8 @@ POLICIES = ["co", "racing"]
 
 
 def main(runs: int) -> None:
-    pilot = json.loads((RESULTS / "pilot.json").read_text())
+    recorded = json.loads((RESULTS / "pilot.json").read_text())
+    pilot = {arm: recorded[arm] for arm in SETTINGS["arms"]}
     means = {arm: np.mean([reward for reward, _ in pulls]) for arm, pulls in pilot.items()}
     good = {arm for arm in means if means[arm] >= max(means.values()) - SETTINGS["epsilon"]}
     print(f"{'policy':8}{'mean bill':>10}{'99 %':>8}{'mean pulls':>12}  wrong  decisions")
