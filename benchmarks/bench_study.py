@@ -6,6 +6,7 @@
 next begins, and no policy; on most disks that is the time of two fsyncs. All sizes and the bare one take turns, one ask
 and one tell each, and the median counts; so a ratio holds also where a rate depends on who else uses the disk. `ms` is
 the processor's time alone for one ask and one tell. FOLDER is where the files are; one in memory leaves out the disk.
+ctas with 100 arms only explores at first, and later solves for its shares, which takes longer.
 With --postgres, also on a PostgreSQL server that is started for it, which does not wait for the disk.
 """
 
@@ -28,7 +29,7 @@ from cabai.study.storage import open_storage
 from cabai.study.study import Study
 from cabai.tables import table
 
-SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("co", "ctas")
+SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("top-two", "co", "ctas")
 LOG = """
 INSERT INTO cabai_observation (study, number, place, arm, reward, cost, asked, told)
 WITH RECURSIVE counted(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < :size)

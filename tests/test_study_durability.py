@@ -82,7 +82,9 @@ def pulls_under_way(study: Study) -> int:
 @BOTH
 def test_a_worker_killed_200_times_loses_nothing(url: str) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
-    study, chance = new_study(url, lease=LEASE), random.Random(1)
+    policy = "co" if url.startswith("postgresql") else "top-two"
+    study, chance = new_study(url, lease=LEASE, policy=policy), random.Random(1)
+    study.tell(study.ask(), 0.0, cost=1.0)  # the children inherit what this has made ready, and start at once
 
     def work(seed: int, report: Any) -> None:
         announce_commits(open_storage(url), report)
@@ -102,7 +104,7 @@ def test_a_worker_killed_200_times_loses_nothing(url: str) -> None:
     assert last["committing"] > 5, last  # died after a commit had begun and before it was acknowledged
     check_log(study, told)
     logged = len(study.observations())
-    assert len(told) <= logged <= len(told) + 200  # the last tell of each may be written and not acknowledged
+    assert len(told) + 1 <= logged <= len(told) + 201  # the last tell of each may be written and not acknowledged
 
     left_behind = pulls_under_way(study)
     time.sleep(LEASE)
