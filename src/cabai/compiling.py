@@ -94,7 +94,9 @@ def _with_compiled_helpers(function: FunctionType, features: frozenset[str] | No
         for cell in function.__closure__ or ()
     )
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
-    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    # Numba finds a function that is handed to another by its name, and numbers of its own that make names unique within
+    # a process do not between processes: two forms that were cached by two processes must not share a name.
+    copy.__module__, copy.__qualname__ = function.__module__, "_".join([function.__qualname__, *sorted(features or ())])
     return copy
 
 
