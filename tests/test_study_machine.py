@@ -148,9 +148,10 @@ class StudyMachine(RuleBasedStateMachine):
         max_cost=st.one_of(st.none(), st.integers(1, 40)),
         known=st.booleans(),
         good=st.sampled_from(ARMS),
+        kept=st.integers(0, 4),
         n=st.sampled_from([0, 2, 9, 30]),
     )
-    def create(self, max_pulls, max_cost, known, good, n):
+    def create(self, max_pulls, max_cost, known, good, kept, n):
         self.name = f"machine {next(NAMES)}"
         self.options = {
             "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
@@ -159,6 +160,8 @@ class StudyMachine(RuleBasedStateMachine):
         }  # fmt: skip
         self.study = cabai.create_study(self.name, **self.options)
         self.model = Model(max_pulls, max_cost, COSTS if known else None)
+        if kept:  # under way while others pull, to come late
+            self.ask(kept)
         self.pulls_and_tells(good, n)
 
     @property
