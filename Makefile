@@ -2,22 +2,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PAPER := --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01
 
-.PHONY: demo test test-slow lint types bench clean
+.PHONY: demo test test-slow postgres lint types bench clean
 
 demo: $(VENV)/.demo
-	@$(BIN)/cabai bound $(PAPER) --delta 1e-6
-	@echo
-	@$(BIN)/cabai reproduce table1 --out results
-	@echo
-	@$(BIN)/cabai compare $(PAPER) --delta 1e-6 --plot results/comparison.png
+	@$(BIN)/python demo/digits.py
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev postgres
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: $(VENV)/.dev
+test-slow: $(VENV)/.dev postgres
 	$(BIN)/python -m pytest -m slow
+
+# The tests start a PostgreSQL server of their own, if one is installed; this installs it where that can be done.
+postgres:
+	@if command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -y -qq postgresql >/dev/null && exit 0; \
+	fi; \
+	echo "PostgreSQL is not installed and could not be: its tests are skipped."
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -34,7 +38,7 @@ clean:
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[paper]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[paper,demo]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml

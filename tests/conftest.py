@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -12,6 +16,19 @@ import cabai
 def paper_instance() -> cabai.Instance:
     """The paper's Gaussian instance."""
     return cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[object]:
+    """A PostgreSQL server that is ours alone; `postgres.new_database()` is the URL of a new database in it."""
+    import servers
+
+    if servers.programs() is None:
+        reason = "no PostgreSQL server is installed: `make postgres`, or apt-get install postgresql"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    server = servers.Postgres()
+    yield server
+    server.close()
 
 
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
@@ -25,3 +42,15 @@ def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     model = list(COST_MODELS).index(instance.cost_model)
     reward, cost = compiled(sampling.draw_reward), compiled(sampling.draw_cost)
     return lambda arm: (reward(truth[arm], family), cost(truth[arm], model))
+
+
+def coins(instance: cabai.Instance, seed: int, trajectory: int):
+    """coin() -> a number in [0, 1): those that trajectory of a simulation hands its policy, one a step."""
+    from cabai.compiling import compiled
+    from cabai.simulation import Work, sampling
+
+    truth, _ = Work.truth(instance)
+    start = compiled(sampling.open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
+    step, mix, unit = int(sampling.GOLDEN), compiled(sampling.mix), compiled(sampling.unit)
+    states = ((int(start) + n * step) % 2**64 for n in itertools.count(1))
+    return lambda: unit(np.uint64(mix(np.uint64(next(states)))))

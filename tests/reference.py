@@ -15,7 +15,7 @@ from functools import cache
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import zeta
 
-POLICIES = ("co", "ctas", "tas", "d-lucb", "uniform", "racing")
+POLICIES = ("co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two")
 FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 THRESHOLDS = ("paper", "stylized", "kt", "mixture", "evalue")
 BERNOULLI_LIKE = ("bernoulli", "bounded")
@@ -33,9 +33,9 @@ class Result:
     first: list[float]
     total_cost: float
     # For each pull: how far the chosen arm's score was from the next best one, relative to J (deficits), to the chosen
-    # score (ratios, C_a N_a) or as it is (upper ends). Infinite where no scores are compared: the first K pulls,
-    # forced exploration, round robin, d-LUCB's leader. Near 0 the choice hangs on rounding, and another correct
-    # implementation may choose otherwise.
+    # score (ratios, C_a N_a) or as it is (upper ends). For top-two, the least of three: of the upper ends, of the
+    # evidence, of the coin. Infinite where no scores are compared: the first K pulls, forced exploration, round robin,
+    # d-LUCB's leader. Near 0 the choice hangs on rounding, and another correct implementation may choose otherwise.
     margins: list[float] = field(default_factory=list)
 
 
@@ -566,6 +566,48 @@ def _lucb(run: _Run) -> int | None:
             run.pull(arm, its_margin)
 
 
+def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | None:
+    """Cost-aware top-two. `coin()` is the next random number in [0, 1); one is drawn a round, needed or not."""
+    while True:
+        winner = run.winner()
+        if winner is not None:
+            return winner
+        if run.exhausted:
+            return None
+        toss, means, N = coin(), run.means, run.N
+        costs = [c / n for c, n in zip(run.C, N, strict=True)]
+
+        # The leader: the largest upper end. Arms of the same end by definition tie exactly, and margins are of others.
+        upper = {a: upper_end(run.family, N[a], means[a], math.log(run.t), run.variance) for a in range(run.K)}
+        l, _ = _highest(upper, size=1.0)  # noqa: E741
+        edge = run.family in BERNOULLI_LIKE and means[l] == 1.0
+        others = {a: u for a, u in upper.items() if means[a] != means[l] or (N[a] != N[l] and not edge)}
+        _, margin = _highest({**others, l: upper[l]}, size=max(1.0, abs(upper[l])))
+
+        # The challenger: the least evidence of the leader over it.
+        z = {a: evidence(run.family, N[l], run.R[l], N[a], run.R[a], run.variance) for a in range(run.K) if a != l}
+        c, _ = _highest({a: -z[a] for a in z}, size=1.0)
+        others = {a: -z[a] for a in z if a == c or not (z[a] == z[c] == 0.0 or (N[a], means[a]) == (N[c], means[c]))}
+        margin = min(margin, _highest(others, size=max(1e-300, z[c]))[1])
+
+        # The coin.
+        m = (run.R[l] + run.R[c]) / (N[l] + N[c])
+        if means[l] > means[c]:
+            h_l = N[l] * divergence(run.family, means[l], m, run.variance) / costs[l]
+            h_c = N[c] * divergence(run.family, means[c], m, run.variance) / costs[c]
+        else:
+            h_l, h_c = N[c] / costs[l], N[l] / costs[c]
+        if randomized:
+            chance = h_l / (h_l + h_c)
+            pull_leader, distance = toss < chance, abs(toss - chance)
+        else:  # d(mean, m)/cost is h/N
+            for_l, for_c = h_l / N[l], h_c / N[c]
+            pull_leader, distance = for_l > for_c, abs(for_l - for_c) / (for_l + for_c)
+            if means[l] <= means[c] and N[c] ** 2 * costs[c] == N[l] ** 2 * costs[l]:
+                distance = math.inf  # an exact tie, at the start and with equal costs
+        run.pull(l if pull_leader else c, min(margin, distance))
+
+
 def run(
     policy: str,
     *,
@@ -578,10 +620,12 @@ def run(
     exploration: float | None = None,
     slack: float | None = None,
     tracking: str = "deficit",
+    randomized: bool = True,
+    coin: Callable[[], float] | None = None,
     max_pulls: int | None = None,
     threshold_parameters: dict | None = None,
 ) -> Result:
-    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost).
+    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost), `coin()` top-two's next coin.
 
     Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls` (which the first pulls may
     exceed), or pulls on. d-LUCB looks at its stopping rule only at the end of a round of two pulls; a cut may fall
@@ -606,6 +650,8 @@ def run(
         decision = _track(state, policy == "tas", exploration, slack, tracking)
     elif policy == "uniform":
         decision = _uniform(state)
+    elif policy == "top-two":
+        decision = _top_two(state, coin, randomized)
     else:
         decision = _lucb(state)
     return state.result(decision)

@@ -80,6 +80,7 @@ def test_kernels_cannot_allocate_and_release_the_gil():
         assert function.targetoptions["nogil"] is True
 
 
+POLICIES = "co", "ctas", "top-two", "d-lucb"
 MEANS = {"gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.6, 0.3], "poisson": [1.5, 1, 0], "exponential": [1.5, 1, 0.5]}
 
 
@@ -88,13 +89,9 @@ MEANS = {"gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.6, 0.3], "poisson": [1.
 def test_what_is_left_out_for_a_family_is_never_called(family, threshold, monkeypatch):
     """Compiled with everything, the same trajectories come out."""
     instance = cabai.Instance(family, MEANS.get(family, MEANS["bernoulli"]), [1, 0.1, 0.01])
-    runs = [
-        cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in ("co", "ctas", "d-lucb")
-    ]
+    runs = [cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in POLICIES]
     monkeypatch.setattr("cabai.compiling.features_of", lambda rules: None)
-    whole = [
-        cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in ("co", "ctas", "d-lucb")
-    ]
+    whole = [cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in POLICIES]
     for a, b in zip(runs, whole, strict=True):
         assert a.costs.tolist() == b.costs.tolist()
         assert a.pulls.tolist() == b.pulls.tolist()
@@ -106,17 +103,19 @@ def test_kernels_run_the_same_as_plain_python():
     from cabai.policies import policy_of
     from cabai.state import ARM, RUN, Record, Records, record
     from cabai.thresholds import threshold_of
-    from conftest import drawer
+    from conftest import coins, drawer
 
     instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
-    for name in ("co", "ctas", "tas", "d-lucb", "racing", "uniform"):
+    for name in ("co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"):
         policy = policy_of(name)
         rules = Record(policy.rules(instance.family, threshold_of("evalue"), arms=3, delta=0.05))
         arms, run, draw = Records(np.zeros(3, ARM)), Record(record(RUN)), drawer(instance, 0, 0)
+        coin = coins(instance, 0, 0)
         begin(arms, run)
         for a in range(3):
             observe(arms, run, rules, a, *draw(a))
         while not policy.stop(arms, run, rules):
+            run.uniform = coin()
             a = policy.choose(arms, run, rules)
             observe(arms, run, rules, a, *draw(a))
         runs = cabai.simulate(instance, name, threshold="evalue", delta=0.05, trajectories=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cabai
-from conftest import drawer
+from conftest import coins, drawer
 from reference import run as reference_run
 
 MEANS = {
@@ -25,6 +25,8 @@ POLICIES = [
     "ctas(tracking=ratio)",
     "ctas(exploration=0.3, slack=0.5)",
     "tas",
+    "top-two",
+    "top-two(randomized=false)",
 ]
 THRESHOLDS = ["paper", "stylized", "mixture", "mixture(pairwise=false)", "evalue", "paper(alpha=1.2, B=50)"]
 MOST = 400  # pulls a trajectory is followed for
@@ -76,6 +78,7 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
         threshold_parameters=parameters_of(threshold),
         delta=delta,
         draw=drawer(instance, seed, 0),
+        coin=coins(instance, seed, 0),
         max_pulls=MOST,
         **parameters_of(policy),
     )
@@ -108,7 +111,25 @@ def test_same_pulls_as_the_reference(policy, family):
     assert whole >= tried / 2
 
 
-@pytest.mark.parametrize("policy", ["co", "ctas", "tas", "d-lucb", "racing", "uniform"])
+@pytest.mark.parametrize("policy", ["co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"])
 def test_same_pulls_as_the_reference_with_the_bernoulli_threshold(policy):
     instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
     assert compare(instance, policy, "kt", 0.05, seed=3)
+
+
+EDGES = {
+    "gaussian": lambda rng: rng.normal(0, 0.7, 30),
+    "bernoulli": lambda rng: np.array([1.0, 1.0, *rng.uniform(0.9, 1, 9), *rng.uniform(0, 0.9, 17), 0.0, 0.0]),
+    "poisson": lambda rng: np.array([*rng.uniform(0, 3, 26), 0.0, 0.0, 1e-3, 30.0]),
+    "exponential": lambda rng: 10 ** rng.uniform(-3, 3, 30),
+    "bounded": lambda rng: np.array([1 - 1e-9, 1e-9, 1.0, *rng.uniform(0, 1, 27)]),
+}
+
+
+@pytest.mark.parametrize("family", list(EDGES))
+def test_top_two_makes_the_same_pulls_with_many_arms_at_the_edges(family):
+    """30 arms, means at the edge of the family, costs over six orders of magnitude: upper ends and evidence tie."""
+    rng = np.random.default_rng(list(EDGES).index(family))
+    for seed, policy in enumerate(["top-two", "top-two(randomized=false)"]):
+        instance = cabai.Instance(family, rng.permutation(EDGES[family](rng)), 10 ** rng.uniform(-6, 0, 30))
+        assert compare(instance, policy, "stylized", 0.05, seed)

@@ -528,7 +528,7 @@ def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards(famil
     """Each arm's sum of rewards is that of the first rewards of its stream, to the last bit."""
     means = INSTANCES[family]
     seen = set()
-    for policy in ("uniform", "co", "ctas", "tas", "racing", "d-lucb"):
+    for policy in ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"):
         for model, arms in (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)):
             instance = Instance(family, means[:arms], [1.0, 0.2, 0.3][:arms], cost_model=model)
             states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)

@@ -12,7 +12,7 @@ import cabai
 from cabai import InvalidInput
 from conftest import drawer
 
-ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing"]
+ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
 
 
 def same(a: cabai.Runs, b: cabai.Runs) -> bool:
@@ -63,7 +63,7 @@ def test_cost_models_keep_the_rewards_and_the_mean(paper_instance):
         assert not np.array_equal(runs.costs, fixed.costs)
 
 
-@pytest.mark.parametrize("policy", ["ctas", "tas", "uniform"])
+@pytest.mark.parametrize("policy", ["ctas", "tas", "top-two", "uniform"])
 def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy):
     deltas = [0.01, 0.3, 1e-6]
     options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500]}

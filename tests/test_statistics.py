@@ -12,7 +12,7 @@ import cabai
 import reference
 from conftest import drawer
 
-ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing"]
+ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
 ONCE_IN_A_MILLION = 1e-6
 
 

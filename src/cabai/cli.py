@@ -1,10 +1,11 @@
-"""The shell: `cabai bound`, and what later rooms add. Every command takes --json; every error is one line on stderr."""
+"""The shell. Every command takes --json; every error is one line on stderr and a code that is not 0."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -13,13 +14,17 @@ import typer
 
 import cabai
 from cabai.checks import InvalidInput
+from cabai.cli_study import run, study_app
+from cabai.cli_tools import JsonOption, read_numbers, read_whole_numbers, show_json
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import PARTS
 from cabai.policies import POLICIES
+from cabai.study import FailedPulls, NoPull, StorageError, StudyStopped
+from cabai.study.runner import RunFailed
 from cabai.thresholds import THRESHOLDS
 
-OPTIONAL = ("matplotlib", "pandas", "pyarrow", "scipy")  # what the extras bring
+OPTIONAL = ("matplotlib", "pandas", "psycopg", "pyarrow", "scipy", "sklearn")  # what the extras bring
 
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
@@ -28,6 +33,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.command()(run)
+app.add_typer(study_app, name="study")
 
 FamilyOption = Annotated[
     str,
@@ -66,7 +74,6 @@ WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
 ]
 POLICY_HELP = f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio)."
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def version(wanted: bool) -> None:
@@ -168,15 +175,18 @@ def simulate(
 @app.command()
 def compare(
     family: FamilyOption,
-    means: MeansOption,
-    costs: CostsOption,
+    means: Annotated[str | None, typer.Option("--means", help="Each arm's mean reward: 1.5,1,0.5")] = None,
+    costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
     policies: Annotated[
         str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
     ] = "co,ctas,tas,d-lucb,racing,uniform",
     threshold: ThresholdOption = "paper",
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
-    trajectories: TrajectoriesOption = 1000,
+    trajectories: Annotated[
+        int | None,
+        typer.Option("--trajectories", help="How many times to run: 1000, or 100 on each instance of a grid."),
+    ] = None,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
     names: NamesOption = None,
@@ -186,19 +196,55 @@ def compare(
     plot: Annotated[
         str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
     ] = None,
+    on_grid: Annotated[
+        bool, typer.Option("--grid", help="Compare on random instances instead; --means and --costs are not needed.")
+    ] = False,
+    thresholds: Annotated[
+        str, typer.Option("--thresholds", help="With --grid: thresholds, separated by commas.")
+    ] = "paper,evalue",
+    deltas: Annotated[
+        str, typer.Option("--deltas", help="With --grid: deltas, separated by commas.")
+    ] = "0.1,0.01,1e-6",
+    arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms, separated by commas.")] = "3,10,50",
+    instances: Annotated[
+        int, typer.Option("--instances", help="With --grid: random instances for each number of arms.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
 
+    With --grid, on random instances whose costs differ a hundredfold: every policy with every threshold at every delta.
+
     Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
+
+    Example: cabai compare --grid --family gaussian --policies top-two,co --trajectories 100
     """
     from cabai.plots import comparison_figure, picture_kind, save
     from cabai.simulation import compare
+    from cabai.simulation.grid import grid
 
+    chosen = split_outside_brackets(policies)
+    if on_grid:
+        if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
+            raise InvalidInput(
+                "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
+            )
+        rules, sizes = split_outside_brackets(thresholds), read_whole_numbers(arms, "--arms")
+        with progress_bar(len(chosen) * len(rules) * len(sizes) * instances, "simulations") as progress:
+            found = grid(
+                family, chosen, thresholds=rules, deltas=read_numbers(deltas, "--deltas"), arms=sizes,
+                instances=instances, trajectories=100 if trajectories is None else trajectories, seed=seed,
+                workers=workers, progress=progress,
+                **({} if max_pulls is None else {"max_pulls": max_pulls}),
+            )  # fmt: skip
+        show_json({"cells": found.to_dicts()}) if as_json else typer.echo(found)
+        return
+    if means is None or costs is None:
+        raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
     if plot is not None:
         picture_kind(plot)  # before any work is done
     instance = read_instance(family, means, costs, names, cost_model)
-    chosen = split_outside_brackets(policies)
+    trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
         comparison = compare(
             instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
@@ -265,21 +311,8 @@ def read_instance(family: str, means: str, costs: str, names: str | None = None,
     )
 
 
-def read_numbers(text: str, option: str) -> list[float]:
-    """Numbers separated by commas; what is not a number is named, and infinities and NaN are refused later by name."""
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    try:
-        return [float(part) for part in parts]
-    except ValueError:
-        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
-
-
-def show_json(value: Any) -> None:
-    typer.echo(json.dumps(value, allow_nan=False))
-
-
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
     """A progress bar on stderr if that is a terminal, else none."""
     if not sys.stderr.isatty():
         yield None
@@ -288,7 +321,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("trajectories", total=total)
+        task = bar.add_task(of, total=total)
         yield lambda done: bar.update(task, completed=done)
 
 
@@ -304,6 +337,12 @@ def status_line() -> Iterator[Callable[[str], None] | None]:
         yield status.update
 
 
+def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """A warning about a study is one line; others are for developers."""
+    if issubclass(category, FailedPulls):
+        typer.echo(f"cabai: warning: {message}", err=True)
+
+
 def fail(message: str, code: int) -> NoReturn:
     line = " ".join(message.split())
     typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
@@ -311,7 +350,12 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line: 0 when all went well, 2 for bad input, 130 after Ctrl-C, 1 for what should not happen."""
+    """Run the command line.
+
+    It ends with 0 when all went well, 2 for bad input, 3 when a study asked for a pull has stopped, 4 when it has none
+    now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
+    """
+    warnings.showwarning = show_warning  # type: ignore[assignment]
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
         code = app(standalone_mode=False)
@@ -320,12 +364,19 @@ def main() -> None:
         fail("stopped.", 130)  # Typer has turned Ctrl-C into this code
     except InvalidInput as error:
         fail(str(error), 2)
+    except StudyStopped as error:
+        fail(str(error), 3)
+    except NoPull as error:
+        fail(str(error), 4)
+    except (StorageError, RunFailed) as error:
+        fail(str(error), 1)
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OPTIONAL:
             raise
-        fail(f'this needs {error.name}, which is not installed: pip install "cabai[paper]"', 2)
+        extra = "postgres" if error.name == "psycopg" else "paper"
+        fail(f'this needs {error.name}, which is not installed: pip install "cabai[{extra}]"', 2)
     except (KeyboardInterrupt, typer.Abort):
         fail("stopped.", 130)
 

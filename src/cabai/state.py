@@ -77,6 +77,7 @@ RULES = np.dtype(
         ("exploration", "f8"),
         ("slack", "f8"),
         ("tracking", "i8"),
+        ("randomized", "i8"),
         ("tolerance", "f8"),
     ],
     align=True,

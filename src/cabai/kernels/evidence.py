@@ -99,17 +99,24 @@ def evidence_within(rules, b, a):
 
     the cost in likelihood of the best fit among "a is better than b by epsilon or more".
     """
-    if not b.tested_mean > a.tested_mean - rules.epsilon:
-        return 0.0
-    q = meeting_point(rules, b, a)
-    above = q + rules.epsilon
-    return b.tested * divergence(
-        rules.family, rules.variance, b.tested_mean, b.tested_mean - q, q, 1.0 - q
-    ) + a.tested * divergence(rules.family, rules.variance, a.tested_mean, a.tested_mean - above, above, 1.0 - above)
+    part_b, part_a = parts_within(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    return part_b + part_a
 
 
 @only_for("epsilon")
-def meeting_point(rules, b, a):
+def parts_within(rules, n_b, mean_b, n_a, mean_a):
+    """What each of two samples adds to that evidence."""
+    if not mean_b > mean_a - rules.epsilon:
+        return 0.0, 0.0
+    q = meeting_point(rules, n_b, mean_b, n_a, mean_a)
+    above = q + rules.epsilon
+    d_b = divergence(rules.family, rules.variance, mean_b, mean_b - q, q, 1.0 - q)
+    d_a = divergence(rules.family, rules.variance, mean_a, mean_a - above, above, 1.0 - above)
+    return n_b * d_b, n_a * d_a
+
+
+@only_for("epsilon")
+def meeting_point(rules, n_b, mean_b, n_a, mean_a):
     """The q that minimises N_b d(mean_b, q) + N_a d(mean_a, q + epsilon), for mean_b > mean_a - epsilon.
 
     It lies between mean_a - epsilon and mean_b, where the derivative
@@ -117,9 +124,9 @@ def meeting_point(rules, b, a):
     ratio of its two terms falls with q: there is one such q. `slope` below is the derivative times both V: a cubic.
     """
     family, variance, epsilon = rules.family, rules.variance, rules.epsilon
-    low, high = a.tested_mean - epsilon, b.tested_mean
+    low, high = mean_a - epsilon, mean_b
     if family == GAUSSIAN:
-        return (b.tested * high + a.tested * low) / (b.tested + a.tested)
+        return (n_b * high + n_a * low) / (n_b + n_a)
     if family == BERNOULLI:
         high = min(high, 1.0 - epsilon)
     if family > EXPONENTIAL:
@@ -138,8 +145,8 @@ def meeting_point(rules, b, a):
             if not low < q < high:
                 break
         above = q + epsilon
-        slope = b.tested * (q - b.tested_mean) * variance_at(family, variance, above, 1.0 - above) + a.tested * (
-            above - a.tested_mean
+        slope = n_b * (q - mean_b) * variance_at(family, variance, above, 1.0 - above) + n_a * (
+            above - mean_a
         ) * variance_at(family, variance, q, 1.0 - q)
         if slope == 0.0:
             break

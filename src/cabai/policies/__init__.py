@@ -11,11 +11,12 @@ from cabai.policies.ctas import CTAS
 from cabai.policies.d_lucb import DLUCB
 from cabai.policies.racing import Racing
 from cabai.policies.tas import TAS
+from cabai.policies.top_two import TopTwo
 from cabai.policies.uniform import Uniform
 
-__all__ = ["CO", "CTAS", "DLUCB", "POLICIES", "TAS", "Policy", "Racing", "Uniform", "policy", "policy_of"]
+__all__ = ["CO", "CTAS", "DLUCB", "POLICIES", "TAS", "Policy", "Racing", "TopTwo", "Uniform", "policy", "policy_of"]
 
-POLICIES: Registry[Policy] = Registry("policy", CO, CTAS, TAS, DLUCB, Uniform, Racing)
+POLICIES: Registry[Policy] = Registry("policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing)
 
 
 def policy_of(given: str | Policy) -> Policy:

@@ -29,6 +29,7 @@ class Policy(Named):
     stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
     cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
+    keeps: ClassVar[tuple[str, ...]] = ()  # what `choose` must find in the run as it left it, not only to be quicker
 
     def numbers(self, arms: int) -> dict[str, float]:
         """The policy's own numbers among the rules; those left out are 0."""

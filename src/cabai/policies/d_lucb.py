@@ -72,6 +72,7 @@ class DLUCB(Policy):
     stop = staticmethod(stop)
     cost_blind = True
     depends_on_delta = True
+    keeps = ("note",)
 
     def threshold(self, given: Threshold) -> Threshold:
         return dataclasses.replace(given, pairwise=False) if isinstance(given, Mixture) else given

@@ -46,7 +46,7 @@ def create_study(
     arms: Sequence[str] | Mapping[str, Any],
     family: str | Family,
     delta: float = 0.05,
-    policy: str | Policy = "co",
+    policy: str | Policy = "top-two",
     threshold: str | Threshold = "evalue",
     epsilon: float = 0.0,
     direction: str = "maximize",
@@ -99,7 +99,7 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
-    return Study.load(open_storage(storage), checked_name(name))
+    return Study.load(open_storage(storage, make=False), checked_name(name))
 
 
 def list_studies(*, storage: str = STORAGE) -> list[str]:
@@ -107,7 +107,7 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
     from cabai.study.storage import open_storage
     from cabai.study.study import names
 
-    return names(open_storage(storage))
+    return names(open_storage(storage, make=False))
 
 
 def delete_study(name: str, *, storage: str = STORAGE) -> None:
@@ -115,7 +115,7 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     from cabai.study.storage import open_storage
     from cabai.study.study import delete
 
-    delete(open_storage(storage), checked_name(name))
+    delete(open_storage(storage, make=False), checked_name(name))
 
 
 def __getattr__(name: str) -> Any:

@@ -131,10 +131,14 @@ class Play:
         run["uniform"] = coin(self.settings.seed, number - len(arms))
         with np.errstate(all="ignore"):
             chosen = int(self.policy.choose(Records(arms), Record(run), Record(self.rules)))
-        for name in ARM_MEMORY:
-            self.arms[name] = arms[name]
-        for name in RUN_MEMORY:
-            self.run[name] = run[name]
+        if pending.any():  # what was computed with pulls that are not told yet must not be taken for the truth later
+            for name in self.policy.keeps:
+                self.run[name] = run[name]
+        else:
+            for name in ARM_MEMORY:
+                self.arms[name] = arms[name]
+            for name in RUN_MEMORY:
+                self.run[name] = run[name]
         return chosen
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from cabai.checks import InvalidInput
 from cabai.study import schema
-from cabai.study.errors import StorageError
+from cabai.study.errors import StorageError, StudyNotFound
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -33,31 +33,49 @@ _opened: dict[str, Storage] = {}
 _opening = threading.Lock()
 
 
-def open_storage(url: str) -> Storage:
-    """The storage at a URL, its tables made or brought up to date; the same object for the same URL."""
+def open_storage(url: str, *, make: bool = True) -> Storage:
+    """The storage at a URL, its tables made or brought up to date; the same object for the same URL.
+
+    Unless `make`, a SQLite file must be there already.
+    """
     if not isinstance(url, str) or not url:
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
+    engine = make_engine(url)
+    file = file_of(engine.url)
+    if not make and file is not None and not os.path.exists(file):
+        raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
+    key = file or url  # the same name is another file after a change of directory
     with _opening:
-        if url not in _opened:
-            _opened[url] = Storage(url)
-        return _opened[url]
+        if key in _opened and _opened[key].is_gone():
+            _opened.pop(key).engine.dispose()
+        if key not in _opened:
+            _opened[key] = Storage(engine)
+        return _opened[key]
 
 
 class Storage:
     """A database with studies in it."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = make_engine(url)
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.file = file_of(engine.url)
+        self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
         self.url = self.engine.url.render_as_string(hide_password=True)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
         # of a database in memory cannot be shared.
         self.turn: Any = threading.RLock() if self.is_sqlite else contextlib.nullcontext()
+        self.writers = self.engine.execution_options(cabai_writes=True)
         self.readers = (
             self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         )
-        _engines.add(self.engine)
-        self.prepare()
+        _storages.add(self)
+        try:
+            self.prepare()
+            self.identity = self._identity()
+        except BaseException:
+            self.engine.dispose()
+            raise
 
     def write(self, work: Work[T]) -> T:
         """Run `work` in one transaction, durable when this returns.
@@ -65,14 +83,29 @@ class Storage:
         If the connection breaks, it is run once more on a new one: so `work` must be safe to repeat, as asking and
         telling are.
         """
-        return self._run(work, self.engine.execution_options(cabai_writes=True))
+        return self._run(work, self.writers)
 
     def read(self, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database."""
         return self._run(work, self.readers)
 
+    def is_gone(self) -> bool:
+        """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
+        return self.identity is not None and self._identity() != self.identity
+
+    def _identity(self) -> tuple[int, int] | None:
+        if self.file is None:
+            return None
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _run(self, work: Work[T], engine: sa.Engine) -> T:
         with self.turn, self.plain_errors():
+            if self.is_gone():
+                raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
             try:
                 with engine.begin() as connection:
                     return work(connection)
@@ -143,13 +176,35 @@ def make_engine(url: str) -> sa.Engine:
     if backend == "sqlite":
         return sqlite_engine(parsed)
     if backend in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
+        return postgres_engine(parsed.set(drivername="postgresql+psycopg"))
     raise InvalidInput(f"storage must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got {url!r}.")
 
 
+def postgres_engine(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        """Commits are on the disk when they return, whatever the server's default; and a process that hangs in the
+        middle of a transaction does not keep the others waiting for ever."""
+        patience = f"{PATIENCE * 1000:.0f}"
+        connection.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
+        if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+            connection.execute("SET synchronous_commit = on")
+        connection.commit()
+
+    return engine
+
+
+def file_of(url: sa.URL) -> str | None:
+    """Which file a URL means, if it means one."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return os.path.abspath(str(url.database))
+
+
 def sqlite_engine(url: sa.URL) -> sa.Engine:
-    in_memory = url.database in (None, "", ":memory:")
+    in_memory = file_of(url) is None
     pool: Any = {"poolclass": StaticPool} if in_memory else {"poolclass": QueuePool, "pool_size": 4, "max_overflow": -1}
     engine = sa.create_engine(url, connect_args={"check_same_thread": False, "timeout": PATIENCE}, **pool)
 
@@ -181,20 +236,37 @@ def use_wal(connection: Any) -> None:
             time.sleep(0.01)
 
 
-_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+_storages: weakref.WeakSet[Storage] = weakref.WeakSet()
+_forking: list[Storage] = []  # whose turn is held while a process forks
+
+
+def _before_fork() -> None:
+    """A connection to SQLite must not be open in two processes: the child would believe it holds locks that only its
+    parent holds, and write to a log that the parent has put away. So wait for transactions to end, and close."""
+    _opening.acquire()
+    _forking.extend(_storages)
+    for storage in _forking:
+        if storage.is_sqlite:
+            storage.turn.acquire()
+            if not isinstance(storage.engine.pool, StaticPool):
+                storage.engine.dispose()
 
 
 def _after_fork() -> None:
-    """A forked process must not use its parent's connections, nor wait for locks that its parent's threads held."""
-    global _opening
-    _opening = threading.Lock()
-    for engine in list(_engines):
-        if not isinstance(engine.pool, StaticPool):
-            engine.dispose(close=False)
-    for storage in _opened.values():
+    while _forking:
+        storage = _forking.pop()
         if storage.is_sqlite:
-            storage.turn = threading.RLock()
+            storage.turn.release()
+    _opening.release()
+
+
+def _after_fork_in_child() -> None:
+    """A forked process must not use, nor close, its parent's connections to a server."""
+    for storage in _forking:
+        if not storage.is_sqlite:
+            storage.engine.dispose(close=False)
+    _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

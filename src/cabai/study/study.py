@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from cabai.checks import InvalidInput, positive, whole
 from cabai.checks import number as finite
-from cabai.study import schema
+from cabai.study import schema, statements
 from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StudyNotFound, StudyStopped
 from cabai.study.play import Play
 from cabai.study.settings import Settings
@@ -48,18 +48,21 @@ class Study:
         self.name: str = row.name
         self.settings = Settings.from_json(row.settings)
         self._storage, self._id, self._token = storage, int(row.id), str(row.token)
+        self._of = {"of_study": self._id}
         self._known: tuple[int, Play] | None = None  # the state as of a stamp, to spare reading it again
 
     @classmethod
     def create(cls, storage: Storage, name: str, settings: Settings) -> tuple[Study, bool]:
         """The study of that name, and whether it is new."""
 
+        token = secrets.token_hex(4)
+
         def work(connection: sa.Connection) -> bool:
-            if find(connection, name) is not None:
-                return False
-            now, token = time.time(), secrets.token_hex(4)
+            found = find(connection, name)
+            if found is not None:
+                return bool(found.token == token)  # made just before, if the connection broke as it was committed
             made = connection.execute(
-                sa.insert(schema.study).values(name=name, token=token, created=now, settings=settings.to_json())
+                sa.insert(schema.study).values(name=name, token=token, created=time.time(), settings=settings.to_json())
             )
             key = made.inserted_primary_key[0]  # type: ignore[index]
             connection.execute(
@@ -161,7 +164,7 @@ class Study:
         def work(connection: sa.Connection) -> None:
             if number > self._lock(connection).asked:
                 raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
-            connection.execute(sa.update(schema.pull).where(self._pull(number)).values(expires=0.0))
+            connection.execute(statements.CHANGE_PULL, {**self._pull(number), "expires": 0.0})
 
         self._storage.write(work)
 
@@ -179,7 +182,7 @@ class Study:
 
         def work(connection: sa.Connection) -> Status:
             row = self._row(connection)
-            pulls = connection.execute(sa.select(schema.pull).where(schema.pull.c.study == self._id)).all()
+            pulls = connection.execute(statements.PULLS, self._of).all()
             return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls])
 
         return self._storage.read(work)
@@ -193,9 +196,8 @@ class Study:
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
             row = self._row(connection)
-            log = schema.observation
-            found = connection.execute(sa.select(log).where(log.c.study == self._id).order_by(log.c.place))
-            return [self._observation(each, row.told_at_stop) for each in found]
+            log = connection.execute(statements.LOG, self._of)
+            return [self._observation(each, row.told_at_stop) for each in log]
 
         return self._storage.read(work)
 
@@ -218,8 +220,8 @@ class Study:
     # What follows runs inside a transaction.
 
     def _row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
-        query = sa.select(schema.study).where(schema.study.c.id == self._id, schema.study.c.token == self._token)
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+        query = statements.LOCKED_STUDY if lock else statements.STUDY
+        row = connection.execute(query, {**self._of, "of_token": self._token}).one_or_none()
         if row is None:
             raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.storage}.")
         return row
@@ -229,24 +231,20 @@ class Study:
         return self._row(connection, lock=True)
 
     def _play_on(self, connection: sa.Connection, row: Any) -> Play:
-        """The state of a locked study, to be changed and saved: not read again if it is known, and not known again
-        until it is saved."""
+        """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
+        saved."""
         known, self._known = self._known, None
         return known[1] if known is not None and known[0] == row.stamp else self._play(connection, row)
 
     def _play(self, connection: sa.Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
-        table = schema.arm
-        arms = connection.execute(sa.select(table).where(table.c.study == self._id).order_by(table.c.number))
+        arms = connection.execute(statements.ARMS, self._of)
         return Play.restored(self.settings, arms.mappings().all(), row.spent, row.counted, row.memory)
 
     def _save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
         stamp = secrets.randbits(62)
-        connection.execute(
-            sa.update(schema.study)
-            .where(schema.study.c.id == self._id)
-            .values(stamp=stamp, memory=play.memory(), **values)
-        )
+        changed = {"stamp": stamp, "memory": play.memory(), **values}
+        connection.execute(statements.CHANGE_STUDY, {**self._of, **changed})
         self._known = (stamp, play)
 
     def _number(self, pull: Pull | str) -> int:
@@ -257,8 +255,8 @@ class Study:
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(digits)
 
-    def _pull(self, number: int) -> Any:
-        return (schema.pull.c.study == self._id) & (schema.pull.c.number == number)
+    def _pull(self, number: int) -> dict[str, int]:
+        return {**self._of, "of_number": number}
 
     def _handed(self, number: int, arm: int, expires: float, offers: int) -> Pull:
         name = self.arms[arm]
@@ -284,14 +282,15 @@ class Study:
         play = self._play_on(connection, row)
         now = time.time()
         expires = now + self.settings.lease
-        query = sa.select(schema.pull).where(schema.pull.c.study == self._id).order_by(schema.pull.c.number)
         in_play = play.arms["in_play"]
-        out = [pull for pull in connection.execute(query) if pull.expires > now or in_play[pull.arm]]
+        out = [
+            pull for pull in connection.execute(statements.PULLS, self._of) if pull.expires > now or in_play[pull.arm]
+        ]
         overdue = [pull for pull in out if pull.expires <= now]
         handed = []
         for pull in overdue[:count]:
             values = {"expires": expires, "worker": worker, "offers": pull.offers + 1}
-            connection.execute(sa.update(schema.pull).where(self._pull(pull.number)).values(**values))
+            connection.execute(statements.CHANGE_PULL, {**self._pull(pull.number), **values})
             handed.append(self._handed(pull.number, pull.arm, expires, pull.offers + 1))
         under_way = [0] * len(self.arms)
         for pull in out:
@@ -309,7 +308,7 @@ class Study:
                 f"the budget of study {self.name!r} is used up by pulls under way ({len(out)}): tell them first."
             )
         if fresh:
-            connection.execute(sa.insert(schema.pull), fresh)
+            connection.execute(statements.ADD_PULL, fresh)
             self._save(connection, play, asked=row.asked + len(fresh))
         return handed
 
@@ -328,12 +327,9 @@ class Study:
     ) -> str | None:
         """Returns a warning, if there is one."""
         row = self._lock(connection)
-        pull = connection.execute(sa.select(schema.pull).where(self._pull(number))).one_or_none()
-        log = schema.observation
+        pull = connection.execute(statements.PULL, self._pull(number)).one_or_none()
         if pull is None:
-            told = connection.execute(
-                sa.select(log).where(log.c.study == self._id, log.c.number == number)
-            ).one_or_none()
+            told = connection.execute(statements.LOGGED, self._pull(number)).one_or_none()
             self._told_before(number, told, reward, cost, failed)
             return None
         play = self._play_on(connection, row)
@@ -347,24 +343,13 @@ class Study:
         if play.has_overflown:
             raise InvalidInput(f"reward={reward!r}, cost={paid!r} and those told before have sums too large to hold.")
         now, place = time.time(), row.told + 1
-        connection.execute(sa.delete(schema.pull).where(self._pull(number)))
+        connection.execute(statements.REMOVE_PULL, self._pull(number))
         connection.execute(
-            sa.insert(log).values(
-                study=self._id,
-                number=number,
-                place=place,
-                arm=a,
-                reward=reward,
-                cost=paid,
-                failed=failed,
-                asked=pull.asked,
-                told=now,
-                worker=pull.worker,
-            )
-        )
-        connection.execute(
-            sa.update(schema.arm).where(schema.arm.c.study == self._id, schema.arm.c.number == a).values(**play.sums(a))
-        )
+            statements.ADD_TO_LOG,
+            {"study": self._id, "number": number, "place": place, "arm": a, "reward": reward, "cost": paid,
+             "failed": failed, "asked": pull.asked, "told": now, "worker": pull.worker},
+        )  # fmt: skip
+        connection.execute(statements.CHANGE_ARM, {**self._of, "of_number": a, **play.sums(a)})
         spent = float(play.run["paid"])
         changed: dict[str, Any] = {"told": place, "spent": spent, "counted": float(play.run["spent"])}
         if row.stopped is None:

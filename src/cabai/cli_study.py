@@ -1,0 +1,317 @@
+"""The shell's part on live studies: `cabai run study.toml` and `cabai study create | ask | tell | status | ...`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cabai.checks import InvalidInput
+from cabai.cli_tools import JsonOption, read_numbers, show_json
+from cabai.families import FAMILIES
+from cabai.files import write_whole
+from cabai.policies import POLICIES
+from cabai.study import STORAGE, create_study, delete_study, list_studies, load_study
+from cabai.study.settings import DIRECTIONS
+from cabai.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    from cabai.study.status import Status
+    from cabai.study.study import Study
+
+study_app = typer.Typer(
+    help="Live studies, from any language: create one, ask what to pull, tell what came back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
+StorageOption = Annotated[
+    str,
+    typer.Option(
+        "--storage",
+        envvar="CABAI_STORAGE",
+        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+    ),
+]
+
+
+@study_app.command()
+def create(
+    name: NameArgument,
+    arms: Annotated[str, typer.Option("--arms", help="The arms' names, separated by commas: small,large")],
+    family: Annotated[str, typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}.")],
+    delta: Annotated[float, typer.Option("--delta", help="The probability of a wrong decision allowed.")] = 0.05,
+    policy: Annotated[
+        str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
+    ] = "top-two",
+    threshold: Annotated[
+        str, typer.Option("--threshold", help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}.")
+    ] = "evalue",
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+    ] = 0.0,
+    direction: Annotated[str, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = "maximize",
+    costs: Annotated[
+        str | None, typer.Option("--costs", help="The arms' mean costs where they are known: 1,0.1")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", help="Stop, without a guarantee, at this bill.")
+    ] = None,
+    max_pulls: Annotated[
+        int | None, typer.Option("--max-pulls", help="Stop, without a guarantee, after so many pulls.")
+    ] = None,
+    lease: Annotated[
+        float, typer.Option("--lease", help="Seconds after which a pull that is not told is offered again.")
+    ] = 3600.0,
+    seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
+    ] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a study.
+
+    Example: cabai study create judges --arms small,large --family bernoulli --delta 0.05
+    """
+    study = create_study(
+        name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
+        epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
+        max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed, storage=storage,
+    )  # fmt: skip
+    if as_json:
+        show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})
+    else:
+        typer.echo(f"created: {study.name}, {len(study.arms)} arms, in {study.storage}")
+
+
+@study_app.command()
+def ask(
+    name: NameArgument,
+    n: Annotated[int, typer.Option("-n", "--number", help="How many pulls to ask for.")] = 1,
+    worker: Annotated[str | None, typer.Option("--worker", help="Who asks; kept with the observation.")] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """What to pull next: one line each, the pull's id and the arm's name.
+
+    The exit code is 3 once the study has stopped, and 4 while pulls under way use up its budget.
+    """
+    pulls = load_study(name, storage=storage).ask(n, worker=worker)
+    if as_json:
+        fields = ("id", "arm", "number", "expires", "offers", "metadata")
+        show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
+    else:
+        for pull in pulls:
+            typer.echo(f"{pull.id}\t{pull.arm}")
+
+
+@study_app.command()
+def tell(
+    name: NameArgument,
+    pull: Annotated[str, typer.Argument(help="The pull's id, as `ask` printed it.")],
+    reward: Annotated[float | None, typer.Option("--reward", help="What it returned.")] = None,
+    cost: Annotated[
+        float | None, typer.Option("--cost", help="What it cost; not needed where costs are known.")
+    ] = None,
+    failed: Annotated[str | None, typer.Option("--failed", help="Why there is no reward; its cost counts.")] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """What a pull returned and cost. Stored for good when this returns; telling the same again does no harm.
+
+    Example: cabai study tell judges 1f6c2a9b-1 --reward 1 --cost 0.02
+    """
+    study = load_study(name, storage=storage)
+    study.tell(pull, reward, cost, failed=failed)
+    status = study.status()
+    if as_json:
+        show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
+    else:
+        typer.echo(status.sentence)
+
+
+@study_app.command()
+def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """Every arm, the evidence so far, the bill and the decision."""
+    found = load_study(name, storage=storage).status()
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        typer.echo(found)
+
+
+@study_app.command("list")
+def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """All studies of a storage, and how each stands."""
+    statuses = [load_study(name, storage=storage).status() for name in list_studies(storage=storage)]
+    if as_json:
+        fields = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")
+        show_json({"studies": [{field: getattr(each, field) for field in fields} for each in statuses]})
+    else:
+        for each in statuses:
+            typer.echo(f"{each.name}: {each.sentence}")
+
+
+@study_app.command()
+def export(
+    name: NameArgument,
+    out: Annotated[
+        str | None, typer.Option("--out", help="A .csv, .json or .parquet file; CSV on the terminal without it.")
+    ] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Everything that was told, one row a pull, in the order of telling."""
+    kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
+    if kind not in ("csv", "json", "parquet"):
+        raise InvalidInput(f"--out must end in .csv, .json or .parquet, got {out!r}.")
+    study = load_study(name, storage=storage)
+    content = exported(study, kind)
+    if out is None:
+        typer.echo(content.decode(), nl=False)
+        return
+    write_whole(Path(out), content)
+    show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a study and everything observed in it."""
+    status = load_study(name, storage=storage).status()
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InvalidInput(f"deleting {name!r} loses {status.pulls} observations: say --yes.")
+        typer.confirm(f"Delete {name!r} with {status.pulls} observations, {status.spent:g} spent?", abort=True)
+    delete_study(name, storage=storage)
+    show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="A TOML file that says what the arms are and how each is tried.")],
+    workers: Annotated[int | None, typer.Option("--workers", help="How many pulls at a time.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
+
+    \b
+        family = "bernoulli"
+        delta = 0.05
+        command = "python judge.py {arm}"
+        arms = ["small", "large"]
+
+    A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
+    the time it takes is its cost, and the reward alone is enough. Ctrl-C stops, and the same command goes on.
+    """
+    from cabai.study.recipe import read_recipe
+    from cabai.study.runner import run as run_study
+
+    plan = read_recipe(recipe)
+    study = plan.study()
+    over = threading.Event()
+    test = plan.test(study, over)
+    try:
+        with live_table(study):
+            found = run_study(
+                study,
+                test,
+                workers=plan.workers if workers is None else workers,
+                max_failures=plan.max_failures,
+                over=over,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"{study.status().sentence} Run the same command again to go on.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        typer.echo(found)
+
+
+@contextmanager
+def live_table(study: Study) -> Iterator[None]:
+    """The study's status on stderr while it runs: a table on a terminal, else a line a minute."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(
+            console=Console(stderr=True),
+            get_renderable=lambda: picture(study.status()),
+            refresh_per_second=4,
+            transient=True,
+        ):
+            yield
+        return
+    done = threading.Event()
+
+    def tell_each_minute() -> None:
+        while not done.wait(60):
+            typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+
+    reporter = threading.Thread(target=tell_each_minute, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def picture(status: Status) -> Any:
+    """A status for Rich to draw."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    header, *rows = status.rows()
+    drawn = Table(box=None, pad_edge=False)
+    for i, title in enumerate(header):
+        drawn.add_column(title, justify="left" if i in (0, len(header) - 1) else "right")
+    for row, arm in zip(rows, status.arms, strict=True):
+        style = "bold" if arm.name == status.leader else "dim" if not arm.in_play else ""
+        drawn.add_row(*(Text(cell) for cell in row), style=style)
+    return Group(drawn, Text(status.sentence))
+
+
+def exported(study: Study, kind: str) -> bytes:
+    """A study's observations as the content of a file."""
+    if kind == "parquet":
+        return bytes(study.to_frame().to_parquet(index=False))
+    rows = study.observations()
+    if kind == "json":
+        return (json.dumps({"observations": rows}, allow_nan=False) + "\n").encode()
+    text = io.StringIO()
+    names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def read_arms(names: str, metadata: str | None) -> Any:
+    """The arms that the options describe."""
+    arms = [name.strip() for name in names.split(",")]
+    if metadata is None:
+        return arms
+    try:
+        kept = json.loads(metadata)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"--metadata must be JSON, got {metadata!r}: {error}.") from None
+    if not isinstance(kept, dict) or not set(kept) <= set(arms) or len(set(arms)) < len(arms):
+        raise InvalidInput(f"--metadata must be an object with names of arms ({', '.join(arms)}), got {metadata!r}.")
+    return {name: kept.get(name) for name in arms}

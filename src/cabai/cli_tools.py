@@ -1,0 +1,33 @@
+"""What the commands of the shell share."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from cabai.checks import InvalidInput
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def show_json(value: Any) -> None:
+    typer.echo(json.dumps(value, allow_nan=False))
+
+
+def read_numbers(text: str, option: str) -> list[float]:
+    """Numbers separated by commas; what is not a number is named, and infinities and NaN are refused later by name."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
+
+
+def read_whole_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    numbers = read_numbers(text, option)
+    if not all(number.is_integer() for number in numbers):
+        raise InvalidInput(f"{option} must be whole numbers separated by commas, got {text!r}.")
+    return [int(number) for number in numbers]

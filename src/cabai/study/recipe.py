@@ -1,0 +1,192 @@
+"""`study.toml`: a study, and how each of its arms is tried. Read by `cabai run`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import math
+import os
+import shlex
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cabai.checks import InvalidInput, positive, whole
+from cabai.study.commands import run_command
+from cabai.study.runner import Failed, read
+
+if TYPE_CHECKING:
+    from cabai.study.study import Pull, Study
+
+# What `create_study` takes, and what only a run looks at.
+STUDY = (
+    "family",
+    "delta",
+    "policy",
+    "threshold",
+    "epsilon",
+    "direction",
+    "costs",
+    "max_cost",
+    "max_pulls",
+    "lease",
+    "seed",
+)
+RUN = ("name", "storage", "arms", "command", "function", "cost", "timeout", "workers", "max_failures")
+MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A study's name, storage and settings, and a way to try each arm."""
+
+    name: str
+    storage: str
+    settings: dict[str, Any]
+    folder: Path
+    tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
+    cost: str | None  # how a cost is measured; None: the pull says
+    timeout: float
+    workers: int
+    max_failures: int
+
+    def study(self) -> Study:
+        """The study: a new one, or the one that an earlier run left."""
+        from cabai.study import create_study
+
+        return create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+
+    def test(self, study: Study, over: threading.Event) -> Callable[[Pull], Any]:
+        """A function that tries the arm of a pull; commands are cut short when `over` is set."""
+        functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
+
+        def try_once(pull: Pull) -> Any:
+            command = self.tests[pull.arm]
+            if isinstance(command, str):
+                return self._measured(functions[pull.arm], pull.arm)
+            return run_command(
+                command,
+                study=study.name,
+                pull=pull,
+                folder=self.folder,
+                cost=self.cost,
+                timeout=self.timeout,
+                over=over,
+            )
+
+        return try_once
+
+    def _measured(self, function: Callable[[str], Any], arm: str) -> Any:
+        """A function's result, with the time it took where that is its cost."""
+        if self.cost is None:
+            return function(arm)
+        clock = time.perf_counter if self.cost == "seconds" else time.thread_time
+        started = clock()
+        try:
+            result = function(arm)
+        except Exception as error:
+            return Failed(f"{type(error).__name__}: {error}", max(clock() - started, 1e-9))
+        return {"reward": read(result)["reward"], "cost": max(clock() - started, 1e-9)}
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """The recipe in a TOML file; an error names the file and what is wrong with it."""
+    file = Path(path)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror or error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    try:
+        return recipe_of(content, file)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {error}") from None
+
+
+def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
+    for key in content:
+        if key not in (*STUDY, *RUN):
+            close = difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
+            raise InvalidInput(f"unknown key {key!r}{hint}")
+    for key in ("arms", "family"):
+        if key not in content:
+            raise InvalidInput(f"there is no {key!r}.")
+    cost = content.get("cost")
+    if cost is not None and cost not in MEASURES:
+        raise InvalidInput(f"cost must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {cost!r}.")
+    arms, tests = arms_of(content)
+    settings = {key: content[key] for key in STUDY if key in content}
+    folder = file.resolve().parent
+    return Recipe(
+        name=content.get("name", file.stem),
+        storage=in_folder(content.get("storage", "sqlite:///cabai.db"), folder),
+        settings=settings | {"arms": arms},
+        folder=folder,
+        tests=tests,
+        cost=cost,
+        timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
+        workers=whole(content.get("workers", 1), "workers", 1),
+        max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
+    )
+
+
+def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
+    """The arms with their metadata, and how each is tried."""
+    given = content["arms"]
+    if isinstance(given, list) and all(isinstance(name, str) for name in given):
+        if len(set(given)) < len(given):
+            raise InvalidInput(f"arms must differ from each other, got {given!r}.")
+        given = {name: {} for name in given}
+    if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
+        raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {given!r}.")
+    arms, tests = {}, {}
+    for name, own in given.items():
+        tests[name] = test_of(name, own if {"command", "function"} & set(own) else content)
+        arms[name] = {key: value for key, value in own.items() if key not in ("command", "function")} or None
+    return arms, tests
+
+
+def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
+    command, function = given.get("command"), given.get("function")
+    if (command is None) == (function is None):
+        raise InvalidInput(f"arm {arm!r} needs a command or a function, and not both; it may be one for all arms.")
+    if function is not None:
+        if not isinstance(function, str) or function.count(":") != 1:
+            raise InvalidInput(f"function must be written module:function, got {function!r}.")
+        return function
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise InvalidInput(f"command {command!r} cannot be read: {error}.") from None
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise InvalidInput(f"command must be a text or a list of texts, got {command!r}.")
+    return words
+
+
+def in_folder(storage: Any, folder: Path) -> Any:
+    """A storage URL whose relative SQLite file is taken to lie in a folder."""
+    start = "sqlite:///"
+    if isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:"):
+        return start + os.path.join(folder, storage[len(start) :])
+    return storage
+
+
+def find_function(written: str, folder: Path) -> Callable[[str], Any]:
+    """The function that module:function names; modules in the folder of the recipe are found."""
+    module, _, name = written.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"function {written!r} cannot be found: {error}.") from error
+    if not callable(found):
+        raise InvalidInput(f"{written!r} is not a function.")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,76 @@
+"""The demo: its pulls are what the tutorial says, its file says what its program says, and its report can be made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cabai
+from cabai.plots import as_bytes
+from cabai.study.recipe import read_recipe
+from cabai.study.settings import Settings
+
+pytest.importorskip("sklearn")
+DEMO = Path(__file__).parent.parent / "demo"
+
+
+@pytest.fixture(scope="module")
+def digits():
+    sys.path.insert(0, str(DEMO))
+    import digits
+
+    yield digits
+    sys.path.remove(str(DEMO))
+
+
+@pytest.mark.parametrize("arm", ["centroid", "bayes", "neighbour", "lda", "svc", "logistic", "extra", "forest"])
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+def test_a_pull_returns_an_accuracy_and_a_cost(digits, arm):
+    reward, cost = digits.test(arm)
+    assert 0.8 < reward < 1  # the worst arm's mean is 0.9, the standard deviation 0.01
+    assert cost > 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+def test_no_two_pulls_use_the_same_split(digits):
+    assert len({digits.test("bayes")[0] for _ in range(10)}) > 1
+
+
+def test_the_file_describes_the_study_of_the_program(digits, tmp_path):
+    recipe = read_recipe(DEMO / "study.toml")
+    program = cabai.create_study("digits", storage=f"sqlite:///{tmp_path}/a.db", **digits.SETTINGS)
+    file = cabai.create_study("digits", storage=f"sqlite:///{tmp_path}/b.db", **recipe.settings)
+    assert (recipe.name, Path(recipe.storage.removeprefix("sqlite:///")).resolve()) == (
+        "digits",
+        DEMO.parent / "results" / "digits.db",
+    )
+    assert isinstance(program.settings, Settings)
+    assert program.settings.differences(file.settings) == []
+    assert set(recipe.tests.values()) == {"digits:test"}
+
+
+def test_the_report_shows_the_decision_the_bill_and_what_blind_policies_pay(digits):
+    means = dict(zip(digits.ARMS, [0.9, 0.89, 0.985, 0.95, 0.97, 0.96, 0.97, 0.96], strict=True))
+    study = cabai.create_study("report", storage="memory", **digits.SETTINGS)
+    status = study.run(lambda arm: (means[arm], 0.001 if arm == "neighbour" else 0.1))
+    assert status.decision == "neighbour"
+    report = digits.what_others_pay(status)
+    assert f"Really paid: {status.spent:.1f} s of CPU." in report
+    for policy in ("co", *digits.BLIND):
+        assert f"\n{policy} " in report
+    drawn = as_bytes(digits.picture(status), "svg").decode()
+    assert all(arm in drawn for arm in digits.ARMS)
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["bayes"], 0), (["nobody"], 1)])
+def test_one_pull_as_a_command(arguments, code):
+    done = subprocess.run([sys.executable, DEMO / "digits.py", *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code
+    if code == 0:
+        assert set(json.loads(done.stdout.splitlines()[-1])) == {"reward", "cost"}
+    else:
+        assert done.stderr.startswith("usage: ")

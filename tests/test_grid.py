@@ -1,0 +1,66 @@
+"""Policies compared on random instances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.simulation.grid import grid, random_instance
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential", "bounded"])
+@pytest.mark.parametrize("arms", [3, 50])
+def test_random_instances_are_as_described_and_differ(family, arms):
+    drawn = [random_instance(family, arms, seed=1, number=i) for i in range(200)]
+    for instance in drawn:
+        assert len(instance) == arms
+        assert len(instance.best_arms) == 1
+        others = np.delete(instance.means, instance.best)
+        assert (others <= 0.85 * instance.means.max() * (1 + 1e-12)).all()
+        assert (instance.costs >= 0.01).all()
+        assert (instance.costs <= 1).all()
+    assert len(set(drawn)) == 200
+    assert random_instance(family, arms, seed=1, number=3) == drawn[3]
+    costs = np.log10([instance.costs for instance in drawn]) / -2  # uniform in [0, 1]
+    assert abs(costs.mean() - 0.5) < 5.2 * np.sqrt(1 / 12 / costs.size)
+
+
+def test_a_cell_is_what_simulations_of_its_instances_say():
+    deltas = [0.1, 1e-3]
+    options = {"thresholds": ["paper"], "deltas": deltas, "arms": [4], "instances": 3, "trajectories": 40, "seed": 5}
+    found = {(cell.policy, cell.delta): cell for cell in grid("poisson", ["co", "ctas"], **options).cells}
+    assert set(found) == {("co", 0.1), ("ctas", 0.1), ("co", 1e-3), ("ctas", 1e-3)}
+    for (policy, delta), cell in found.items():
+        ratios = []
+        for i in range(3):
+            instance = random_instance("poisson", 4, seed=5, number=i)
+            runs = cabai.simulate(instance, policy, delta=delta, trajectories=40, seed=5)
+            ratios.append(runs.costs / cabai.bound(instance).cost(delta))
+        means = [ratio.mean() for ratio in ratios]
+        assert cell.mean_ratio == pytest.approx(np.mean(means))
+        assert cell.se_ratio == pytest.approx(np.std(means, ddof=1) / np.sqrt(3))
+        assert cell.worst_ratio == pytest.approx(np.quantile(ratios, 0.99))
+        assert (cell.trajectories, cell.unfinished) == (120, 0)
+
+
+def test_a_grid_prints_a_column_a_policy_and_counts_its_work():
+    told = []
+    found = grid(
+        "bernoulli", ["co", "racing"], deltas=[0.1], arms=[2, 3], instances=2, trajectories=5, progress=told.append
+    )
+    lines = repr(found).splitlines()
+    assert lines[2].split() == ["arms", "delta", "threshold", "co", "racing"]
+    assert len(lines) == 3 + 2 * 2 + 1
+    assert told == list(range(1, 2 * 2 * 2 * 2 + 1))
+    assert len(found.to_frame()) == len(found.to_dicts()) == 8
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"policies": []}, {"deltas": [0.5]}, {"deltas": []}, {"arms": [1]}, {"instances": 1}, {"family": "gamma"},
+     {"thresholds": ["none"]}, {"seed": -1}],
+)  # fmt: skip
+def test_bad_input_is_refused(wrong):
+    with pytest.raises(cabai.InvalidInput):
+        grid(**{"arms": [2], "instances": 2, "trajectories": 2, "policies": ["co"], **wrong})

@@ -1,0 +1,310 @@
+"""Live studies from the shell: `cabai study ...` and `cabai run study.toml`, as their users meet them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import cabai
+
+JUDGE = """
+import json, random, sys, time
+random.seed(f"{sys.argv[1]} {sys.argv[2]}")
+arm = sys.argv[1]
+print("thinking ...")
+print(json.dumps({"reward": int(random.random() < {"small": 0.2, "large": 0.9}[arm]), "cost": 0.5}))
+"""
+RECIPE = f"""
+family = "bernoulli"
+command = ["{sys.executable}", "judge.py", "{{arm}}", "{{pull}}"]
+arms = ["small", "large"]
+"""
+
+
+def run(*arguments: str, cwd, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cabai", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "judge.py").write_text(JUDGE)
+    (tmp_path / "judges.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def status(folder, name="judges"):
+    return json.loads(run("study", "status", name, "--json", cwd=folder).stdout)
+
+
+def test_a_script_in_any_language_can_run_a_study(tmp_path):
+    made = run(
+        "study", "create", "judges", "--arms", "small,large", "--family", "bernoulli", "--max-pulls", "3",
+        "--metadata", '{"large": {"model": "m2"}}', cwd=tmp_path,
+    )  # fmt: skip
+    assert (made.returncode, made.stdout) == (0, "created: judges, 2 arms, in sqlite:///cabai.db\n")
+    pulls = json.loads(run("study", "ask", "judges", "-n", "2", "--worker", "me", "--json", cwd=tmp_path).stdout)[
+        "pulls"
+    ]
+    assert [(pull["arm"], pull["metadata"]) for pull in pulls] == [("small", None), ("large", {"model": "m2"})]
+    first, second = (pull["id"] for pull in pulls)
+    told = run("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
+    assert (told.returncode, told.stderr) == (0, "")
+    again = run("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
+    assert again.returncode == 0
+    other = run("study", "tell", "judges", first, "--reward", "0", "--cost", "0.5", cwd=tmp_path)
+    assert (other.returncode, other.stderr) == (
+        2,
+        f"cabai: pull {first} was told before with reward=1.0, cost=0.5; that stands.\n",
+    )
+    run("study", "tell", "judges", second, "--failed", "no answer", "--cost", "0.25", cwd=tmp_path)
+    line = run("study", "ask", "judges", cwd=tmp_path).stdout
+    third, arm = line.rstrip("\n").split("\t")
+    assert arm == "large"  # of which nothing is known yet
+    waiting = run("study", "ask", "judges", cwd=tmp_path)
+    assert (waiting.returncode, waiting.stdout) == (4, "")
+    ended = json.loads(
+        run("study", "tell", "judges", third, "--reward", "0", "--cost", "1", "--json", cwd=tmp_path).stdout
+    )
+    assert ended == {"stopped": True, "decision": None, "spent": 1.75}
+    stopped = run("study", "ask", "judges", "--json", cwd=tmp_path)
+    assert (stopped.returncode, json.loads(stopped.stderr)) == (
+        3, {"error": "study 'judges' has stopped: there is nothing left to pull."}
+    )  # fmt: skip
+    shown = run("study", "status", "judges", cwd=tmp_path).stdout
+    assert "Stopped at max_pulls = 3 without a guarantee: small leads" in shown
+    assert "1 failed" in shown
+    listed = json.loads(run("study", "list", "--json", cwd=tmp_path).stdout)["studies"]
+    assert [(each["name"], each["stopped"], each["leader"]) for each in listed] == [("judges", True, "small")]
+    rows = list(csv.DictReader(io.StringIO(run("study", "export", "judges", cwd=tmp_path).stdout)))
+    assert [(row["pull"], row["arm"], row["reward"], row["failed"], row["worker"]) for row in rows] == [
+        (first, "small", "1.0", "", "me"), (second, "large", "", "no answer", "me"), (third, "large", "0.0", "", ""),
+    ]  # fmt: skip
+    for kind in ("csv", "json", "parquet"):
+        assert run("study", "export", "judges", "--out", f"all.{kind}", cwd=tmp_path).returncode == 0
+        assert (tmp_path / f"all.{kind}").stat().st_size > 100
+    assert run("study", "delete", "judges", cwd=tmp_path, stdin=subprocess.DEVNULL).returncode == 2
+    assert run("study", "delete", "judges", "--yes", cwd=tmp_path).stdout == "deleted: judges\n"
+    assert json.loads(run("study", "list", "--json", cwd=tmp_path).stdout) == {"studies": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["study", "status", "nope"], "there are no studies in sqlite:///cabai.db: there is no such file"),
+        (["study", "create", "x", "--arms", "a", "--family", "bernoulli"], "at least 2 arms"),
+        (["study", "create", "x", "--arms", "a,a", "--family", "bernoulli"], "differ"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "bernouli"], "did you mean bernoulli"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--threshold", "kt"], "kt holds for"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--delta", "0"], "strictly between 0 and 1"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--epsilon", "-1"], "epsilon"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--direction", "up"], "maximize, minimize"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 positive numbers"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--storage", "mysql://h/d"], "sqlite:///FILE"),
+        (["run", "nope.toml"], "cannot read nope.toml"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_storage_can_come_from_the_environment(tmp_path):
+    environment = os.environ | {"CABAI_STORAGE": f"sqlite:///{tmp_path}/elsewhere.db"}
+    run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=tmp_path, env=environment)
+    assert cabai.list_studies(storage=f"sqlite:///{tmp_path}/elsewhere.db") == ["x"]
+
+
+def test_many_failures_are_a_warning_of_one_line(tmp_path):
+    study = cabai.create_study("x", arms=["a", "b"], family="poisson", storage=f"sqlite:///{tmp_path}/cabai.db")
+    for _ in range(2):
+        study.tell(study.ask(), failed="broken")
+    done = run("study", "tell", "x", study.ask().id, "--failed", "broken again", cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.fullmatch(r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .*\n", done.stderr)
+
+
+def test_run_decides_and_running_again_changes_nothing(folder):
+    done = run("run", "judges.toml", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Decided: large has the largest mean, wrong with probability at most 0.05" in done.stdout
+    assert run("run", str(folder / "judges.toml"), cwd="/").stdout == done.stdout  # from anywhere: paths are the file's
+    known = status(folder)
+    assert (known["decision"], known["spent"]) == ("large", 0.5 * known["pulls"])
+
+
+def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
+    (tmp_path / "test.py").write_text(
+        textwrap.dedent("""
+        import os, time
+        reward = {"a": 0, "b": 1}[os.environ["CABAI_ARM"]]
+        assert os.environ["CABAI_STUDY"] == "timed" and os.environ["CABAI_PULL"].count("-") == 1
+        assert os.environ["CABAI_METADATA"] == ('{"depth": 3}' if reward else "null")
+        time.sleep(0.2 * reward)
+        print(reward)
+    """)
+    )
+    recipe = f"""
+    name = "timed"
+    family = "bernoulli"
+    storage = "sqlite:///own.db"
+    cost = "COST"
+    max_pulls = 4
+    command = "{sys.executable} test.py"
+    [arms.a]
+    [arms.b]
+    depth = 3
+    """
+    for cost in ("seconds", "cpu"):
+        (tmp_path / "study.toml").write_text(recipe.replace("COST", cost))
+        (tmp_path / "own.db").unlink(missing_ok=True)
+        shown = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+        assert (shown["reason"], shown["leader"], shown["decision"], shown["failures"]) == ("max_pulls", "b", None, 0)
+        a, b = shown["arms"]
+        assert 0 < a["cost"] < 5
+        if cost == "seconds":
+            assert b["cost"] >= 0.2
+        else:  # sleeping takes no CPU
+            assert 0 < b["cost"] < 5
+
+
+def test_functions_are_arms_too(tmp_path):
+    (tmp_path / "judges.py").write_text(
+        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n"
+    )
+    (tmp_path / "study.toml").write_text(
+        'family = "poisson"\nfunction = "judges:test"\narms = ["a", "b"]\nworkers = 2\n'
+    )
+    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (done["decision"], done["name"]) == ("a", "study")
+    (tmp_path / "study.toml").write_text(
+        'name = "timed"\nfamily = "poisson"\nfunction = "judges:only"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 4\n'
+    )
+    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (done["pulls"], done["failures"]) == (4, 0)
+    assert done["spent"] > 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("family = ", "is not TOML"),
+        ('family = "bernoulli"', "there is no 'arms'"),
+        ('arms = ["a", "b"]\ncommand = "true"', "there is no 'family'"),
+        ('family = "bernoulli"\narms = ["a", "b"]', "arm 'a' needs a command or a function"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nfunction = "x:y"', "and not both"),
+        ('family = "bernoulli"\narms = ["a", "a"]\ncommand = "true"', "differ"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true \'"', "cannot be read"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "x"', "module:function"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "no_such_module:y"', "cannot be found"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 positive"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ntimout = 3', "did you mean timeout?"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nworkers = 0', "workers"),
+        ('family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"', "one table [arms.NAME] each"),
+        ('family = "bernoulli"\narms = ["a"]\ncommand = "true"', "at least 2 arms"),
+    ],
+)  # fmt: skip
+def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
+    (tmp_path / "study.toml").write_text(recipe)
+    done = run("run", "study.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("echo hello", "its last line of output is not JSON: 'hello'"),
+        ("true", "its last line of output is not JSON: ''"),
+        ("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"),
+        ("no-such-program", "cannot start 'no-such-program': No such file or directory"),
+        ("""echo '{"cost": 1}'""", "has no reward"),
+        ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
+        ("""echo '{"reward": 1}'""", "tell needs a cost"),
+        ("""echo '{"reward": 1, "cost": -1}'""", "cost must be positive"),
+        ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
+        ("sleep 30", "it took longer than the timeout"),
+    ],
+)
+def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, why, tmp_path):
+    lines = [
+        'family = "bernoulli"',
+        'arms = ["a", "b"]',
+        f"command = '''{command}'''",
+        "timeout = 0.3",
+        "max_failures = 2",
+    ]
+    (tmp_path / "study.toml").write_text("\n".join(lines))
+    done = run("run", "study.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "arm 'a' failed 2 times in a row, the last time with: " in done.stderr
+    assert why in done.stderr
+    study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
+    assert [why in each["failed"] for each in study.observations()] == [True, True]
+    assert not study.stopped
+
+
+def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
+    slow = JUDGE.replace("print(json", "time.sleep(0.05)\nprint(json")
+    (folder / "judge.py").write_text(slow)
+    command = [sys.executable, "-m", "cabai", "run", "judges.toml"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    storage = f"sqlite:///{folder}/cabai.db"
+    for _ in range(600):
+        begun = (folder / "cabai.db").exists() and "judges" in cabai.list_studies(storage=storage)
+        if begun and cabai.load_study("judges", storage=storage).status().pulls >= 3:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Run the same command again to go on." in err
+    before = cabai.load_study("judges", storage=storage).observations()
+    assert len(before) >= 3
+    assert not any(each["failed"] for each in before)  # the pull that was cut short is given back, not a failure
+    done = run("run", "judges.toml", cwd=folder)
+    assert "Decided: large" in done.stdout
+    after = cabai.load_study("judges", storage=storage).observations()
+    assert after[: len(before)] == before
+    assert not any(each["failed"] for each in after)
+
+
+def test_on_a_terminal_there_is_a_live_table(folder):
+    main, other = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cabai", "run", "judges.toml"], cwd=folder, env=environment, stdout=subprocess.PIPE,
+        stderr=other, text=True,
+    )  # fmt: skip
+    os.close(other)
+    shown = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    out, _ = process.communicate(timeout=60)
+    os.close(main)
+    assert "Decided: large" in out
+    assert "\x1b" not in out
+    assert all(word in shown.decode() for word in ("mean cost", "small", "large", "interval"))

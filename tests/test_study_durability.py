@@ -1,0 +1,671 @@
+"""What was acknowledged is kept: killed workers, many workers, full disks, lost servers, files of another version."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import alembic.autogenerate
+import alembic.command
+import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+
+from cabai import InvalidInput
+from cabai.study import StorageError, Study, StudyNotFound, create_study, delete_study, load_study, schema, storage
+from cabai.study.storage import open_storage
+from workers import Child, announce_commits, check_log, check_replay, join, killed, told_in, work_on
+
+ARMS = ["left", "middle", "right"]
+LEASE = 0.1
+BOTH = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+POSTGRES = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A temporary folder; storages opened in it are closed afterwards."""
+    yield tmp_path
+    close(str(tmp_path))
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """A new storage."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{folder}/cabai.db"
+        return
+    address = request.getfixturevalue("postgres").new_database()
+    yield address
+    close(address)
+
+
+def close(prefix: str) -> None:
+    """Close the storages whose URL or file begins so."""
+    for key in [key for key in storage._opened if key.startswith(prefix)]:
+        storage._opened.pop(key).engine.dispose()
+
+
+def new_study(url: str, **options: Any) -> Study:
+    return create_study("study", **({"arms": ARMS, "family": "gaussian", "storage": url} | options))
+
+
+def finish(study: Study) -> None:
+    """Tell that the left arm is the best by far until the study stops."""
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, 50.0 if pull.arm == "left" else 0.0, cost=1.0)
+
+
+def pulls_under_way(study: Study) -> int:
+    return study.status().under_way
+
+
+# 1. Killed
+
+
+@BOTH
+def test_a_worker_killed_200_times_loses_nothing(url: str) -> None:
+    """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
+    study, chance = new_study(url, lease=LEASE), random.Random(1)
+
+    def work(seed: int, report: Any) -> None:
+        announce_commits(open_storage(url), report)
+        work_on(url, "study", seed, 10**9, report)
+
+    reports, last = [], Counter[str]()
+    for i in range(200):
+        child = Child(partial(work, i))
+        if i % 2:
+            seen = killed(child, chance.uniform(0, 0.06))
+        else:
+            seen = killed(child, 0.004 * chance.random() ** 4, at_commit=chance.randint(1, 8))
+        reports += seen
+        last[seen[-1][0] if seen else "nothing"] += 1
+    told = told_in(reports)
+    assert len(told) > 30
+    assert last["committing"] > 5, last  # died after a commit had begun and before it was acknowledged
+    check_log(study, told)
+    logged = len(study.observations())
+    assert len(told) <= logged <= len(told) + 200  # the last tell of each may be written and not acknowledged
+
+    left_behind = pulls_under_way(study)
+    time.sleep(LEASE)
+    again = study.ask(left_behind) if left_behind else []
+    assert all(pull.offers > 1 for pull in again)  # the leases ran out
+    for pull in again:
+        study.tell(pull, 0.0, cost=1.0)
+    check_log(study, told)
+    finish(study)
+    assert study.decision == "left"
+    assert pulls_under_way(study) == 0
+    check_log(study, told)
+    check_replay(study)
+
+
+@BOTH
+def test_killed_while_it_makes_the_tables(url: str) -> None:
+    def work(report: Any) -> None:
+        report("opening")
+        open_storage(url)
+        report("opened")
+        time.sleep(10)
+
+    chance = random.Random(2)
+    opened = 0
+    for _ in range(20):
+        child = Child(work)
+        child.next()
+        opened += killed(child, chance.uniform(0, 0.1)) == [["opened"]]
+        if opened > 3:  # the tables are there
+            break
+    finish(new_study(url))
+
+
+# 2. Many at once
+
+
+def eight_processes(url: str, pulls: int) -> None:
+    study = new_study(url)
+    children = [Child(partial(work_on, url, "study", seed, pulls)) for seed in range(8)]
+    with ThreadPoolExecutor(8) as readers:  # a pipe that nobody reads fills up
+        reports = [words for each in readers.map(lambda child: join([child]), children) for words in each]
+    told = told_in(reports)
+    assert len(told) == 8 * pulls
+    check_log(study, told)
+    assert len(study.observations()) == 8 * pulls
+    assert pulls_under_way(study) == 0
+
+
+@pytest.fixture
+def quick_url(url: str) -> Iterator[str]:
+    """As `url`, but SQLite's file in memory where there is such a folder: what is shared matters here, not the disk."""
+    if url.startswith("postgresql") or not os.path.isdir("/dev/shm"):
+        yield url
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        yield f"sqlite:///{place}/cabai.db"
+        close(place)
+
+
+@BOTH
+def test_eight_processes_on_one_study(quick_url: str) -> None:
+    eight_processes(quick_url, 100)
+
+
+@pytest.mark.slow
+@BOTH
+def test_eight_processes_and_20000_tells(quick_url: str) -> None:
+    eight_processes(quick_url, 2500)
+
+
+@BOTH
+def test_eight_threads_in_one_process(quick_url: str) -> None:
+    study, reports, errors = new_study(quick_url), [], []
+
+    def work(seed: int) -> None:
+        try:
+            work_on(quick_url, "study", seed, 30, lambda *words: reports.append(list(words)))
+        except BaseException as error:
+            errors.append(error)
+
+    def share(seed: int) -> None:  # one Study object for all
+        try:
+            chance = random.Random(seed)
+            for _ in range(30):
+                pull, reward = study.ask(), chance.gauss()
+                study.tell(pull, reward, cost=1.0)
+                reports.append(["told", pull.id, reward, 1.0, None])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=target, args=(seed,)) for seed in range(4) for target in (work, share)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    told = told_in(reports)
+    assert len(told) == len(study.observations()) == 8 * 30
+    check_log(study, told)
+
+
+@BOTH
+def test_several_processes_make_the_same_storage_at_once(
+    url: str, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    for i in range(3):
+        if url.startswith("sqlite"):
+            fresh = f"sqlite:///{folder}/{i}.db"
+        else:
+            fresh = request.getfixturevalue("postgres").new_database()
+        start = time.time() + 0.1
+
+        def work(report: Any, fresh: str = fresh, start: float = start) -> None:
+            time.sleep(max(0.0, start - time.time()))
+            study = new_study(fresh, load_if_exists=True)
+            study.tell(study.ask(), 0.0, cost=1.0)
+            report("done")
+
+        assert len(join([Child(work) for _ in range(4)])) == 4
+        assert len(load_study("study", storage=fresh).observations()) == 4
+        close(fresh.removeprefix("sqlite:///"))
+
+
+# 3. Files and servers that fail
+
+
+def tables_of_a_newer_version(url: str) -> None:
+    new_study(url)
+    opened = open_storage(url)
+    opened.write(lambda connection: connection.execute(sa.text("UPDATE cabai_version SET version_num = '9999'")))
+    close(url.removeprefix("sqlite:///"))
+
+
+@BOTH
+def test_tables_of_a_newer_version_are_refused_and_left_alone(url: str, folder: Path) -> None:
+    tables_of_a_newer_version(url)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for call in (partial(new_study, url), partial(load_study, "study", storage=url)):
+        with pytest.raises(StorageError, match=r"written by a newer cabai .*9999.*upgrade cabai. Nothing was changed"):
+            call()
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_file_that_is_not_a_database_is_refused_and_left_alone(folder: Path) -> None:
+    file = folder / "notes.txt"
+    file.write_text("not a database\n" * 1000)
+    with pytest.raises(StorageError, match=r"notes.txt failed: file is not a database"):
+        new_study(f"sqlite:///{file}")
+    assert file.read_text() == "not a database\n" * 1000
+
+
+def test_an_empty_file_becomes_a_storage(folder: Path) -> None:
+    (folder / "empty.db").touch()
+    finish(new_study(f"sqlite:///{folder}/empty.db"))
+
+
+def test_a_folder_that_does_not_exist_is_named(folder: Path) -> None:
+    with pytest.raises(StorageError, match=r"nowhere/cabai.db failed: unable to open database file"):
+        new_study(f"sqlite:///{folder}/nowhere/cabai.db")
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_read_only_file_or_folder_is_refused(what: str) -> None:
+    """As a user whom permissions bind, which they do not bind root."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        url = f"sqlite:///{name}/cabai.db"
+        study = new_study(url)
+        study.tell(study.ask(), 1.0, cost=1.0)
+        close(name)
+        place.joinpath("cabai.db").chmod(0o444 if what == "file" else 0o666)
+        place.chmod(0o777 if what == "file" else 0o555)
+
+        def work(report: Any) -> None:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            try:
+                loaded = load_study("study", storage=url)
+                report("loaded")
+                loaded.tell(loaded.ask(), 1.0, cost=1.0)
+            except StorageError as error:
+                report("refused", str(error))
+
+        reports = join([Child(work)])
+        place.chmod(0o755)
+        assert reports[-1][0] == "refused", reports
+        assert "readonly database" in reports[-1][1] or "unable to open" in reports[-1][1]
+        assert len(load_study("study", storage=url).observations()) == 1
+        close(name)
+
+
+def fill_the_disk(url: str, limit: Any, free: Any) -> None:
+    """Tell until the disk is full; then make room and tell the same pull again."""
+
+    def work(report: Any) -> None:
+        study = new_study(url)
+        study.tell(study.ask(), 0.0, cost=1.0)
+        limit()
+        for i in range(10000):
+            try:
+                pull = study.ask()
+                study.tell(pull, float(i), cost=1.0)
+                report("told", pull.id, float(i), 1.0, None)
+            except StorageError as error:
+                report("full", str(error))
+                break
+        with pytest.raises(StorageError):
+            study.tell(pull, float(i), cost=1.0) if pull.number > i + 1 else study.ask()
+        free()
+        pull = study.ask()
+        study.tell(pull, 1.0, cost=1.0)
+        report("told", pull.id, 1.0, 1.0, None)
+
+    reports = join([Child(work)])
+    assert [words[0] for words in reports].count("full") == 1
+    full = next(words[1] for words in reports if words[0] == "full")
+    assert "disk" in full
+    assert "What was acknowledged before is kept, this call was not." in full
+    told = told_in(reports)
+    assert len(told) > 5
+    study = load_study("study", storage=url)
+    check_log(study, told)
+    finish(study)
+
+
+def test_a_file_that_may_not_grow(folder: Path) -> None:
+    import resource
+
+    most = resource.RLIM_INFINITY
+
+    def limit() -> None:
+        size = os.path.getsize(folder / "cabai.db-wal")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 200_000, most))
+
+    fill_the_disk(
+        f"sqlite:///{folder}/cabai.db", limit, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    )
+
+
+def test_a_full_disk(folder: Path) -> None:
+    place = folder / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        ballast = place / "ballast"
+        fill_the_disk(
+            f"sqlite:///{place}/cabai.db",
+            lambda: ballast.write_bytes(b"x" * (shutil.disk_usage(place).free - 400_000)),
+            ballast.unlink,
+        )
+    finally:
+        close(str(place))
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_file_deleted_while_in_use_is_noticed(folder: Path) -> None:
+    url, file = f"sqlite:///{folder}/cabai.db", folder / "cabai.db"
+    study = new_study(url)
+    pull = study.ask()
+    file.unlink()
+    for call in (lambda: study.tell(pull, 1.0, cost=1.0), study.ask, study.status):
+        with pytest.raises(StorageError, match="deleted or replaced while it was in use"):
+            call()
+    assert not file.exists()
+    again = new_study(url)
+    assert again.observations() == []
+    with pytest.raises((StorageError, StudyNotFound)):
+        study.tell(pull, 1.0, cost=1.0)
+    finish(again)
+
+
+def test_a_file_replaced_while_in_use_is_noticed(folder: Path) -> None:
+    url, file = f"sqlite:///{folder}/cabai.db", folder / "cabai.db"
+    study = new_study(url)
+    study.tell(study.ask(), 1.0, cost=1.0)
+    close(str(folder))
+    shutil.copy(file, folder / "backup.db")
+    study = load_study("study", storage=url)
+    pull = study.ask()
+    os.replace(folder / "backup.db", file)
+    with pytest.raises(StorageError, match="deleted or replaced"):
+        study.tell(pull, 1.0, cost=1.0)
+    assert len(load_study("study", storage=url).observations()) == 1
+
+
+def test_a_relative_name_is_the_same_file_after_a_change_of_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder)
+    study = new_study("sqlite:///cabai.db")
+    monkeypatch.chdir(folder / "elsewhere")
+    with pytest.raises(StudyNotFound):
+        load_study("study", storage="sqlite:///cabai.db")
+    study._storage.engine.dispose()  # so that it connects again, here
+    finish(study)
+    assert list(folder.glob("**/cabai.db")) == [folder / "cabai.db"]
+    assert load_study("study", storage=f"sqlite:///{folder}/cabai.db").decision == "left"
+
+
+@BOTH
+def test_a_pull_of_a_deleted_study_is_refused(url: str) -> None:
+    study = new_study(url)
+    pull = study.ask()
+    delete_study("study", storage=url)
+    again = new_study(url)
+    assert again.ask().number == pull.number
+    with pytest.raises(StudyNotFound, match="the study 'study' has been deleted"):
+        study.tell(pull, 1.0, cost=1.0)
+    with pytest.raises(InvalidInput, match="is not the id of a pull of study 'study'"):
+        again.tell(pull, 1.0, cost=1.0)
+    assert again.observations() == []
+
+
+@POSTGRES
+def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
+    study, told = new_study(url), {}
+    for _ in range(10):
+        pull = study.ask()
+        study.tell(pull, 1.0, cost=1.0)
+        told[pull.id] = (1.0, 1.0, None)
+    pull = study.ask()
+    postgres.stop(at_once=True)
+    try:
+        started = time.monotonic()
+        with pytest.raises(StorageError, match="What was acknowledged before is kept, this call was not"):
+            study.tell(pull, 2.0, cost=1.0)
+        with pytest.raises(StorageError):
+            study.status()
+        assert time.monotonic() - started < 20
+    finally:
+        postgres.start()
+    study.tell(pull, 2.0, cost=1.0)
+    told[pull.id] = (2.0, 1.0, None)
+    check_log(study, told)
+    finish(study)
+    check_replay(study)
+
+
+@POSTGRES
+def test_a_server_that_crashes_under_eight_processes(url: str, postgres: Any) -> None:
+    """Each worker tries again until its pull is told; the server crashes three times."""
+    study = new_study(url)
+
+    def work(seed: int, report: Any) -> None:
+        def insist(call: Any) -> Any:
+            while True:
+                try:
+                    return call()
+                except StorageError:
+                    time.sleep(0.02)
+
+        chance = random.Random(seed)
+        mine = insist(lambda: load_study("study", storage=url))
+        for _ in range(40):
+            pull, reward = insist(mine.ask), chance.gauss()
+            insist(lambda: mine.tell(pull, reward, cost=1.0))  # noqa: B023
+            report("told", pull.id, reward, 1.0, None)
+
+    children = [Child(partial(work, seed)) for seed in range(8)]
+    for _ in range(3):
+        time.sleep(0.2)
+        postgres.stop(at_once=True)
+        postgres.start()
+    told = told_in(join(children))
+    assert len(told) == len(study.observations()) == 8 * 40
+    check_log(study, told)
+
+
+@POSTGRES
+def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any) -> None:
+    """Before the first call, before each statement of asking and telling, and at the commit, both before and after the
+    server has done it: the call is made once more, and counts once."""
+    study = new_study(url)
+    told, statements, end_at = {}, [0], [0]
+
+    def before_statement(*_: Any) -> None:
+        statements[0] += 1
+        if statements[0] == end_at[0]:
+            postgres.end_connections()
+
+    def before_commit(connection: sa.Connection) -> None:
+        statements[0] += 1
+        if statements[0] == end_at[0]:
+            postgres.end_connections()
+        statements[0] += 1
+        if statements[0] == end_at[0]:
+            connection.connection.dbapi_connection.commit()  # done, but nobody will hear of it
+            postgres.end_connections()
+            connection.exec_driver_sql("SELECT 1")
+
+    sa.event.listen(study._storage.engine, "before_cursor_execute", before_statement)
+    sa.event.listen(study._storage.engine, "commit", before_commit)
+    end_at[0] = -1
+    for _ in range(2):  # how many places there are
+        statements[0] = 0
+        pull = study.ask()
+        study.tell(pull, 0.0, cost=1.0)
+        told[pull.id] = (0.0, 1.0, None)
+    places = statements[0]
+    assert places > 8
+    for place in range(1, places + 1):
+        statements[0], end_at[0] = 0, place
+        pull = study.ask()
+        study.tell(pull, float(place), cost=1.0)
+        assert statements[0] > places  # some were made twice
+        told[pull.id] = (float(place), 1.0, None)
+    end_at[0] = -1
+    postgres.end_connections()
+    assert study.status().pulls == len(told) == len(study.observations())
+    check_log(study, told)
+
+
+@POSTGRES
+def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "PATIENCE", 0.5)
+    study = new_study(url)
+    pull = study.ask()
+
+    def work(report: Any) -> None:
+        mine = load_study("study", storage=url)
+        pull, hung = mine.ask(), [False]
+
+        def hang(_: Any) -> None:
+            if not hung[0]:
+                hung[0] = True
+                report("hanging")
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        sa.event.listen(mine._storage.engine, "commit", hang)
+        mine.tell(pull, 1.0, cost=1.0)
+        report("told", pull.id, 1.0, 1.0, None)
+
+    child = Child(work)
+    assert child.next() == ["hanging"]
+    for _ in range(20):  # until the server gives up on the other
+        try:
+            study.tell(pull, 2.0, cost=1.0)
+            break
+        except StorageError:
+            continue
+    child.signal(signal.SIGCONT)
+    check_log(study, told_in(join([child])) | {pull.id: (2.0, 1.0, None)})
+    assert len(study.observations()) == 2
+
+
+# 4. Settings and tables
+
+
+def test_sqlite_waits_for_the_disk(folder: Path) -> None:
+    opened = open_storage(f"sqlite:///{folder}/cabai.db")
+    for run in (opened.read, opened.write):
+        settings = run(
+            lambda connection: [
+                connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+                for name in ("journal_mode", "synchronous", "foreign_keys")
+            ]
+        )
+        assert settings == ["wal", 2, 1]
+
+
+@POSTGRES
+def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: Any) -> None:
+    postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off")
+    for run in (open_storage(url).read, open_storage(url).write):
+        assert run(lambda connection: connection.exec_driver_sql("SHOW synchronous_commit").scalar()) == "on"
+
+
+@BOTH
+def test_the_migrations_make_the_tables_of_the_schema(url: str) -> None:
+    def differences(connection: sa.Connection) -> Any:
+        options = {"version_table": schema.VERSION_TABLE, "compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        return alembic.autogenerate.compare_metadata(context, schema.metadata)
+
+    assert open_storage(url).read(differences) == []
+
+
+@BOTH
+def test_the_newest_migration_is_the_schemas_revision(url: str) -> None:
+    opened = open_storage(url)
+    assert opened.read(opened.version) == schema.REVISION
+
+
+# 5. Forks
+
+
+@BOTH
+def test_parent_and_forked_child_both_go_on(url: str) -> None:
+    study = new_study(url)
+    told = {}
+
+    def tell(count: int) -> dict[str, Any]:
+        pulls = [study.ask() for _ in range(count)]
+        for pull in pulls:
+            study.tell(pull, 0.0, cost=1.0)
+        return {pull.id: (0.0, 1.0, None) for pull in pulls}
+
+    told |= tell(5)
+
+    def work(report: Any) -> None:
+        for _ in range(20):
+            for pull in tell(1):
+                report("told", pull, 0.0, 1.0, None)
+
+    children = [Child(work) for _ in range(2)]
+    told |= tell(20)
+    told |= told_in(join(children))
+    told |= tell(5)
+    assert len(told) == len(study.observations()) == 70
+    check_log(study, told)
+
+
+def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Path) -> None:
+    """SQLite puts its log away when the last process that has the file open closes it: the child must count as one."""
+    url = f"sqlite:///{folder}/cabai.db"
+    study = new_study(url)
+    reader, writer = os.pipe()
+
+    def work(report: Any) -> None:
+        study.tell(study.ask(), 0.0, cost=1.0)
+        report("open")
+        os.read(reader, 1)
+        for _ in range(5):
+            study.tell(study.ask(), 0.0, cost=1.0)
+
+    study.tell(study.ask(), 0.0, cost=1.0)
+    child = Child(work)
+    assert child.next() == ["open"]
+    study.tell(study.ask(), 0.0, cost=1.0)
+    close(str(folder))
+    os.write(writer, b"x")
+    join([child])
+    os.close(reader)
+    os.close(writer)
+    with closing(sqlite3.connect(folder / "cabai.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM cabai_observation").fetchone() == (8,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@BOTH
+def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> None:
+    study, over = new_study(quick_url), threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            study.tell(study.ask(), 0.0, cost=1.0)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            join([Child(lambda _: study.tell(study.ask(), 0.0, cost=7.0))])
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    check_log(study, {})
+    assert [told["cost"] for told in study.observations()].count(7.0) == 10
