@@ -121,3 +121,34 @@ def test_kernels_run_the_same_as_plain_python():
         runs = cabai.simulate(instance, name, threshold="evalue", delta=0.05, trajectories=1)
         assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
         assert run.paid == pytest.approx(runs.costs[0], rel=1e-12)
+
+
+def test_forms_of_a_function_for_different_families_have_different_names():
+    """Numba looks up a function that is handed to another by its name, also where two processes have cached both."""
+    from cabai.compiling import STOP, compiled
+    from cabai.kernels.evidence import leader_beats_every_rival
+
+    features = [
+        frozenset(names) for names in (["gaussian"], ["gaussian", "epsilon"], ["gaussian", "evalue", "epsilon"])
+    ]
+    forms = [compiled(leader_beats_every_rival, STOP, each) for each in features]
+    names = {form.get_compile_result(STOP).fndesc.qualname for form in forms}
+    assert len(names) == len(forms)
+
+
+SEVERAL = """
+import sys, cabai
+instances = {"gaussian": cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]),
+             "bernoulli": cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])}
+for family, epsilon in CASES:
+    runs = cabai.simulate(instances[family], "co", threshold="evalue", epsilon=epsilon, trajectories=20, max_pulls=5000)
+    print(runs.costs.mean(), end=" ")
+"""
+
+
+@pytest.mark.slow
+def test_what_several_processes_have_compiled_can_be_used_by_one(tmp_path, source):
+    cases = [("gaussian", 0.25), ("gaussian", 0.0), ("bernoulli", 0.0)]
+    alone = [run(SEVERAL.replace("CASES", repr([case])), tmp_path / "cache", source).split()[0] for case in cases]
+    together = run(SEVERAL.replace("CASES", repr([*cases, *cases, *cases[::-1]])), tmp_path / "cache", source).split()
+    assert together == [*alone, *alone, *alone[::-1]]

@@ -144,13 +144,14 @@ class StudyMachine(RuleBasedStateMachine):
         module.time = self.time
 
     @initialize(
-        max_pulls=st.one_of(st.none(), st.integers(1, 25)),
-        max_cost=st.one_of(st.none(), st.integers(1, 40)),
+        max_pulls=st.sampled_from([None, None, None, 1, 8, 25]),
+        max_cost=st.sampled_from([None, None, None, 1, 10, 30]),
         known=st.booleans(),
         good=st.sampled_from(ARMS),
-        n=st.sampled_from([0, 2, 9, 30]),
+        kept=st.sampled_from([3, 0]),
+        n=st.sampled_from([30, 9, 0]),
     )
-    def create(self, max_pulls, max_cost, known, good, n):
+    def create(self, max_pulls, max_cost, known, good, kept, n):
         self.name = f"machine {next(NAMES)}"
         self.options = {
             "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
@@ -159,6 +160,9 @@ class StudyMachine(RuleBasedStateMachine):
         }  # fmt: skip
         self.study = cabai.create_study(self.name, **self.options)
         self.model = Model(max_pulls, max_cost, COSTS if known else None)
+        self.pulls_and_tells(good, min(n, 4))
+        if kept:  # under way while others pull, to come late
+            self.ask(kept)
         self.pulls_and_tells(good, n)
 
     @property
