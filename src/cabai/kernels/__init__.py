@@ -21,3 +21,9 @@ def only_for(*features: str) -> Callable[[Any], Any]:
         return function
 
     return mark
+
+
+def apart(function: Any) -> Any:
+    """Mark a function that is large, or seldom called: compiled code calls it, and has no copy of it at each call."""
+    function.apart = True
+    return function
