@@ -41,8 +41,8 @@ STOP = types.boolean(Arms, Run, Rules)
 def compiled(function: Any, signature: Any = None, features: frozenset[str] | None = None) -> Any:
     """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`.
 
-    `features` names the family, and `evalue` if that is the threshold: what is only for others is left out. None
-    leaves nothing out.
+    `features`, as `features_of` gives them, are what is needed; what is only for others is left out. None leaves
+    nothing out.
     """
     folder = cache_directory("-".join(sorted(features or ["all"]))) if is_ours(function) else ""
     return _compile(_with_compiled_helpers(function, features), signature, folder, {})
@@ -96,10 +96,10 @@ def never_called(*arguments):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-def features_of(rules: np.void) -> frozenset[str]:
-    """The family and threshold that rules speak of, as far as what is compiled depends on them."""
+def features_of(rules: np.void, *others: str) -> frozenset[str]:
+    """What decides what is compiled: the family and threshold that rules speak of, and others."""
     family = ("gaussian", "bernoulli", "poisson", "exponential")[rules["family"]]
-    return frozenset((family, "evalue") if rules["evalue"] else (family,))
+    return frozenset((family, "evalue", *others) if rules["evalue"] else (family, *others))
 
 
 def _compile(function: FunctionType, signature: Any, folder: str, more: dict[str, Any]) -> Any:

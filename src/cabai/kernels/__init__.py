@@ -11,7 +11,7 @@ from typing import Any
 
 
 def only_for(*features: str) -> Callable[[Any], Any]:
-    """Mark a function that is called only under one of these families, or under `evalue`; its caller sees to that.
+    """Mark a function that is called only for one of these families or other features; its caller sees to that.
 
     Where none of them applies it is not compiled, which spares a first run half of its waiting.
     """
