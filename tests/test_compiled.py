@@ -88,10 +88,15 @@ MEANS = {"gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.6, 0.3], "poisson": [1.
 @pytest.mark.parametrize("family", [*MEANS, "bounded"])
 def test_what_is_left_out_for_a_family_is_never_called(family, threshold, monkeypatch):
     """Compiled with everything, the same trajectories come out."""
-    instance = cabai.Instance(family, MEANS.get(family, MEANS["bernoulli"]), [1, 0.1, 0.01])
-    runs = [cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in POLICIES]
-    monkeypatch.setattr("cabai.compiling.features_of", lambda rules: None)
-    whole = [cabai.simulate(instance, policy, threshold=threshold, trajectories=50) for policy in POLICIES]
+    means = MEANS.get(family, MEANS["bernoulli"])
+    instance = cabai.Instance(family, means, [1, 0.1, 0.01])
+    other = cabai.Instance(
+        family, [12, 11.5, 3] if family == "poisson" else means, [1, 0.1, 0.01], cost_model="exponential"
+    )
+    cases = [*((instance, policy) for policy in POLICIES), (other, "co")]
+    runs = [cabai.simulate(*case, threshold=threshold, trajectories=50) for case in cases]
+    monkeypatch.setattr("cabai.compiling.features_of", lambda *given: None)
+    whole = [cabai.simulate(*case, threshold=threshold, trajectories=50) for case in cases]
     for a, b in zip(runs, whole, strict=True):
         assert a.costs.tolist() == b.costs.tolist()
         assert a.pulls.tolist() == b.pulls.tolist()

@@ -5,9 +5,10 @@
 - no reference counts (`_nrt=False`): compiled code allocates nothing, and hands records and arrays on for free;
 - the GIL is released, so that threads run trajectories side by side;
 - division by zero gives inf or nan as in NumPy (the kernels test for what they divide by);
-- what is cabai's own is cached on disk, in a folder named after the source of the whole package. Numba itself only
-  notices a change in the file that defines a function, not in the files of the helpers it inlines; a folder of its own
-  for each state of the source cannot go stale.
+- what is cabai's own is spared Numba's rewriting of array expressions, having none;
+- what is cabai's own is cached on disk, together with the helpers it calls, in a folder named after the source of the
+  whole package. Numba itself only notices a change in the file that defines a function, not in the files of its
+  helpers; a folder of its own for each state of the source cannot go stale.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 from cabai.state import ARM, RULES, RUN
 
@@ -38,19 +41,54 @@ STOP = types.boolean(Arms, Run, Rules)
 def compiled(function: Any, signature: Any = None, features: frozenset[str] | None = None) -> Any:
     """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`.
 
-    `features` names the family, and `evalue` if that is the threshold: what is only for others is left out. None
-    leaves nothing out.
+    `features`, as `features_of` gives them, are what is needed; what is only for others is left out. None leaves
+    nothing out.
     """
-    return _compile(_with_compiled_helpers(function, features), signature, "entries", features, {})
+    folder = cache_directory("-".join(sorted(features or ["all"]))) if is_ours(function) else ""
+    return _compile(_with_compiled_helpers(function, features), signature, folder, {})
 
 
 @cache
 def _helper(function: Any, features: frozenset[str] | None) -> Any:
-    """Compiled, but callable from compiled code only, which takes less time to make, and put in place of the call."""
+    """Compiled, but callable from compiled code only, and put in place of the call unless marked `apart`."""
     if features is not None and not getattr(function, "only_for", features) & features:
         function = never_called
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-    return _compile(_with_compiled_helpers(function, features), None, "helpers", features, options)
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options["forceinline"] = not getattr(function, "apart", False)
+    if is_ours(function):
+        options["pipeline_class"] = HelperCompiler
+    return _compile(_with_compiled_helpers(function, features), None, "", options)
+
+
+class HelperLibrary(JITCodeLibrary):
+    """The code of a helper, for its callers to take in.
+
+    Numba would optimise it and turn it into machine code at every level of calls. It is enough to do so once, for the
+    whole, where the helpers have been put in place of their calls: this halves the time that LLVM takes.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        """Asked for once, to tell the machine code where Python's objects are; there is none, and it needs none."""
+        return self
+
+    def set_env(self, *environment: Any) -> None:
+        pass
+
+
+class HelperCompiler(Compiler):
+    """Numba's compiler, with a library of the kind above for what it makes."""
+
+    def define_pipelines(self) -> Any:
+        library: Any = HelperLibrary
+        self.state.library = library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return super().define_pipelines()  # type: ignore[no-untyped-call]
 
 
 def never_called(*arguments):  # type: ignore[no-untyped-def]
@@ -58,30 +96,33 @@ def never_called(*arguments):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-def features_of(rules: np.void) -> frozenset[str]:
-    """The family and threshold that rules speak of, as far as what is compiled depends on them."""
+def features_of(rules: np.void, *others: str) -> frozenset[str]:
+    """What decides what is compiled: the family and threshold that rules speak of, and others."""
     family = ("gaussian", "bernoulli", "poisson", "exponential")[rules["family"]]
     used = (name for name in ("evalue", "epsilon") if rules[name])
-    return frozenset((family, *used))
+    return frozenset((family, *used, *others))
 
 
-def _compile(
-    function: FunctionType, signature: Any, kind: str, features: frozenset[str] | None, more: dict[str, bool]
-) -> Any:
-    own = Path(function.__code__.co_filename).is_relative_to(Path(__file__).parent)
+def _compile(function: FunctionType, signature: Any, folder: str, more: dict[str, Any]) -> Any:
+    """Compile for a signature, or when called; cached in a folder if one is given."""
     settings: Any = numba.config
-    folder = cache_directory("-".join([kind, *sorted(features or ())])) if own else ""
     before = settings.CACHE_DIR
     settings.CACHE_DIR = folder
     collecting = gc.isenabled()
     gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
     try:
-        options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", "_nrt": False, **more}
+        options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", "_nrt": False}
+        options |= {"no_rewrites": is_ours(function), **more}
         return numba.njit(signature, **options)(function)
     finally:
         settings.CACHE_DIR = before
         if collecting:
             gc.enable()
+
+
+def is_ours(function: FunctionType) -> bool:
+    """Whether a function is part of this package, not of a user's program."""
+    return Path(function.__code__.co_filename).is_relative_to(Path(__file__).parent)
 
 
 def _with_compiled_helpers(function: FunctionType, features: frozenset[str] | None) -> FunctionType:
@@ -106,7 +147,7 @@ def _is_plain(value: Any) -> bool:
 
 
 @cache
-def cache_directory(kind: str) -> str:
+def cache_directory(features: str) -> str:
     """Where this version of the source keeps its compiled code, made if need be; empty if nowhere can be written to."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
@@ -119,7 +160,7 @@ def cache_directory(kind: str) -> str:
         Path(tempfile.gettempdir()) / f"cabai-{user}",
     ]
     for home in [Path(chosen)] if chosen else usual:
-        folder = home / digest.hexdigest()[:16] / kind
+        folder = home / digest.hexdigest()[:16] / features
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:

@@ -11,8 +11,9 @@ from typing import Any
 
 
 def only_for(*features: str) -> Callable[[Any], Any]:
-    """Mark a function that is called only under one of these families, under the threshold `evalue`, or where an
-    `epsilon` is enough; its caller sees to that. What is only for `mirrored` families is never compiled.
+    """Mark a function that is called only for one of these features; its caller sees to that. Features are the family,
+    the threshold `evalue`, an `epsilon`, and what an instance draws; what is only for `mirrored` families is never
+    compiled.
 
     Where none of them applies it is not compiled, which spares a first run half of its waiting.
     """
@@ -22,3 +23,9 @@ def only_for(*features: str) -> Callable[[Any], Any]:
         return function
 
     return mark
+
+
+def apart(function: Any) -> Any:
+    """Mark a function that is large, or seldom called: compiled code calls it, and has no copy of it at each call."""
+    function.apart = True
+    return function

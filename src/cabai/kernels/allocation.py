@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from cabai.kernels import only_for
+from cabai.kernels import apart, only_for
 from cabai.kernels.divergence import divergence, variance_at
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
@@ -144,6 +144,7 @@ def halves(leader, arm, u, rules):
     return d_1, d_a, variance_at(rules.family, rules.variance, m, complement)
 
 
+@apart
 @only_for("bernoulli", "poisson", "exponential")
 def first_guess(arms, run, rules):
     """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
@@ -167,6 +168,7 @@ def first_guess(arms, run, rules):
     return z
 
 
+@apart
 @only_for("bernoulli", "poisson", "exponential")
 def solve_jointly(arms, run, rules, z):
     """Newton's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
@@ -208,6 +210,7 @@ def solve_jointly(arms, run, rules, z):
     return 0.0
 
 
+@apart
 @only_for("bernoulli", "poisson", "exponential")
 def solve_nested(arms, run, rules):
     """The method that cannot fail, and is slow: halve a bracket of z, and for each z a bracket of every u_a.
@@ -242,6 +245,7 @@ def solve_nested(arms, run, rules):
     return least + above
 
 
+@apart
 def solve_rival(leader, arm, z, rules):
     """The u with h_a(u) = z."""
     low, high, u = 0.0, np.inf, 1.0

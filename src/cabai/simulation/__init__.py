@@ -147,10 +147,12 @@ class Work:
         """The loop and the policy's two functions, compiled or loaded when first asked for."""
         from cabai.compiling import CHOOSE, STOP, compiled, features_of
         from cabai.simulation.loop import RUN_CHUNK, run_chunk
+        from cabai.simulation.sampling import drawing_features
 
+        drawing = features_of(self.rules[0], *drawing_features(self.instance))
+        loop = compiled(run_chunk, RUN_CHUNK, drawing)
         features = features_of(self.rules[0])
-        functions = (run_chunk, RUN_CHUNK), (self.policy.choose, CHOOSE), (self.policy.stop, STOP)
-        loop, choose, stop = (compiled(function, signature, features) for function, signature in functions)
+        choose, stop = compiled(self.policy.choose, CHOOSE, features), compiled(self.policy.stop, STOP, features)
         return loop, choose, stop
 
     @staticmethod

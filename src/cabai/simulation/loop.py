@@ -10,7 +10,7 @@ from cabai.compiling import CHOOSE, STOP, Arms, Rules, Run
 from cabai.kernels.evidence import begin, observe
 from cabai.simulation.sampling import GOLDEN, ONE, TRUTH, draw_cost, draw_reward, mix, open_streams, unit
 
-UNFINISHED = -1
+UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
 STOP_EARLY, NO_SUCH_ARM = 0, 1
 RESULT = np.dtype([("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
 RUN_CHUNK = types.int64(

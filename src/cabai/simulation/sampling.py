@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from cabai.instance import Instance
 from cabai.kernels import only_for
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
@@ -33,6 +34,17 @@ GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1C
 ONE, BITS_8, BITS_11, BITS_27, BITS_30, BITS_31 = (np.uint64(x) for x in (1, 8, 11, 27, 30, 31))
 LAYER = np.uint64(0xFF)
 TO_UNIT = 1.0 / (1 << 53)
+LARGE = 10.0  # a Poisson mean from which on inversion would take too many steps
+
+
+def drawing_features(instance: Instance) -> list[str]:
+    """What `compiled` must not leave out of this file for an instance."""
+    features = []
+    if instance.family.name == "poisson" and max(instance.means) >= LARGE:
+        features.append("large-poisson")
+    if instance.cost_model != "fixed":
+        features.append("random-costs")
+    return features
 
 
 def mix(z):
@@ -80,6 +92,11 @@ def draw_cost(arm, model):
     """The cost of the arm's next pull; the models are numbered as in instance.COST_MODELS."""
     if model == 0:
         return arm.cost
+    return random_cost(arm, model)
+
+
+@only_for("random-costs")
+def random_cost(arm, model):
     arm.costs += GOLDEN
     u = unit(mix(arm.costs))
     if model == 1:
@@ -142,17 +159,23 @@ def normal(arm):
 
 @only_for("poisson")
 def poisson(arm):
-    """A Poisson count from the arm's stream of rewards: by inversion for a small mean, else Hörmann's PTRS (1993)."""
+    """A Poisson count from the arm's stream of rewards: by inversion for a small mean."""
+    if arm.mean >= LARGE:
+        return large_poisson(arm)
+    arm.rewards += GOLDEN
+    u = unit(mix(arm.rewards))
+    count, probability = 0.0, arm.spread
+    while u >= probability and count < 200.0:
+        u -= probability
+        count += 1.0
+        probability *= arm.mean / count
+    return count
+
+
+@only_for("large-poisson")
+def large_poisson(arm):
+    """A Poisson count for a mean of at least LARGE, by Hörmann's PTRS (1993)."""
     mean = arm.mean
-    if mean < 10.0:
-        arm.rewards += GOLDEN
-        u = unit(mix(arm.rewards))
-        count, probability = 0.0, arm.spread
-        while u >= probability and count < 200.0:
-            u -= probability
-            count += 1.0
-            probability *= mean / count
-        return count
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
