@@ -24,12 +24,12 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, fence.start(1)), fence[1]) for fence in fences]
 
 
-def sessions(page: Path) -> list[tuple[int, str, str]]:
-    """Each command after a `$` in a page's console blocks: its line, the command, and the output shown below it."""
+def sessions(page: Path) -> list[tuple[int, list[tuple[str, str]]]]:
+    """A page's console blocks: the line of each, and its commands after a `$` with the output shown below them."""
     found = []
     for line, block in blocks(page, "console"):
-        for part in re.finditer(r"^\$ ((?:.*\\\n)*.*)\n?((?:(?!\$ ).*(?:\n|\Z))*)", block, re.MULTILINE):
-            found.append((line + block.count("\n", 0, part.start()), part[1].replace("\\\n", " "), part[2]))
+        parts = re.finditer(r"^\$ ((?:.*\\\n)*.*)\n?((?:(?!\$ ).*(?:\n|\Z))*)", block, re.MULTILINE)
+        found.append((line, [(part[1].replace("\\\n", " "), part[2]) for part in parts]))
     return found
 
 
@@ -43,11 +43,11 @@ def run(command: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-COMMANDS = [
-    pytest.param(command, output, id=f"{page.name}:{line + 1}")
+SESSIONS = [
+    pytest.param([each for each in session if each[0].split()[0] in ("cabai", "python")], id=f"{page.name}:{line + 1}")
     for page in PAGES
-    for line, command, output in sessions(page)
-    if command.split()[0] in ("cabai", "python")
+    for line, session in sessions(page)
+    if any(command.split()[0] in ("cabai", "python") for command, _ in session)
 ]
 LESSONS = [page for page in PAGES if any(">>>" in block for _, block in blocks(page, "python"))]
 
@@ -65,14 +65,15 @@ def test_python_examples_give_what_the_page_shows(page, tmp_path, monkeypatch):
     assert not report, "".join(report)
 
 
-@pytest.mark.parametrize(("command", "output"), COMMANDS)
-def test_commands_print_what_the_page_shows(command, output, tmp_path):
+@pytest.mark.parametrize("session", SESSIONS)
+def test_commands_print_what_the_page_shows(session, tmp_path):
     (tmp_path / "docs").symlink_to(DOCS)
-    code, printed = run(command, tmp_path)
-    if output.strip():
-        assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"{command}\nprinted:\n{printed}"
-    else:  # where no output is shown, it is enough that the command succeeds
-        assert code == 0, f"{command}\nprinted:\n{printed}"
+    for command, output in session:  # those of one block run in one folder, one after another
+        code, printed = run(command, tmp_path)
+        if output.strip():
+            assert doctest.OutputChecker().check_output(output, printed, FLAGS), f"{command}\nprinted:\n{printed}"
+        else:  # where no output is shown, it is enough that the command succeeds
+            assert code == 0, f"{command}\nprinted:\n{printed}"
 
 
 def test_the_example_policy_runs():
