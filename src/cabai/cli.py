@@ -179,7 +179,7 @@ def compare(
     costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
     policies: Annotated[
         str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
-    ] = "co,ctas,tas,d-lucb,racing,uniform",
+    ] = "top-two,co,ctas,tas,d-lucb,racing,uniform",
     threshold: ThresholdOption = "paper",
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,

@@ -100,7 +100,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
 
 def compare(
     instance: Instance,
-    policies: Sequence[str | Policy] = ("co", "ctas", "tas", "d-lucb", "racing", "uniform"),
+    policies: Sequence[str | Policy] = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform"),
     *,
     delta: float = 0.05,
     progress: Progress | None = None,
