@@ -31,7 +31,7 @@ NAMES = itertools.count()
 
 def new(**options) -> cabai.study.Study:
     """A study of its own name, in memory."""
-    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "storage": "memory"}
+    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
     return cabai.create_study(f"study {next(NAMES)}", **usual | options)
 
 
@@ -1051,10 +1051,11 @@ def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 def test_failures_that_are_not_in_a_row_do_not_end_a_run():
-    study, calls = new(arms=["a", "b"]), itertools.count()
+    study, calls = new(arms=["a", "b"]), {"a": 0, "b": 0}
 
     def test(arm):
-        if next(calls) % 3:
+        calls[arm] += 1
+        if calls[arm] % 3:
             raise OSError("again")
         return ONES[arm], 1.0
 
@@ -1168,7 +1169,7 @@ OTHER = [
 def test_a_study_with_other_settings_is_not_loaded_and_the_error_says_which(options, message):
     study = new()
     start(study, [1])
-    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "storage": "memory"}
+    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
     before = tables(study)
     with pytest.raises(cabai.InvalidInput, match=f"there is a study {study.name!r} with other settings: {message}"):
         cabai.create_study(study.name, **usual | options, load_if_exists=True)
