@@ -15,7 +15,7 @@ import cabai
 from cabai.checks import InvalidInput
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
-from cabai.paper import PARTS
+from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
 from cabai.thresholds import THRESHOLDS
 
@@ -211,7 +211,9 @@ def compare(
 
 @app.command()
 def reproduce(
-    part: Annotated[str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, or all.")] = "all",
+    part: Annotated[
+        str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
+    ] = "all",
     out: Annotated[
         str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")
     ] = "results",
