@@ -18,7 +18,7 @@ from cabai.cli_study import run, study_app
 from cabai.cli_tools import JsonOption, read_numbers, read_whole_numbers, show_json
 from cabai.families import FAMILIES
 from cabai.instance import COST_MODELS, Instance
-from cabai.paper import PARTS
+from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
 from cabai.study import FailedPulls, NoPull, StorageError, StudyStopped
 from cabai.study.runner import RunFailed
@@ -262,7 +262,9 @@ def compare(
 
 @app.command()
 def reproduce(
-    part: Annotated[str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, or all.")] = "all",
+    part: Annotated[
+        str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
+    ] = "all",
     out: Annotated[
         str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")
     ] = "results",

@@ -21,6 +21,7 @@ PARTS = {
     "theorems": ("theorems", "theorems"),
     "errata": ("errata", "errata"),
 }
+MORE = {"beyond": ("beyond", "beyond")}  # not of the paper, and not in the report on all of it
 
 
 def reproduce(
@@ -35,18 +36,21 @@ def reproduce(
 ) -> tuple[list[Section], list[Path]]:
     """Make a part of the paper again, or all of it; write a report below `out` if that is given.
 
+    The part `beyond` is not of the paper, and `all` leaves it out.
+
     Returns the sections of the report and the files written. `quick` runs 100 trajectories; `told` is called with a
     word on what is being done.
     """
     from cabai.paper.lab import Lab
 
-    if part != "all" and part not in PARTS:
-        raise InvalidInput(f"unknown part {part!r}; known: {', '.join(PARTS)}, all.")
+    known = PARTS | MORE
+    if part != "all" and part not in known:
+        raise InvalidInput(f"unknown part {part!r}; known: {', '.join(known)}, all.")
     count = 100 if quick else whole(trajectories, "trajectories", 20)
     lab = Lab(count, seed, workers, quick, told or (lambda text: None))
     sections = []
     for name in PARTS if part == "all" else [part]:
-        file, function = PARTS[name]
+        file, function = known[name]
         sections.append(getattr(import_module(f"cabai.paper.{file}"), function)(lab))
     if out is None:
         return sections, []
