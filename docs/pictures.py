@@ -58,6 +58,33 @@ def bound():
     return figure
 
 
+def hardness():
+    """T_co/T* as one gaussian arm faces more and more equal rivals."""
+    arms = np.unique(np.geomspace(2, 1000, 60).astype(int))
+
+    def ratio(count, cost):
+        solved = cabai.bound(cabai.Instance("gaussian", [1] + [0] * (count - 1), [1] + [cost] * (count - 1)))
+        return solved.hardness_of("co") / solved.hardness
+
+    figure, panel = plt.subplots(figsize=(7.2, 3.1))
+    for label, cost, style, colour in [
+        ("cost 1", 1, ":", MIDDLE),
+        ("cost 0.1", 0.1, "--", MIDDLE),
+        ("cost 0.01", 0.01, "-", MIDDLE),
+        ("worst cost,\n1/(K-1)", None, "-", DARK),
+    ]:
+        values = [ratio(K, 1 / (K - 1) if cost is None else cost) for K in arms]
+        panel.plot(arms, values, style, color=colour, linewidth=2.2)
+        panel.text(1080, values[-1], label, color=DARK, va="center")
+    panel.set_title("cost of co over the optimum, small delta", loc="left")
+    panel.set_xscale("log")
+    panel.set_xticks([2, 10, 100, 1000], ["2", "10", "100", "1000"])
+    panel.set_xlim(2, 1000)
+    panel.set_ylim(0.9, 8.5)
+    panel.set_xlabel("arms K: one best of cost 1, the others equal")
+    return figure
+
+
 def thresholds():
     """Evidence asked for after t pulls, a third of them on each arm; K = 3, delta = 0.05."""
     counts = np.unique(np.geomspace(2, 1e6 / 3, 120).astype(int))
@@ -139,7 +166,7 @@ def problem():
 def main():
     FOLDER.mkdir(exist_ok=True)
     with plt.rc_context(STYLE):
-        for draw in (problem, bound, thresholds):
+        for draw in (problem, bound, hardness, thresholds):
             figure = draw()
             figure.savefig(FOLDER / f"{draw.__name__}.svg", metadata={"Date": None, "Creator": None})
             plt.close(figure)

@@ -14,6 +14,7 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.families import FAMILIES
+from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import PARTS
 from cabai.policies import POLICIES
@@ -111,6 +112,7 @@ def bound(
                 "pull_shares": result.pull_shares.tolist(),
                 "lower_bound": floor,
                 "delta": delta,
+                "hardness_of": {policy: result.hardness_of(policy) for policy in HARDNESS},
             }
         )
         return
