@@ -2,6 +2,7 @@
 
 from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
+from cabai.calibration import Certificate, calibrate
 from cabai.checks import InvalidInput
 from cabai.evidence import Evidence, Statistics, evidence
 from cabai.instance import Instance
@@ -11,6 +12,7 @@ from cabai.simulation import Comparison, Runs, Summary, compare, simulate
 __version__ = "0.1.0"
 __all__ = [
     "Bound",
+    "Certificate",
     "Comparison",
     "Evidence",
     "Instance",
@@ -19,6 +21,7 @@ __all__ = [
     "Statistics",
     "Summary",
     "bound",
+    "calibrate",
     "compare",
     "evidence",
     "families",

@@ -40,6 +40,7 @@ class Policy(Named):
 
     def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float) -> np.void:
         """Everything that does not change while a run lasts."""
+        threshold.check_policy(str(self))
         rules = self.threshold(threshold).rules(family, arms=arms, delta=delta)
         rules["cost_blind"], rules["tolerance"] = self.cost_blind, TOLERANCE
         for name, value in self.numbers(arms).items():

@@ -47,6 +47,7 @@ class Summary:
     seconds: float
     steps: int  # pulls simulated in all
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
+    standing: str  # if not, what can be said for it
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,9 +62,13 @@ class Summary:
             ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
             ["unfinished", str(self.unfinished)],
         ]
-        threshold = f"threshold {self.threshold}{'' if self.proven else ' (not proven for this family)'}"
+        threshold = f"threshold {self.threshold}{in_brackets(self.standing)}"
         heading = f"{self.policy}, {threshold}, delta {self.delta:g}, {self.trajectories} trajectories"
         return "\n".join([heading, table(rows, left=2)])
+
+
+def in_brackets(remark: str) -> str:
+    return f" ({remark})" if remark else ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class Runs:
             seconds=self.seconds,
             steps=int(self.steps.sum()),
             proven=threshold_of(self.threshold).is_proven_for(self.instance.family),
+            standing=threshold_of(self.threshold).standing(self.instance.family),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -217,7 +223,7 @@ class Comparison:
         ]
         first = self.summaries[0]
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
-        threshold = f"threshold {first.threshold}{'' if first.proven else ' (not proven for this family)'}"
+        threshold = f"threshold {first.threshold}{in_brackets(first.standing)}"
         heading = f"delta {first.delta:g}, {threshold}, {first.trajectories} trajectories, {floor}"
         return "\n".join([heading, table([header, *rows])])
 
