@@ -216,12 +216,11 @@ def test_the_search_finds_that_stylized_breaks_delta_with_elimination():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["co", "racing"])
-def test_stylized_breaks_delta_with_three_arms_too(policy):
-    """10 % to 13 % at K = 3, delta = 0.1, within 10,000 pulls: 20,000 trajectories."""
+def test_stylized_breaks_delta_with_three_arms_too():
+    """By little, 10.7 % for 10 % within 10,000 pulls, so it takes 150,000 trajectories to be sure."""
     hard = hard_instances(family_of("gaussian"), [1.0] * 3, 0.1, 10_000, "fixed")
-    search = Search(hard, policy_of(policy), 0.1, 10_000, None, lambda text: None)
-    assert search.errors(0, [1.0], 20_000, 0)[0] > binom.isf(ONCE_IN_A_MILLION, 20_000, 0.1)
+    search = Search(hard, policy_of("racing"), 0.1, 10_000, None, lambda text: None)
+    assert search.errors(0, [1.0], 150_000, 0)[0] > binom.isf(ONCE_IN_A_MILLION, 150_000, 0.1)
 
 
 # --- The certificate -------------------------------------------------------------------------------------------------
