@@ -58,6 +58,33 @@ def bound():
     return figure
 
 
+def hardness():
+    """T_co/T* as one gaussian arm faces more and more equal rivals."""
+    arms = np.unique(np.geomspace(2, 1000, 60).astype(int))
+
+    def ratio(count, cost):
+        solved = cabai.bound(cabai.Instance("gaussian", [1] + [0] * (count - 1), [1] + [cost] * (count - 1)))
+        return solved.hardness_of("co") / solved.hardness
+
+    figure, panel = plt.subplots(figsize=(7.2, 3.1))
+    for label, cost, style, colour in [
+        ("cost 1", 1, ":", MIDDLE),
+        ("cost 0.1", 0.1, "--", MIDDLE),
+        ("cost 0.01", 0.01, "-", MIDDLE),
+        ("worst cost,\n1/(K-1)", None, "-", DARK),
+    ]:
+        values = [ratio(K, 1 / (K - 1) if cost is None else cost) for K in arms]
+        panel.plot(arms, values, style, color=colour, linewidth=2.2)
+        panel.text(1080, values[-1], label, color=DARK, va="center")
+    panel.set_title("cost of co over the optimum, small delta", loc="left")
+    panel.set_xscale("log")
+    panel.set_xticks([2, 10, 100, 1000], ["2", "10", "100", "1000"])
+    panel.set_xlim(2, 1000)
+    panel.set_ylim(0.9, 8.5)
+    panel.set_xlabel("arms K: one best of cost 1, the others equal")
+    return figure
+
+
 def thresholds():
     """Evidence asked for after t pulls, a third of them on each arm; K = 3, delta = 0.05."""
     counts = np.unique(np.geomspace(2, 1e6 / 3, 120).astype(int))
@@ -103,6 +130,35 @@ def evidence_asked_for(family, threshold, pulls):
     return threshold_of(threshold).required(data, 0, 1, delta=0.05)
 
 
+def ctas():
+    """Each arm's cost over its optimal cost when a run stops: median and middle 80 % of 400 trajectories."""
+    means = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+    costs = [0.03, 0.6, 0.08, 1, 0.02, 0.2, 0.4, 0.05, 0.01, 0.1]
+    instance = cabai.Instance("gaussian", means, costs)
+    target = cabai.bound(instance).cost_shares
+    order = np.argsort(-target)
+    figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
+    titles = {"ctas": "by deficit", "ctas(slack=0.5, tracking=ratio)": "by ratio, slack 0.5"}
+    for panel, policy in zip(panels, titles, strict=True):
+        runs = cabai.simulate(instance, policy, delta=0.05, threshold="evalue", trajectories=400, seed=0)
+        got = (runs.pulls * instance.costs / runs.costs[:, None] / target)[:, order]
+        low, middle, high = np.quantile(got, [0.1, 0.5, 0.9], axis=0)
+        places = np.arange(len(order))
+        panel.vlines(places, low, high, color=MIDDLE, linewidth=6)
+        panel.plot(places, middle, "o", color=DARK, markersize=4.5)
+        panel.axhline(1, color="0.6", linewidth=0.8, zorder=0)
+        panel.set_title(f"{titles[policy]}: mean cost {runs.costs.mean():.0f}", loc="left")
+        panel.set_xticks(
+            places, [f"{100 * share:.{0 if share > 0.01 else 1 if share > 0.0005 else 2}f}" for share in target[order]]
+        )
+        panel.set_xlabel("optimal share of the cost, in %")
+    panels[0].set_yscale("log")
+    panels[0].set_yticks([0.5, 0.7, 1, 2, 4], ["0.5", "0.7", "1", "2", "4"])
+    panels[0].minorticks_off()
+    panels[0].set_ylabel("cost got / optimal cost")
+    return figure
+
+
 def problem():
     """Mean pulls and mean cost of three policies on the paper's Gaussian instance."""
     instance = cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
@@ -139,7 +195,7 @@ def problem():
 def main():
     FOLDER.mkdir(exist_ok=True)
     with plt.rc_context(STYLE):
-        for draw in (problem, bound, thresholds):
+        for draw in (problem, bound, hardness, thresholds, ctas):
             figure = draw()
             figure.savefig(FOLDER / f"{draw.__name__}.svg", metadata={"Date": None, "Creator": None})
             plt.close(figure)

@@ -30,7 +30,8 @@ def test_bound_prints_the_papers_optimum():
 
 def test_bound_as_json_has_the_promised_fields():
     fields = json.loads(cabai("bound", *PAPER, "--delta", "1e-6", "--json").stdout)
-    assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta"]
+    assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta", "hardness_of"]
+    assert fields["hardness_of"]["ctas"] == fields["hardness"] < fields["hardness_of"]["co"]
     assert fields["pull_shares"] == pytest.approx([0.2275, 0.7192, 0.0533], abs=5e-5)
 
 

@@ -2,6 +2,7 @@
 
 from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
+from cabai.calibration import Certificate, calibrate
 from cabai.checks import InvalidInput
 from cabai.evidence import Evidence, Statistics, evidence
 from cabai.instance import Instance
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyTold",
     "Bound",
+    "Certificate",
     "Comparison",
     "Evidence",
     "FailedPulls",
@@ -37,6 +39,7 @@ __all__ = [
     "StudyStopped",
     "Summary",
     "bound",
+    "calibrate",
     "compare",
     "create_study",
     "delete_study",

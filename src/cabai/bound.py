@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cabai.checks import InvalidInput, probability
+from cabai.hardness import HARDNESS
 from cabai.instance import Instance
 from cabai.kernels.allocation import allocate
 from cabai.state import ARM, RULES, RUN, Record, Records, record
 from cabai.tables import table
+
+if TYPE_CHECKING:
+    from cabai.policies import Policy
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,36 @@ class Bound:
         if chance >= 0.5:
             raise InvalidInput(f"the lower bound holds for delta below 0.5 only, got {delta!r}.")
         return self.hardness * kl(chance)
+
+    def hardness_of(self, policy: str | Policy) -> float:
+        """What a policy itself pays in the limit: its mean cost grows as this number times log(1/delta).
+
+        It is T* for `ctas`, and at least T* for the others; `cabai.hardness` says where each formula comes from. It
+        holds for every threshold that asks for log(1/delta) nats and, as delta falls, little more, as all here do. It
+        is a limit: at a practical delta what the threshold adds weighs more.
+
+        >>> paper = bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
+        >>> for policy in ("ctas", "co", "tas", "racing", "uniform", "d-lucb"):
+        ...     print(f"{policy:8} {paper.hardness_of(policy):6.3f}")
+        ctas     13.884
+        co       14.080
+        tas      17.697
+        racing   17.640
+        uniform  17.760
+        d-lucb   36.885
+        """
+        from cabai.policies import POLICIES, policy_of
+
+        chosen = policy_of(policy)
+        if chosen.name not in HARDNESS or type(chosen) is not POLICIES.classes[chosen.name]:
+            raise InvalidInput(f"no hardness is known for policy {chosen}; known: {', '.join(HARDNESS)}.")
+        if getattr(chosen, "exploration", 1) == 0:
+            raise InvalidInput(f"{chosen} may never see its error after an unlucky start, so it has no hardness.")
+        with np.errstate(all="ignore"):
+            hardness = HARDNESS[chosen.name](self)
+        if not 0 < hardness < math.inf:
+            raise InvalidInput(f"the means or costs are too extreme for the hardness of {chosen}: {self.instance}.")
+        return hardness
 
     def __repr__(self) -> str:
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,8 +14,9 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
-from cabai.cli_tools import JsonOption, read_numbers, read_whole_numbers, show_json
+from cabai.cli_tools import JsonOption, read_names, read_numbers, read_whole_numbers, show_json
 from cabai.families import FAMILIES
+from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
@@ -59,7 +59,7 @@ ThresholdOption = Annotated[
     typer.Option(
         "--threshold",
         help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
-        "such as paper(alpha=1.2).",
+        "such as paper(alpha=1.2); or a file that cabai calibrate has written.",
     ),
 ]
 TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
@@ -121,6 +121,7 @@ def bound(
                 "pull_shares": result.pull_shares.tolist(),
                 "lower_bound": floor,
                 "delta": delta,
+                "hardness_of": {policy: result.hardness_of(policy) for policy in HARDNESS},
             }
         )
         return
@@ -159,7 +160,8 @@ def simulate(
     instance = read_instance(family, means, costs, names, cost_model)
     with progress_bar(trajectories) as progress:
         runs = simulate(
-            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
+            instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            trajectories=trajectories, seed=seed,
             workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if out is not None:
@@ -223,13 +225,13 @@ def compare(
     from cabai.simulation import compare
     from cabai.simulation.grid import grid
 
-    chosen = split_outside_brackets(policies)
+    chosen = read_names(policies)
     if on_grid:
         if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
             raise InvalidInput(
                 "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
             )
-        rules, sizes = split_outside_brackets(thresholds), read_whole_numbers(arms, "--arms")
+        rules, sizes = read_names(thresholds), read_whole_numbers(arms, "--arms")
         with progress_bar(len(chosen) * len(rules) * len(sizes) * instances, "simulations") as progress:
             found = grid(
                 family, chosen, thresholds=rules, deltas=read_numbers(deltas, "--deltas"), arms=sizes,
@@ -247,7 +249,8 @@ def compare(
     trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
         comparison = compare(
-            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, trajectories=trajectories, seed=seed,
+            instance, chosen, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            trajectories=trajectories, seed=seed,
             workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if plot is not None:
@@ -258,6 +261,60 @@ def compare(
     typer.echo(comparison)
     if plot is not None:
         typer.echo(f"written: {plot}")
+
+
+@app.command()
+def calibrate(
+    family: FamilyOption,
+    costs: CostsOption,
+    policy: Annotated[str, typer.Option("--policy", help=f"The policy that will be run: {POLICY_HELP}")] = "co",
+    delta: DeltaOption = 0.05,
+    max_pulls: Annotated[
+        int, typer.Option("--max-pulls", help="How long a run may last: the certificate speaks of errors up to there.")
+    ] = 10_000,
+    trajectories: Annotated[
+        int, typer.Option("--trajectories", help="On each hard instance; more of them find a smaller constant.")
+    ] = 4000,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="The probability that what the certificate says is true.")
+    ] = 0.99,
+    cost_model: CostModelOption = "fixed",
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Write the certificate to this JSON file; --threshold can read it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find, by simulation, the least evidence with which one policy keeps delta: less than any proof asks for.
+
+    A proven threshold guards against every policy, instance and number of pulls at once, and at delta = 0.05 that is
+    most of the bill. This command searches the instances that are hardest for one policy, family, number of arms and
+    delta, and finds the smallest c for which stopping at Z > log(c (1 + log t) / delta) errs at most delta there. The
+    result is a threshold, written calibrated(c=...), and a certificate: what was searched, and how surely. It is
+    evidence, not a proof, and does not speak of more than --max-pulls pulls. Use `evalue` where you need a proof.
+
+    Example: cabai calibrate --family gaussian --costs 1,0.1,0.01 --policy co --delta 0.05 --out trial.json
+
+    Then: cabai simulate --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --policy co --threshold trial.json
+    """
+    from cabai.calibration import calibrate
+
+    if out is not None and not out.endswith(".json"):
+        raise InvalidInput(f"--out must end in .json, got {out!r}.")
+    with status_line() as told:
+        certificate = calibrate(
+            family, read_numbers(costs, "--costs"), policy, delta=delta, max_pulls=max_pulls, trajectories=trajectories,
+            confidence=confidence, cost_model=cost_model, seed=seed, workers=workers, told=told,
+        )  # fmt: skip
+    if out is not None:
+        certificate.save(out)
+    if as_json:
+        show_json(certificate.to_dict())
+        return
+    typer.echo(certificate)
+    if out is not None:
+        typer.echo(f"written: {out}")
 
 
 @app.command()
@@ -300,17 +357,21 @@ def reproduce(
     typer.echo("\n".join(f"written: {path}" for path in written if path.suffix in (".html", ".svg")))
 
 
-def split_outside_brackets(text: str) -> list[str]:
-    """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
-
-
 def read_instance(family: str, means: str, costs: str, names: str | None = None, cost_model: str = "fixed") -> Instance:
     """The instance that the options describe."""
     given_names = None if names is None else [name.strip() for name in names.split(",")]
     return Instance(
         family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names, cost_model=cost_model
     )
+
+
+def read_threshold(text: str) -> str:
+    """A threshold by its name, or the one in a certificate's file."""
+    if not text.endswith(".json"):
+        return text
+    from cabai.calibration import Certificate
+
+    return Certificate.load(text).threshold
 
 
 @contextmanager

@@ -8,12 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from cabai.checks import InvalidInput
+from cabai.named import split_outside_brackets
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def show_json(value: Any) -> None:
     typer.echo(json.dumps(value, allow_nan=False))
+
+
+def read_names(text: str) -> list[str]:
+    """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
+    return [part.strip() for part in split_outside_brackets(text) if part.strip()]
 
 
 def read_numbers(text: str, option: str) -> list[float]:

@@ -67,13 +67,22 @@ class Registry(Generic[T]):
     def _build(self, cls: type[T], arguments: str) -> T:
         allowed = {field.name: field for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
-        for argument in filter(None, (part.strip() for part in arguments.split(","))):
+        for argument in filter(None, (part.strip() for part in split_outside_brackets(arguments))):
             key, equals, text = (piece.strip() for piece in argument.partition("="))
             if not equals or key not in allowed or key in values:
                 expected = ", ".join(allowed) or "none"
                 raise InvalidInput(f"{self.kind} {cls.name} cannot take {argument!r}; its parameters: {expected}.")
             values[key] = _read(text)
         return cls(**values)
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """What commas separate, those within brackets apart.
+
+    >>> split_outside_brackets("co, ctas(exploration=1, tracking=ratio)")
+    ['co', ' ctas(exploration=1, tracking=ratio)']
+    """
+    return re.split(r",(?![^(]*\))", text)
 
 
 def _read(text: str) -> Any:

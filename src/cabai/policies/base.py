@@ -41,6 +41,7 @@ class Policy(Named):
 
     def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float, epsilon: float = 0.0) -> np.void:
         """Everything that does not change while a run lasts."""
+        threshold.check_use(str(self), epsilon)
         rules = self.threshold(threshold).rules(family, arms=arms, delta=delta)
         rules["epsilon"] = family.check_epsilon(epsilon)
         rules["cost_blind"], rules["tolerance"] = self.cost_blind, TOLERANCE

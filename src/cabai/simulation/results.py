@@ -47,6 +47,7 @@ class Summary:
     seconds: float
     steps: int  # pulls simulated in all
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
+    standing: str  # if not, what can be said for it
     epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
 
     @property
@@ -67,9 +68,13 @@ class Summary:
             ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
             ["unfinished", str(self.unfinished)],
         ]
-        threshold = f"threshold {self.threshold}{'' if self.proven else ' (not proven for this family)'}"
+        threshold = f"threshold {self.threshold}{in_brackets(self.standing)}"
         heading = f"{self.policy}, {threshold}, {self.allowed}, {self.trajectories} trajectories"
         return "\n".join([heading, table(rows, left=2)])
+
+
+def in_brackets(remark: str) -> str:
+    return f" ({remark})" if remark else ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,7 @@ class Runs:
             seconds=self.seconds,
             steps=int(self.steps.sum()),
             proven=threshold_of(self.threshold).is_proven_for(self.instance.family),
+            standing=threshold_of(self.threshold).standing(self.instance.family),
             epsilon=self.epsilon,
         )
 
@@ -229,7 +235,7 @@ class Comparison:
         ]
         first = self.summaries[0]
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
-        threshold = f"threshold {first.threshold}{'' if first.proven else ' (not proven for this family)'}"
+        threshold = f"threshold {first.threshold}{in_brackets(first.standing)}"
         heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}"
         return "\n".join([heading, table([header, *rows])])
 

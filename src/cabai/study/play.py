@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.checks import InvalidInput
 from cabai.kernels.allocation import allocate
 from cabai.kernels.divergence import lower_end, upper_end
 from cabai.kernels.evidence import begin, evidence, evidence_within, observe, required, weigh
@@ -193,6 +194,10 @@ class Play:
         low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
         if gathered > level(delta):
             return 1 - delta
+        try:
+            level((1 + delta) / 2)
+        except InvalidInput:  # a calibrated threshold speaks of one delta only
+            return 0.0
         if gathered <= level(math.exp(high)):
             return 0.0
         for _ in range(50):

@@ -91,7 +91,7 @@ class Status:
         closest = play.closest() if leader == play.leader else None  # what came late may have another arm lead
         warned = [study._failing(play, a, always=True) for a in range(len(names))]
         if not settings.threshold.is_proven_for(settings.family):
-            warned.append(f"threshold {settings.threshold} is not proven for {settings.family} rewards.")
+            warned.append(f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}.")
         return cls(
             name=study.name,
             family=str(settings.family),

@@ -1,0 +1,358 @@
+"""Calibration: the certificate keeps its word, the search finds what is hard, and nothing is used beyond it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
+
+import cabai
+from cabai import InvalidInput, calibration
+from cabai.calibration import Certificate, Search, calibrate, descend, hard_instances, pilot
+from cabai.families import FAMILIES, family_of
+from cabai.policies import policy_of
+from cabai.thresholds import Calibrated, Stylized, threshold_of
+
+ONCE_IN_A_MILLION = 1e-6
+FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
+
+
+# --- The threshold ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("c", "delta"), [(1.0, 0.1), (3.2, 0.05), (0.4, 0.01)])
+def test_calibrated_asks_for_log_of_c_times_1_plus_log_t_over_delta(c, delta):
+    data = cabai.Statistics("poisson", pulls=[30, 50, 20], rewards=[10, 70, 40])
+    assert Calibrated(c=c).required(data, 0, 1, delta=delta) == pytest.approx(
+        math.log(c * (1 + math.log(100)) / delta), rel=1e-14
+    )
+
+
+@pytest.mark.parametrize(
+    "written", [FULL, "calibrated(c=0.6)", FULL.replace("=co", "=ctas(exploration=0.5, tracking=ratio)")]
+)
+def test_a_calibrated_threshold_is_written_and_read_the_same_way(written):
+    assert str(threshold_of(written)) == written
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("calibrated", "needs its constant, as in calibrated"),
+        ("calibrated(c=0)", "c must be positive"),
+        ("calibrated(c=much)", "c must be a number"),
+        ("calibrated(c=1, arms=1)", "arms must be a whole number of at least 2"),
+        ("calibrated(c=1, delta=2)", "delta must lie strictly between 0 and 1"),
+        ("calibrated(c=1, family=normal)", "unknown family 'normal'"),
+        ("calibrated(c=1, family=gaussian(variance=2))", "family must be a name without parameters"),
+        ("calibrated(c=1, policy=3)", "policy must be the name of a policy"),
+    ],
+)
+def test_a_calibrated_threshold_is_refused(given, message):
+    with pytest.raises(InvalidInput, match=message):
+        threshold_of(given)
+
+
+@pytest.mark.parametrize(
+    ("family", "arms", "delta", "message"),
+    [
+        ("poisson", 3, 0.05, "family gaussian, got poisson"),
+        ("gaussian", 4, 0.05, "3 arms, got 4"),
+        ("gaussian", 2, 0.05, "3 arms, got 2"),
+        ("gaussian", 3, 0.01, "delta 0.05, got 0.01"),
+        ("gaussian", 3, 0.1, "delta 0.05, got 0.1"),
+    ],
+)
+def test_use_outside_what_was_certified_is_refused(family, arms, delta, message):
+    with pytest.raises(InvalidInput, match=message):
+        threshold_of(FULL).rules(family, arms=arms, delta=delta)
+    assert threshold_of("calibrated(c=1.7)").rules(family, arms=arms, delta=delta)["loglog"] == 1
+
+
+def test_another_policy_is_refused(paper_instance):
+    with pytest.raises(InvalidInput, match="certified for policy co, got ctas"):
+        cabai.simulate(paper_instance, "ctas", threshold=FULL, delta=0.05, trajectories=1)
+
+
+def test_summaries_say_that_it_is_certified_and_not_proven(paper_instance):
+    options = {"delta": 0.05, "trajectories": 20, "max_pulls": 10_000}
+    known = cabai.simulate(paper_instance, "co", threshold=FULL, **options).summary()
+    assert (known.proven, known.standing) == (False, "certified by simulation, up to 10000 pulls")
+    assert f"{FULL} (certified by simulation, up to 10000 pulls)" in repr(known)
+    assert "(certified by simulation, up to 10000 pulls)" in repr(
+        cabai.compare(paper_instance, ["co"], threshold=FULL, **options)
+    )
+    bare = cabai.simulate(paper_instance, "co", threshold="calibrated(c=1.7)", **options).summary()
+    assert bare.standing == "not proven for this family"
+    assert bare.mean_cost == known.mean_cost
+
+
+# --- The statistics --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [200, 4000, 100_000])
+@pytest.mark.parametrize("delta", [0.3, 0.05, 0.01])
+@pytest.mark.parametrize("alpha", [0.05, 0.005])
+def test_the_most_errors_that_certify_a_rate_are_those_of_the_exact_binomial_test(n, delta, alpha):
+    most = calibration.most_errors(n, delta, alpha)
+    assert binom.cdf(most, n, delta) <= alpha < binom.cdf(most + 1, n, delta)
+    if most >= 0:
+        assert calibration.upper_limit(most, n, alpha) <= delta < calibration.upper_limit(most + 1, n, alpha)
+        expected = beta.ppf(1 - alpha, most + 1, n - most)
+        assert calibration.upper_limit(most, n, alpha) == pytest.approx(expected, rel=1e-9)
+
+
+def stand_in(rates, at_once, rng, delta=0.05):
+    """A search whose instances err at a known rate rates[j]/c: no simulation, and the truth is known."""
+    shared = {}
+
+    def errors(which, constants, trajectories, seed):
+        draws = shared.setdefault((which, trajectories, seed), rng.random(trajectories))  # the same luck at every c
+        return [int((draws < rates[which] / c).sum()) for c in constants]
+
+    return SimpleNamespace(instances=rates, delta=delta, at_once=at_once, errors=errors)
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_a_certificate_is_wrong_no_more_often_than_it_admits(at_once):
+    """Six instances, four of them equally the hardest: 400 searches at 80 % confidence, one-sided, once in a million.
+
+    Every instance just allowed at c = 1: a smaller c is a wrong certificate.
+    """
+    rng, wrong, found = np.random.default_rng(1), 0, []
+    for attempt in range(400):
+        search = stand_in([0.05, 0.05, 0.05, 0.05, 0.03, 0.01], at_once, rng)
+        result = descend(search, 1.15, [4000] * 6, 0.2, attempt, [])
+        if result is not None:
+            found.append(result[0])
+            wrong += result[0] < 1
+    assert wrong <= binom.isf(ONCE_IN_A_MILLION, 400, 0.2)
+    assert len(found) > 300  # and it does find something
+    assert np.median(found) < 1.25
+
+
+def test_one_instance_at_the_edge_uses_up_the_allowed_chance():
+    """The same search is wrong about as often as it admits where one instance decides: alpha is not given away."""
+    rng, wrong = np.random.default_rng(2), 0
+    for attempt in range(400):
+        result = descend(stand_in([0.05], 1, rng), 1.15, [4000], 0.2, attempt, [])
+        wrong += result is not None and result[0] < 1
+    assert binom.ppf(ONCE_IN_A_MILLION, 400, 0.1) <= wrong <= binom.isf(ONCE_IN_A_MILLION, 400, 0.2)
+
+
+def test_the_pilot_finds_the_hardest_instance_and_a_constant_near_the_edge():
+    search = stand_in([0.01, 0.4, 0.02, 0.35, 0.1], 1, np.random.default_rng(3))
+    guess, order, sizes = pilot(search, 4000, 150, 0.01, 0)
+    assert order[:2] == [1, 3]
+    assert sizes == [4000, 4000, 1000, 1000, 1000]
+    edge = 0.4 / (calibration.most_errors(4000, 0.05, 0.005) / 4000)  # 9.8: where the hardest would just pass
+    assert 0.7 * edge < guess < 1.4 * edge
+
+
+def test_the_constants_tried_fall_and_the_last_certified_is_the_answer():
+    tried = []
+    c, errors = descend(stand_in([0.05], 1, np.random.default_rng(4)), 1.5, [4000], 0.005, 0, tried)
+    assert tried == sorted(tried, reverse=True)
+    assert c == tried[-2]
+    assert errors[0] <= calibration.most_errors(4000, 0.05, 0.005)
+
+
+# --- What is searched ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+@pytest.mark.parametrize("costs", [[1, 1], [1, 0.1, 0.01], [2] * 7, [5, 1, 2, 3, 4, 6]])
+def test_hard_instances_have_their_best_arm_last_and_the_costs_given(family, costs):
+    found = hard_instances(family_of(family), costs, 0.05, 1000, "beta")
+    assert len({each.what for each in found}) == len(found) >= 3
+    for each in found:
+        assert each.instance.best == len(costs) - 1
+        assert sorted(each.instance.costs) == sorted(costs)
+        assert each.instance.cost_model == "beta"
+    assert {each.instance.costs[-1] for each in found} == {min(costs), max(costs)}
+
+
+def test_losing_the_best_arm_counts_though_the_arms_left_are_tied():
+    """Without the watch, a run of racing that has dropped the best of three tied arms goes on: few would be wrong."""
+    hard = hard_instances(family_of("gaussian"), [1.0] * 3, 0.1, 500, "fixed")[0]
+    search = Search([hard], policy_of("racing"), 0.1, 500, None, lambda text: None)
+    (lost,) = search.errors(0, [0.5], 2000, 7)
+    plain = cabai.simulate(
+        hard.instance, "racing", threshold="stylized", delta=0.2, max_pulls=500, trajectories=2000, seed=7
+    )
+    assert plain.wrong.sum() < 0.6 * lost
+
+
+def test_one_trajectory_answers_for_several_constants_where_choices_do_not_depend_on_them():
+    hard = hard_instances(family_of("bernoulli"), [1, 0.1], 0.1, 300, "fixed")[:1]
+    search = Search(hard, policy_of("ctas"), 0.1, 300, None, lambda text: None)
+    constants = [2.0, 1.0, 0.5, 0.3]
+    assert search.errors(0, constants, 300, 5) == [search.errors(0, [c], 300, 5)[0] for c in constants]
+    direct = [
+        cabai.simulate(
+            hard[0].instance, "ctas", threshold=Calibrated(c=c), delta=0.1, trajectories=300, max_pulls=300, seed=5
+        ).wrong.sum()
+        for c in constants
+    ]
+    assert search.errors(0, constants, 300, 5) == direct
+    assert (search.at_once, dataclasses.replace(search, policy=policy_of("co")).at_once) == (8, 1)
+
+
+def test_the_search_finds_that_stylized_breaks_delta_with_elimination():
+    """Ten arms, all tied, delta = 0.1: `stylized` is c = 1, where far more than a tenth lose the best arm."""
+    certificate = calibrate("gaussian", [1.0] * 10, "racing", delta=0.1, max_pulls=1000, trajectories=800)
+    assert certificate.c > 1.5
+    assert certificate.searched[0].what == "all arms tied"
+    hard = hard_instances(family_of("gaussian"), [1.0] * 10, 0.1, 1000, "fixed")
+    search = Search(hard, policy_of("racing"), 0.1, 1000, None, lambda text: None)
+    assert search.errors(0, [1.0], 800, 0)[0] > binom.isf(ONCE_IN_A_MILLION, 800, 0.1)
+
+
+@pytest.mark.slow
+def test_stylized_breaks_delta_with_three_arms_too():
+    """By little, 10.7 % for 10 % within 10,000 pulls, so it takes 150,000 trajectories to be sure."""
+    hard = hard_instances(family_of("gaussian"), [1.0] * 3, 0.1, 10_000, "fixed")
+    search = Search(hard, policy_of("racing"), 0.1, 10_000, None, lambda text: None)
+    assert search.errors(0, [1.0], 150_000, 0)[0] > binom.isf(ONCE_IN_A_MILLION, 150_000, 0.1)
+
+
+# --- The certificate -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return calibrate("bernoulli", [1, 0.1, 0.01], "co", delta=0.1, max_pulls=500, trajectories=800, seed=1)
+
+
+def test_a_certificate_says_what_was_searched_and_how_surely(certificate):
+    assert certificate.c == threshold_of(certificate.threshold).c
+    assert certificate.threshold == (
+        f"calibrated(c={certificate.c:g}, policy=co, family=bernoulli, arms=3, delta=0.1, max_pulls=500)"
+    )
+    assert len(certificate.searched) == 13  # at so short a horizon, both gaps are the widest there is
+    for each in certificate.searched:
+        assert each.trajectories in (800, 200)
+        assert each.rate <= each.upper_limit <= 0.1
+    assert "not proven: with 99 % confidence, on each of these 13 instances" in repr(certificate)
+
+
+def test_errors_stay_below_delta_on_new_trajectories(certificate):
+    """Each searched instance again, 4000 trajectories on other random numbers, the best arm dropped or not returned."""
+    for each in certificate.searched:
+        instance = cabai.Instance(certificate.family, each.means, each.costs)
+        runs = cabai.simulate(
+            instance, calibration.watched(policy_of("co")), threshold=f"calibrated(c={certificate.c})", delta=0.1,
+            max_pulls=500, trajectories=4000, seed=99,
+        )  # fmt: skip
+        assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 4000, 0.1)
+
+
+def test_the_same_seed_gives_the_same_certificate(certificate):
+    again = calibrate("bernoulli", [1, 0.1, 0.01], "co", delta=0.1, max_pulls=500, trajectories=800, seed=1, workers=1)
+    assert dataclasses.replace(again, seconds=certificate.seconds) == certificate
+
+
+def test_a_certificate_is_saved_and_loaded_whole(certificate, tmp_path):
+    path = tmp_path / "new" / "trial.json"
+    certificate.save(path)
+    assert Certificate.load(path) == certificate
+    assert json.loads(path.read_text())["threshold"] == certificate.threshold
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read .*: No such file"),
+        ("{", "not a certificate"),
+        ("[]", "not a certificate"),
+        ('{"threshold": "paper"}', "not a certificate"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(content, message, tmp_path):
+    path = tmp_path / "trial.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidInput, match=message):
+        Certificate.load(path)
+
+
+def test_a_certificate_for_another_threshold_is_refused(certificate, tmp_path):
+    dataclasses.replace(certificate, threshold="paper").save(tmp_path / "trial.json")
+    with pytest.raises(InvalidInput, match="its threshold is paper"):
+        Certificate.load(tmp_path / "trial.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "normal"}, "unknown family"),
+        ({"costs": [1]}, "at least 2 arms, got 1"),
+        ({"costs": [1, -1]}, r"costs\[1\] must be positive"),
+        ({"policy": "cos"}, "did you mean co"),
+        ({"delta": 0.5}, "delta must be below 0.5 here"),
+        ({"delta": 0.001}, "needs at least .* trajectories, got 1000"),
+        ({"confidence": 1}, "confidence must lie strictly between 0 and 1"),
+        ({"max_pulls": 3}, "max_pulls must be a whole number of at least 4"),
+        ({"cost_model": "free"}, "unknown cost model"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)
+def test_calibrate_refuses(options, message):
+    given = {"family": "gaussian", "costs": [1, 1], "policy": "co", "trajectories": 1000, "max_pulls": 50} | options
+    with pytest.raises(InvalidInput, match=message):
+        calibrate(given.pop("family"), given.pop("costs"), given.pop("policy"), **given)
+
+
+def cabai_command(*arguments, cwd):
+    command = [sys.executable, "-m", "cabai", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_path):
+    options = ["--family", "gaussian", "--costs", "1,0.1", "--delta", "0.1", "--max-pulls", "200"]
+    done = cabai_command("calibrate", *options, "--trajectories", "400", "--out", "trial.json", "--json", cwd=tmp_path)
+    fields = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert fields == json.loads((tmp_path / "trial.json").read_text())
+    options += ["--means", "1,0", "--trajectories", "50", "--threshold", "trial.json"]
+    summary = json.loads(cabai_command("simulate", *options, "--policy", "co", "--json", cwd=tmp_path).stdout)
+    assert (summary["threshold"], summary["standing"]) == (
+        fields["threshold"],
+        "certified by simulation, up to 200 pulls",
+    )
+    refused = cabai_command("compare", *options, "--policies", "co,racing", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("cabai: the threshold is certified for policy co, got racing")
+
+
+# --- Held out --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+@pytest.mark.parametrize("policy", ["co", "ctas"])
+def test_instances_that_were_not_searched_keep_delta_too(family, policy):
+    """Not promised, and so it should be: 30 random instances of near ties and gaps, in random places, delta = 0.1.
+
+    5000 trajectories each, one-sided; the chance of a false alarm over all 30 stays below 3e-5.
+    """
+    costs = [1, 0.1, 0.01, 0.3]
+    found = calibrate(family, costs, policy, delta=0.1, max_pulls=2000, trajectories=4000)
+    rng = np.random.default_rng(8)
+    for _ in range(30):
+        base = {"gaussian": rng.normal(), "bernoulli": rng.uniform(0.05, 0.95), "poisson": 10 ** rng.uniform(-1, 2)}
+        level = float(base.get(family, 1.0))
+        gaps = 10 ** rng.uniform(-6, -0.3, size=3) * (1 if family == "gaussian" else level)
+        instance = cabai.Instance(family, [level - gap for gap in gaps] + [level], rng.permutation(costs))
+        runs = cabai.simulate(
+            instance, calibration.watched(policy_of(policy)), threshold=Stylized(), delta=0.1 / found.c,
+            trajectories=5000, max_pulls=2000, seed=int(rng.integers(2**32)),
+        )  # fmt: skip
+        assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 5000, 0.1)
