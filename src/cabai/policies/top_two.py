@@ -200,10 +200,10 @@ class TopTwo(Policy):
 
     The leader l has the largest upper end {q : N_a d(mean_a, q) <= log t}. The challenger c is the arm that it is
     furthest from beating: the least evidence Z_{l,c}, less the arm's price where the threshold has one (`evalue` and
-    `mixture`). With m their pooled mean, pull the leader with probability h_l/(h_l + h_c), h_a = N_a d(mean_a, m)/cost_a; where its
-    mean is not above the challenger's, h_l = N_c/cost_l and h_c = N_l/cost_c, the limit for equal means. In the long
-    run that divides the pulls as the lower bound does. `randomized=False` tosses no coin: pull the leader iff
-    d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which does so for two arms only.
+    `mixture`). With m their pooled mean, pull the leader with probability h_l/(h_l + h_c), h_a = N_a d(mean_a,
+    m)/cost_a; where its mean is not above the challenger's, h_l = N_c/cost_l and h_c = N_l/cost_c, the limit for equal
+    means. In the long run that divides the pulls as the lower bound does. `randomized=False` tosses no coin: pull the
+    leader iff d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which does so for two arms only.
 
     With an epsilon, the arm with the best mean leads unless another's upper end is higher by more than epsilon, and Z
     and its parts are those of "the leader is at most epsilon worse".
