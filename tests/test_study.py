@@ -956,7 +956,7 @@ def test_what_a_status_says():
 def test_a_status_says_what_is_not_proven_and_what_is_enough():
     study = new(family="gaussian", threshold="stylized", epsilon=0.5, policy="uniform", direction="minimize")
     start(study, [1, 2, 3])
-    assert study.status().warnings == ["threshold stylized is not proven for gaussian rewards."]
+    assert study.status().warnings == ["threshold stylized: not proven for this family."]
     assert not study.status().proven
     while not study.stopped:
         start(study, [1.0])

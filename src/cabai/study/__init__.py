@@ -68,7 +68,7 @@ def create_study(
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
 
-    >>> study = create_study("judges", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
     >>> pull.arm
     'small'
