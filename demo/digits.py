@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one core; must be said before NumPy comes
+os.environ["OMP_NUM_THREADS"] = "1"  # one core; must be said before scikit-learn comes
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
 import cabai
 from cabai.cli_study import live_table
@@ -59,6 +60,7 @@ BLIND = ["racing", "tas", "uniform"]
 TRAINED_ON = 900  # images; the other 897 are for the test
 RESULTS = Path("results")
 
+threadpool_limits(1)  # one core also where NumPy came before this file, as in `cabai run`
 warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")  # pixels that are always 0
 
 images, digits = load_digits(return_X_y=True)

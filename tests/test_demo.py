@@ -40,6 +40,13 @@ def test_no_two_pulls_use_the_same_split(digits):
     assert len({digits.test("bayes")[0] for _ in range(10)}) > 1
 
 
+def test_a_pull_uses_one_core_although_numpy_was_there_before(digits):
+    from threadpoolctl import threadpool_info
+
+    pools = threadpool_info()  # with more, what a pull costs depends on who else is at work
+    assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {1}
+
+
 def test_the_file_describes_the_study_of_the_program(digits, tmp_path):
     recipe = read_recipe(DEMO / "study.toml")
     program = cabai.create_study("digits", storage=f"sqlite:///{tmp_path}/a.db", **digits.SETTINGS)
