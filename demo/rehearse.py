@@ -14,7 +14,7 @@ import numpy as np
 import cabai
 from digits import RESULTS, SETTINGS
 
-POLICIES = ["co", "racing"]
+POLICIES = ["top-two", "co", "racing"]
 
 
 def main(runs: int) -> None:
