@@ -6,6 +6,7 @@ first has compiled.
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import subprocess
@@ -14,8 +15,14 @@ import tempfile
 
 from cabai.tables import table
 
-PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01", "--delta", "1e-6"]
+MEANS = {"gaussian": "1.5,1,0.5", "bernoulli": "0.9,0.6,0.3", "poisson": "1.5,1,0.5"}  # the paper's instances
+POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")
 CABAI = [sys.executable, "-m", "cabai"]
+
+
+def paper(family: str) -> list[str]:
+    """The options that describe the paper's instance of a family."""
+    return ["--family", family, "--means", MEANS[family], "--costs", "1,0.1,0.01", "--delta", "1e-6"]
 
 
 def cpu_seconds(command: list[str], cache: str) -> float:
@@ -35,19 +42,20 @@ def main() -> None:
             ("import numpy", [sys.executable, "-c", "import numpy"], ""),
             ("import cabai", [sys.executable, "-c", "import cabai"], "0.3"),
             ("cabai --help", [*CABAI, "--help"], "0.5"),
-            ("cabai bound", [*CABAI, "bound", *PAPER], ""),
+            ("cabai bound", [*CABAI, "bound", *paper("gaussian")], ""),
         ]:
             rows.append([name, f"{min(cpu_seconds(command, shared) for _ in range(repeats)):.2f}", goal])
-    for policy in ("co", "ctas", "d-lucb", "uniform"):
+    print(table(rows), flush=True)
+    rows = [["1000 trajectories", "family", "no cache", "again"], ["goal", "", "4", "1.5"]]
+    for family, policy in itertools.product(MEANS, POLICIES):
         cold, warm = [], []
         for _ in range(repeats):
             with tempfile.TemporaryDirectory() as fresh:
-                command = [*CABAI, "simulate", *PAPER, "--policy", policy]
+                command = [*CABAI, "simulate", *paper(family), "--policy", policy]
                 cold.append(cpu_seconds(command, fresh))
                 warm.append(cpu_seconds(command, fresh))
-        rows.append([f"simulate {policy}, no cache", f"{min(cold):.2f}", "4"])
-        rows.append([f"simulate {policy}, again", f"{min(warm):.2f}", "1.5"])
-    print(table(rows))
+        rows.append([policy, family, f"{min(cold):.2f}", f"{min(warm):.2f}"])
+    print(table(rows, left=2))
 
 
 if __name__ == "__main__":
