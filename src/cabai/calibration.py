@@ -147,7 +147,7 @@ class Certificate:
 def calibrate(
     family: str | Family,
     costs: Sequence[float],
-    policy: str | Policy = "co",
+    policy: str | Policy = "top-two",
     *,
     delta: float = 0.05,
     max_pulls: int = 10_000,

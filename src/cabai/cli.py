@@ -267,7 +267,7 @@ def compare(
 def calibrate(
     family: FamilyOption,
     costs: CostsOption,
-    policy: Annotated[str, typer.Option("--policy", help=f"The policy that will be run: {POLICY_HELP}")] = "co",
+    policy: Annotated[str, typer.Option("--policy", help=f"The policy that will be run: {POLICY_HELP}")] = "top-two",
     delta: DeltaOption = 0.05,
     max_pulls: Annotated[
         int, typer.Option("--max-pulls", help="How long a run may last: the certificate speaks of errors up to there.")
