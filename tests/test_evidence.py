@@ -516,3 +516,41 @@ def test_statistics_refuses_first_rewards_that_contradict_the_sums(family, pulls
 def test_statistics_refuses_more_pulls_than_can_be_counted(pulls):
     with pytest.raises(InvalidInput, match=r"pulls\[0\]"):
         Statistics("gaussian", [pulls, 3], [3, 2])
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"])
+def test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_it(family):
+    from cabai import state
+    from cabai.kernels.evidence import evidence_at_most, pair_evidence
+
+    codes = {
+        "bernoulli": state.BERNOULLI,
+        "poisson": state.POISSON,
+        "exponential": state.EXPONENTIAL,
+        "mirrored poisson": state.MIRRORED_POISSON,
+        "mirrored exponential": state.MIRRORED_EXPONENTIAL,
+    }
+    rng = np.random.default_rng(11)
+    rules, b, a = (state.Record(record(kind)) for kind in (state.RULES, ARM, ARM))
+    rules.family, rules.variance = codes[family], 1.0
+    near = []
+    for _ in range(5000):
+        low, high = np.sort(rng.uniform(0, 1, 2) if family == "bernoulli" else 10 ** rng.uniform(-3, 3, 2))
+        if rng.uniform() < 0.5:  # close together, as arms are that are hard to tell apart
+            low = high * (1 - 10 ** rng.uniform(-6, -1))
+        if family.startswith("mirrored"):
+            low, high = -high, -low
+        b.tested, a.tested = (int(n) for n in 10 ** rng.uniform(0, 6, 2))
+        b.tested_mean, a.tested_mean = high, low
+        z = pair_evidence(rules.family, 1.0, b.tested, high, a.tested, low)
+        most = evidence_at_most(rules, b, a)
+        assert most >= z
+        if abs(high - low) < 0.05 * min(abs(high), abs(low), abs(1 - high) if family == "bernoulli" else 1e9):
+            near.append(most / z)
+        b.tested_mean, a.tested_mean = low, high  # the data prefer the other arm
+        assert evidence_at_most(rules, b, a) == 0.0
+    assert len(near) > 500
+    assert max(near) < 1.01
+    with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
+        b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
+        assert evidence_at_most(rules, b, a) == np.inf or family == "exponential"

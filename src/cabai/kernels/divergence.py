@@ -88,11 +88,23 @@ def divergence(family, variance, p, difference, q, complement):
         above = q * psi(difference / q) if q > 0.0 else np.inf
         below = complement * psi(-difference / complement) if complement > 0.0 else np.inf
         return above + below
-    if family > EXPONENTIAL:  # mirrored
-        p, difference, q = -p, -difference, -q
+    if family > EXPONENTIAL:
+        return mirrored_divergence(family, p, difference, q)
+    return positive_divergence(family, p, difference, q)
+
+
+@only_for("mirrored")
+def mirrored_divergence(family, p, difference, q):
+    """d(p, q) where the kernels see means negated because the smallest is wanted."""
+    return positive_divergence(family - MIRROR, -p, -difference, -q)
+
+
+@only_for("poisson", "exponential")
+def positive_divergence(family, p, difference, q):
+    """d(p, q) of the families whose means are positive."""
     if q <= 0.0:
         return np.inf
-    if family in (POISSON, MIRRORED_POISSON):
+    if family == POISSON:
         return q * psi(difference / q)
     if p < 0.5 * q:
         ratio = p / q

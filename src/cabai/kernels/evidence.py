@@ -27,6 +27,7 @@ from cabai.kernels import only_for
 from cabai.kernels.divergence import divergence, variance_at
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, MIRRORED_POISSON, POISSON
 
+ROUNDING = 1.0 + 1e-9  # what a bound allows for the rounding of the number it bounds
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 HALF_LOG_HALF_PI = 0.5 * math.log(math.pi / 2)
 
@@ -65,30 +66,59 @@ def required(t, rules):
 def beats(rules, t, b, a):
     """Does arm record b beat arm record a after t pulls? What t adds to the level is never negative: most pairs are
     far from the level alone, and are spared the logarithms."""
+    if rules.family != GAUSSIAN and not evidence_at_most(rules, b, a) > rules.level + b.price + a.price:
+        return False
     z = evidence(rules, b, a) - b.price - a.price
     return z > rules.level and z > required(t, rules)
+
+
+@only_for("bernoulli", "poisson", "exponential")
+def evidence_at_most(rules, b, a):
+    """A number that Z_{b,a} is not above, without logarithms; for means that are not far apart, hardly more than Z.
+
+    d(p, q) is the integral of |x - p|/V(x) from one to the other, and 1/V is convex in every family: it lies below the
+    line between its values at p and q. So d(p, q) <= (p - q)² (1/(6 V(p)) + 1/(3 V(q))).
+    """
+    gap = b.tested_mean - a.tested_mean
+    if not gap > 0.0:
+        return 0.0
+    n_b, n_a = b.tested, a.tested
+    n = n_b + n_a
+    to_b, to_a = gap * n_a / n, gap * n_b / n  # mean - m, without signs
+    m = b.tested_mean - to_b
+    V_b = variance_at(rules.family, rules.variance, b.tested_mean, 1.0 - b.tested_mean)
+    V_a = variance_at(rules.family, rules.variance, a.tested_mean, 1.0 - a.tested_mean)
+    V_m = variance_at(rules.family, rules.variance, m, 1.0 - m)
+    if not (V_b > 0.0 and V_a > 0.0 and V_m > 0.0):
+        return np.inf
+    part_b, part_a = n_b * to_b * to_b, n_a * to_a * to_a
+    return ROUNDING * ((part_b + part_a) / (3.0 * V_m) + (part_b / V_b + part_a / V_a) / 6.0)
 
 
 def is_settled(rules, t, b, a):
     """Is b shown to be better than a or, where epsilon is not 0, at most epsilon worse?"""
     if rules.epsilon != 0.0:
-        z = evidence_within(rules, b, a) - b.price - a.price
-        return z > required(t, rules)
+        return surplus_within(rules, t, b, a) > 0.0
     return beats(rules, t, b, a)
 
 
 def leader_beats_every_rival(arms, run, rules):
-    """The stopping rule: the leader beats, up to epsilon, every arm in play. The last that stood in the way is asked
+    """The stopping rule: the leader beats every other arm, up to epsilon. The last that stood in the way is asked
     first."""
     leader = arms[run.leader]
-    rival = run.rival
-    if rival >= 0 and rival != run.leader and arms[rival].in_play and not is_settled(rules, run.t, leader, arms[rival]):
+    if run.rival >= 0 and run.rival != run.leader and not is_settled(rules, run.t, leader, arms[run.rival]):
         return False
     for a in range(len(arms)):
-        if a != run.leader and arms[a].in_play and not is_settled(rules, run.t, leader, arms[a]):
+        if a != run.leader and not is_settled(rules, run.t, leader, arms[a]):
             run.rival = a
             return False
     return True
+
+
+@only_for("epsilon")
+def surplus_within(rules, t, b, a):
+    """By how much the evidence that b is at most epsilon worse than a exceeds what is required."""
+    return evidence_within(rules, b, a) - b.price - a.price - required(t, rules)
 
 
 @only_for("epsilon")

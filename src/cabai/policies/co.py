@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cabai.kernels.evidence import beats, leader_beats_every_rival
+from cabai.kernels import only_for
+from cabai.kernels.evidence import beats, surplus_within
 from cabai.policies.base import Policy
 
 
@@ -27,8 +28,18 @@ def stop(arms, run, rules):
             arms[a].in_play = 0
             run.left -= 1
     if run.left > 1 and rules.epsilon != 0.0:  # the arms in play may be too close to drop, and close enough to stop
-        return leader_beats_every_rival(arms, run, rules)
+        return least_surplus(arms, run, rules) > 0.0
     return run.left == 1
+
+
+@only_for("epsilon")
+def least_surplus(arms, run, rules):
+    """By how much the evidence that the leader is within epsilon of each arm in play exceeds what is required."""
+    least = np.inf
+    for a in range(len(arms)):
+        if a != run.leader and arms[a].in_play:
+            least = min(least, surplus_within(rules, run.t, arms[run.leader], arms[a]))
+    return least
 
 
 def choose(arms, run, rules):

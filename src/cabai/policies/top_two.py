@@ -97,6 +97,10 @@ def move_mark(arms, run, rules, mark):
 def find_challenger(arms, run, rules, l):  # noqa: E741
     """The arm that the leader l is furthest from beating: of the least Z less the arm's price."""
     leader = arms[l]
+    if run.leader != l and not rules.evalue and rules.pair_loglog == 0.0:  # without prices, some arm has the least: 0
+        for a in range(len(arms)):
+            if a != l and arms[a].mean >= leader.mean:
+                return a
     if run.note != l:
         run.note = l
         for a in range(len(arms)):
