@@ -124,6 +124,13 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_study_alone_shows_its_commands(tmp_path):
+    done = run("study", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == run("study", "--help", cwd=tmp_path).stdout.strip()
+    assert "\n  ask " in done.stdout
+
+
 def test_storage_can_come_from_the_environment(tmp_path):
     environment = os.environ | {"CABAI_STORAGE": f"sqlite:///{tmp_path}/elsewhere.db"}
     run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=tmp_path, env=environment)

@@ -14,7 +14,7 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
-from cabai.cli_tools import JsonOption, read_names, read_numbers, read_whole_numbers, show_json
+from cabai.cli_tools import JsonOption, read_names, read_numbers, read_whole_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
 from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
@@ -93,8 +93,7 @@ def teach(
 
     An arm is an option, a pull is one trial of it; each pull returns a reward and costs something.
     """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    show_help_alone(context)
 
 
 @app.command()

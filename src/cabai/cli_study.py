@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cabai.checks import InvalidInput
-from cabai.cli_tools import JsonOption, read_numbers, show_json
+from cabai.cli_tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
 from cabai.files import write_whole
 from cabai.policies import POLICIES
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-study_app = typer.Typer(
-    help="Live studies, from any language: create one, ask what to pull, tell what came back.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
 StorageOption = Annotated[
@@ -43,6 +39,12 @@ StorageOption = Annotated[
         help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
     ),
 ]
+
+
+@study_app.callback()
+def teach(context: typer.Context) -> None:
+    """Live studies, from any language: create one, ask what to pull, tell what came back."""
+    show_help_alone(context)
 
 
 @study_app.command()
