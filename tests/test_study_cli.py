@@ -268,7 +268,8 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
     assert not study.stopped
 
 
-def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, folder):
     slow = JUDGE.replace("print(json", "time.sleep(0.05)\nprint(json")
     (folder / "judge.py").write_text(slow)
     command = [sys.executable, "-m", "cabai", "run", "judges.toml"]
@@ -279,10 +280,10 @@ def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
         if begun and cabai.load_study("judges", storage=storage).status().pulls >= 3:
             break
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert "Run the same command again to go on." in err
+    assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to go on\.\n", err)
     before = cabai.load_study("judges", storage=storage).observations()
     assert len(before) >= 3
     assert not any(each["failed"] for each in before)  # the pull that was cut short is given back, not a failure

@@ -14,7 +14,15 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
-from cabai.cli_tools import JsonOption, read_names, read_numbers, read_whole_numbers, show_help_alone, show_json
+from cabai.cli_tools import (
+    Interrupted,
+    JsonOption,
+    read_names,
+    read_numbers,
+    read_whole_numbers,
+    show_help_alone,
+    show_json,
+)
 from cabai.families import FAMILIES
 from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
@@ -432,6 +440,8 @@ def main() -> None:
         fail(str(error), 4)
     except (StorageError, RunFailed) as error:
         fail(str(error), 1)
+    except Interrupted as error:
+        fail(str(error), 130)
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:

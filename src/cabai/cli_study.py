@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cabai.checks import InvalidInput
-from cabai.cli_tools import JsonOption, read_numbers, show_help_alone, show_json
+from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
 from cabai.files import write_whole
 from cabai.policies import POLICIES
@@ -223,6 +224,9 @@ def run(
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: no command is left running, no pull leased
+        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
+            signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
     study = plan.study()
     over = threading.Event()
@@ -237,8 +241,7 @@ def run(
                 over=over,
             )
     except KeyboardInterrupt:
-        typer.echo(f"{study.status().sentence} Run the same command again to go on.", err=True)
-        raise typer.Exit(130) from None
+        raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:
         show_json(found.to_dict())
     else:
