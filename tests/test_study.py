@@ -22,7 +22,7 @@ from cabai.policies import POLICIES
 from cabai.study import schema
 from cabai.study import study as module
 from cabai.study.play import Play
-from cabai.study.runner import Failed, RunFailed
+from cabai.study.runner import Failed
 from cabai.study.settings import Settings
 from conftest import drawer
 
@@ -1038,10 +1038,11 @@ def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
         return result
 
     study = new()
-    with pytest.raises(RunFailed, match=r"arm 'a' failed 3 times in a row, the last time with: ") as failure:
+    with pytest.raises(cabai.RunFailed, match=r"arm 'a' failed 3 times in a row, the last time with: ") as failure:
         study.run(test, max_failures=3)
     assert why in str(failure.value)
-    assert study.name in str(failure.value)
+    assert f". The study {study.name!r} is kept" in str(failure.value)
+    assert ".. The study" not in str(failure.value)
     told = study.observations()
     assert [(each["arm"], each["reward"], each["cost"]) for each in told] == [("a", None, cost)] * 3
     assert all(why in each["failed"] for each in told)

@@ -28,8 +28,7 @@ from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
-from cabai.study import FailedPulls, NoPull, StorageError, StudyStopped
-from cabai.study.runner import RunFailed
+from cabai.study import FailedPulls, NoPull, RunFailed, StorageError, StudyStopped
 from cabai.thresholds import THRESHOLDS
 
 OPTIONAL = ("matplotlib", "pandas", "psycopg", "pyarrow", "scipy", "sklearn")  # what the extras bring

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cabai.checks import InvalidInput
 from cabai.families import Family
 from cabai.policies import Policy
-from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StorageError, StudyNotFound, StudyStopped
+from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, RunFailed, StorageError, StudyNotFound, StudyStopped
 from cabai.study.settings import Settings, checked_name
 from cabai.thresholds import Threshold
 
@@ -25,6 +25,7 @@ __all__ = [
     "FailedPulls",
     "NoPull",
     "Pull",
+    "RunFailed",
     "Status",
     "StorageError",
     "Study",
