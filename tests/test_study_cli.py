@@ -219,6 +219,8 @@ def test_functions_are_arms_too(tmp_path):
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true \'"', "cannot be read"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "x"', "module:function"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "no_such_module:y"', "cannot be found"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = ":y"', "cannot be loaded: ValueError"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "half:y"', "cannot be loaded: SyntaxError: '(' was"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 positive"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ntimout = 3', "did you mean timeout?"),
@@ -229,6 +231,7 @@ def test_functions_are_arms_too(tmp_path):
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
     (tmp_path / "study.toml").write_text(recipe)
+    (tmp_path / "half.py").write_text("y = (\n")
     done = run("run", "study.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -266,6 +269,21 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
     study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
     assert [why in each["failed"] for each in study.observations()] == [True, True]
     assert not study.stopped
+
+
+@pytest.mark.parametrize("line", ["'[' * 9000", "'9' * 5000"])
+def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path):
+    recipe = f"""
+    family = "poisson"
+    arms = ["a", "b"]
+    cost = "seconds"
+    max_pulls = 1
+    command = ["{sys.executable}", "-c", "print({line})"]
+    """
+    (tmp_path / "study.toml").write_text(recipe)
+    shown = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (shown["pulls"], shown["failures"]) == (0, 1)
+    assert shown["spent"] > 0
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -185,8 +185,10 @@ def find_function(written: str, folder: Path) -> Callable[[str], Any]:
         sys.path.insert(0, str(folder))
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise InvalidInput(f"function {written!r} cannot be found: {error}.") from error
+    except Exception as error:  # whatever is wrong in a module of the user's
+        raise InvalidInput(f"function {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error
     if not callable(found):
         raise InvalidInput(f"{written!r} is not a function.")
     return found  # type: ignore[no-any-return]
