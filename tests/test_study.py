@@ -24,6 +24,7 @@ from cabai.study import study as module
 from cabai.study.play import Play
 from cabai.study.runner import Failed
 from cabai.study.settings import Settings
+from cabai.study.status import roughly
 from conftest import drawer
 
 NAMES = itertools.count()
@@ -928,9 +929,15 @@ def test_a_status_is_json_at_every_moment(policy, family, direction):
     assert len(status.arms) == 3
 
 
-def test_what_a_status_says():
-    study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
+def test_what_a_status_says_before_any_reward():
+    study = new()
     assert study.status().sentence == "Nothing observed yet."
+    study.tell(study.ask(), failed="no answer", cost=0.5)
+    assert study.status().sentence == "No reward yet: 1 failed. 0.5 spent."
+
+
+def test_what_a_status_says_as_a_study_goes_on():
+    study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
     study.tell(study.ask(), 0, 0.5)
     assert study.status().sentence == "small leads so far; too few pulls for evidence. 0.5 spent."
     while not study.stopped:
@@ -951,6 +958,13 @@ def test_what_a_status_says():
     )
     assert str(study).splitlines()[3].split()[-1] == "best"
     assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='sqlite://')"
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"), [(0, "0"), (0.0123456, "0.0123"), (10.34, "10.3"), (3298.4, "3300"), (123456, "123000")]
+)
+def test_what_remains_to_be_paid_is_said_roughly_and_without_exponents(cost, shown):
+    assert roughly(cost) == shown
 
 
 def test_a_status_says_what_is_not_proven_and_what_is_enough():
@@ -1024,7 +1038,7 @@ def test_run_takes_the_reward_alone_where_costs_are_known():
         ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
         (1, "tell needs a cost", 0.0),
-        (None, "tell needs a reward", 0.0),
+        (None, "must return (reward, cost), got None", 0.0),
         ("1", "must be a finite number", 0.0),
         (Failed("no luck", 2.0), "no luck", 2.0),
         (Failed("no luck"), "no luck", 0.0),

@@ -138,6 +138,8 @@ def read(result: Any) -> dict[str, Any]:
         if len(result) != 2:
             raise InvalidInput(f"a test must return (reward, cost), got {result!r}.")
         return {"reward": result[0], "cost": result[1]}
+    if result is None:
+        raise InvalidInput("a test must return (reward, cost), got None.")
     return {"reward": result}
 
 

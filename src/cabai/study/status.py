@@ -144,11 +144,13 @@ class Status:
                 f"Stopped at {limit} without a guarantee: {self.leader} leads; that it {self.best} has confidence "
                 f"{rounded_down(self.confidence or 0.0)} (asked for: {1 - self.delta:g}). {self.spent:.6g} spent."
             )
+        if self.leader is None and self.failures:
+            return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
         if self.leader is None:
             return "Nothing observed yet."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
-        rest = "" if self.remaining_cost is None else f", about {self.remaining_cost:.3g} more if estimates hold"
+        rest = "" if self.remaining_cost is None else f", about {roughly(self.remaining_cost)} more if estimates hold"
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{rest}."
@@ -195,6 +197,11 @@ class Status:
 
 def finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def roughly(cost: float) -> str:
+    """Three digits, and noughts where a scientist would write 3.3e+03."""
+    return f"{float(f'{cost:.3g}'):g}"
 
 
 def rounded_down(share: float) -> str:
