@@ -263,7 +263,10 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     study = new()
     pulls = study.ask(3)
     study.release(pulls[1])
+    assert (study.status().under_way, study.status().lapsed) == (3, 1)
+    assert "\n3 under way, 1 of them given back or not told in time\n" in str(study)
     again = study.ask()
+    assert (study.status().under_way, study.status().lapsed) == (3, 0)
     assert (again.id, again.offers) == (pulls[1].id, 2)
     study.tell(again, 1, 1.0)
     study.release(again)  # told meanwhile: does nothing

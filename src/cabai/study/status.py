@@ -50,6 +50,7 @@ class Status:
     pulls: int
     failures: int
     under_way: int
+    lapsed: int  # of those: given back, or not told before the lease ended, so that nobody may be at work on them
     late: int  # told after the study had stopped
     spent: float
     leader: str | None
@@ -64,8 +65,8 @@ class Status:
     warnings: list[str]
 
     @classmethod
-    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int]) -> Status:
-        """The status of a study from its row, its state and the arms of the pulls under way."""
+    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int], lapsed: int) -> Status:
+        """The status of a study from its row, its state, the arms of the pulls under way and how many have lapsed."""
         settings, names = study.settings, study.arms
         out, costs = Counter(under_way), play.paid_costs()
         arms = []
@@ -107,6 +108,7 @@ class Status:
             pulls=sum(arm.pulls for arm in arms),
             failures=sum(arm.failures for arm in arms),
             under_way=len(under_way),
+            lapsed=lapsed,
             late=row.told - row.told_at_stop if stopped else 0,
             spent=row.spent,
             leader=None if leader is None else names[leader],
@@ -188,7 +190,8 @@ class Status:
         about += f", policy {self.policy}, threshold {self.threshold}"
         more = []
         if self.under_way:
-            more.append(f"{self.under_way} under way")
+            lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
+            more.append(f"{self.under_way} under way{lapsed}")
         if self.late:
             more.append(f"{self.late} told after the study had stopped")
         lines = [about, table(self.rows()), *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)]

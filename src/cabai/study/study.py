@@ -183,7 +183,9 @@ class Study:
         def work(connection: sa.Connection) -> Status:
             row = self._row(connection)
             pulls = connection.execute(statements.PULLS, self._of).all()
-            return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls])
+            now = time.time()
+            lapsed = sum(pull.expires <= now for pull in pulls)
+            return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls], lapsed)
 
         return self._storage.read(work)
 
