@@ -362,7 +362,8 @@ class Study:
                     "told_at_stop": place, "spent_at_stop": spent,
                 }  # fmt: skip
         self._save(connection, play, **changed)
-        return self._failing(play, a) if failed is not None else None
+        warned = None if failed is None else self._failing(play, a)
+        return None if warned is None else f"{warned} The last: {failed}"
 
     def _ends(self, play: Play, failed: str | None, told: int, spent: float) -> tuple[str | None, float | None]:
         """Whether the study stops here, why, and how sure it is."""
