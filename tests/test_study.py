@@ -395,6 +395,7 @@ BAD_TELLS = [
     ({"reward": -math.inf, "cost": 1}, "reward must be a finite number"),
     ({"reward": 0.5, "cost": 1}, "reward must be 0 or 1 for the bernoulli family, got 0.5"),
     ({"reward": "1", "cost": 1}, "reward must be a finite number, got '1'"),
+    ({"reward": b"1", "cost": 1}, "reward must be a finite number, got b'1'"),
     ({"reward": None, "cost": 1}, "tell needs a reward"),
     ({"reward": [1], "cost": 1}, "reward must be a number"),
     ({"reward": 1}, "tell needs a cost"),
