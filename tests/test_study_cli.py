@@ -143,10 +143,8 @@ def test_many_failures_are_a_warning_of_one_line(tmp_path):
         study.tell(study.ask(), failed="broken")
     done = run("study", "tell", "x", study.ask().id, "--failed", "broken again", cwd=tmp_path)
     assert done.returncode == 0
-    assert re.fullmatch(
-        r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .* The last: broken again\n",
-        done.stderr,
-    )
+    said = r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .* The last: broken again\n"
+    assert re.fullmatch(said, done.stderr)
 
 
 def test_run_decides_and_running_again_changes_nothing(folder):
