@@ -131,6 +131,21 @@ def test_study_alone_shows_its_commands(tmp_path):
     assert "\n  ask " in done.stdout
 
 
+def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
+    create = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
+    assert run(*create, cwd=tmp_path).returncode == 0
+    again = run(*create, cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "there is a study 'x' already" in again.stderr
+    loaded = run(*create, "--load-if-exists", cwd=tmp_path)
+    assert (loaded.returncode, loaded.stdout) == (0, "ready: x, 2 arms, in sqlite:///cabai.db\n")
+    other = run(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
+    assert other.returncode == 2
+    assert (
+        "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the study." in other.stderr
+    )
+
+
 def test_storage_can_come_from_the_environment(tmp_path):
     environment = os.environ | {"CABAI_STORAGE": f"sqlite:///{tmp_path}/elsewhere.db"}
     run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=tmp_path, env=environment)

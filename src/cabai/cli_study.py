@@ -80,6 +80,9 @@ def create(
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
+    load_if_exists: Annotated[
+        bool, typer.Option("--load-if-exists", help="Go on with the study of that name, if its settings are these.")
+    ] = False,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,11 +94,14 @@ def create(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed, storage=storage,
+        load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
         show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})
     else:
-        typer.echo(f"created: {study.name}, {len(study.arms)} arms, in {study.storage}")
+        typer.echo(
+            f"{'ready' if load_if_exists else 'created'}: {study.name}, {len(study.arms)} arms, in {study.storage}"
+        )
 
 
 @study_app.command()

@@ -88,10 +88,13 @@ def create_study(
     study, made = Study.create(opened, checked_name(name), settings)
     if not made:
         if not load_if_exists:
-            raise InvalidInput(f"there is a study {name!r} already; choose another name, or load_if_exists=True.")
+            raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
         different = study.settings.differences(settings)
         if different:
-            raise InvalidInput(f"there is a study {name!r} with other settings: its {'; its '.join(different)}.")
+            raise InvalidInput(
+                f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
+                "change: choose another name, or delete the study."
+            )
     return study
 
 
