@@ -328,7 +328,8 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
     assert not any(each["failed"] for each in after)
 
 
-def test_on_a_terminal_there_is_a_live_table(folder):
+def run_on_a_terminal(folder):
+    """What `cabai run judges.toml` writes to stdout, and to a terminal as stderr."""
     main, other = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -347,6 +348,19 @@ def test_on_a_terminal_there_is_a_live_table(folder):
         shown += part
     out, _ = process.communicate(timeout=60)
     os.close(main)
+    return out, shown.decode()
+
+
+def test_on_a_terminal_there_is_a_live_table(folder):
+    out, shown = run_on_a_terminal(folder)
     assert "Decided: large" in out
     assert "\x1b" not in out
-    assert all(word in shown.decode() for word in ("mean cost", "small", "large", "interval"))
+    assert all(word in shown for word in ("mean cost", "small", "large", "interval"))
+
+
+def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):
+    (folder / "judge.py").write_text(f"import pathlib, time\npathlib.Path('cabai.db').unlink()\ntime.sleep(1)\n{JUDGE}")
+    out, shown = run_on_a_terminal(folder)
+    assert out == ""
+    assert "was deleted or replaced while it was in use" in shown
+    assert "Traceback" not in shown

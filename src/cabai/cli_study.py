@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,16 @@ from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alo
 from cabai.families import FAMILIES
 from cabai.files import write_whole
 from cabai.policies import POLICIES
-from cabai.study import STORAGE, create_study, delete_study, list_studies, load_study
+from cabai.study import (
+    LEASE,
+    STORAGE,
+    StorageError,
+    StudyNotFound,
+    create_study,
+    delete_study,
+    list_studies,
+    load_study,
+)
 from cabai.study.settings import DIRECTIONS
 from cabai.thresholds import THRESHOLDS
 
@@ -75,7 +84,7 @@ def create(
     ] = None,
     lease: Annotated[
         float, typer.Option("--lease", help="Seconds after which a pull that is not told is offered again.")
-    ] = 3600.0,
+    ] = LEASE,
     seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
@@ -256,14 +265,25 @@ def run(
 
 @contextmanager
 def live_table(study: Study) -> Iterator[None]:
-    """The study's status on stderr while it runs: a table on a terminal, else a line a minute."""
+    """The study's status on stderr while it runs: a table on a terminal, else a line a minute.
+
+    Where the status cannot be read the last one stays: what is wrong with the storage is for the run to say.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live
 
+        last: Any = ""
+
+        def shown() -> Any:
+            nonlocal last
+            with suppress(StorageError, StudyNotFound):
+                last = picture(study.status())
+            return last
+
         with Live(
             console=Console(stderr=True),
-            get_renderable=lambda: picture(study.status()),
+            get_renderable=shown,
             refresh_per_second=4,
             transient=True,
         ):
@@ -273,7 +293,8 @@ def live_table(study: Study) -> Iterator[None]:
 
     def tell_each_minute() -> None:
         while not done.wait(60):
-            typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+            with suppress(StorageError, StudyNotFound):
+                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()
