@@ -208,7 +208,8 @@ def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
 
 def test_functions_are_arms_too(tmp_path):
     (tmp_path / "judges.py").write_text(
-        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n"
+        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n\n"
+        "def wrong(arm):\n    return 1, 2, 3\n"
     )
     (tmp_path / "study.toml").write_text(
         'family = "poisson"\nfunction = "judges:test"\narms = ["a", "b"]\nworkers = 2\n'
@@ -221,6 +222,12 @@ def test_functions_are_arms_too(tmp_path):
     done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["pulls"], done["failures"]) == (4, 0)
     assert done["spent"] > 0
+    (tmp_path / "study.toml").write_text(
+        'name = "bad"\nfamily = "poisson"\nfunction = "judges:wrong"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 1\n'
+    )
+    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (done["pulls"], done["failures"]) == (0, 1)
+    assert done["spent"] > 0  # its time was paid for
 
 
 @pytest.mark.parametrize(
