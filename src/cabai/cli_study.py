@@ -322,14 +322,15 @@ def picture(status: Status) -> Any:
 
 def exported(study: Study, kind: str) -> bytes:
     """A study's observations as the content of a file."""
+    from cabai.study.study import OBSERVATION
+
     if kind == "parquet":
         return bytes(study.to_frame().to_parquet(index=False))
     rows = study.observations()
     if kind == "json":
         return (json.dumps({"observations": rows}, allow_nan=False) + "\n").encode()
     text = io.StringIO()
-    names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, OBSERVATION, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()

@@ -127,8 +127,7 @@ class Status:
     def best(self) -> str:
         """What the decision is about, in words."""
         wanted = "largest" if self.direction == "maximize" else "smallest"
-        within = f" within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f" the {wanted} mean"
-        return f"has a mean{within}" if self.epsilon else f"has{within}"
+        return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
 
     @property
     def sentence(self) -> str:

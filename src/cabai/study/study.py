@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
@@ -25,7 +25,7 @@ from cabai.study.storage import Storage
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
+OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]  # what is kept of each
 EVIDENCE, MAX_COST, MAX_PULLS = "evidence", "max_cost", "max_pulls"  # why a study stopped
 
 
@@ -207,8 +207,7 @@ class Study:
         """`observations` as a table, one row each, times in UTC."""
         import pandas as pd
 
-        names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
-        frame = pd.DataFrame(self.observations(), columns=names)
+        frame = pd.DataFrame(self.observations(), columns=OBSERVATION)
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
         return frame
