@@ -22,8 +22,9 @@ from cabai.policies import POLICIES
 from cabai.study import schema
 from cabai.study import study as module
 from cabai.study.play import Play
-from cabai.study.runner import Failed, RunFailed
+from cabai.study.runner import Failed
 from cabai.study.settings import Settings
+from cabai.study.status import roughly
 from conftest import drawer
 
 NAMES = itertools.count()
@@ -262,7 +263,10 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     study = new()
     pulls = study.ask(3)
     study.release(pulls[1])
+    assert (study.status().under_way, study.status().lapsed) == (3, 1)
+    assert "\n3 under way, 1 of them given back or not told in time\n" in str(study)
     again = study.ask()
+    assert (study.status().under_way, study.status().lapsed) == (3, 0)
     assert (again.id, again.offers) == (pulls[1].id, 2)
     study.tell(again, 1, 1.0)
     study.release(again)  # told meanwhile: does nothing
@@ -391,6 +395,7 @@ BAD_TELLS = [
     ({"reward": -math.inf, "cost": 1}, "reward must be a finite number"),
     ({"reward": 0.5, "cost": 1}, "reward must be 0 or 1 for the bernoulli family, got 0.5"),
     ({"reward": "1", "cost": 1}, "reward must be a finite number, got '1'"),
+    ({"reward": b"1", "cost": 1}, "reward must be a finite number, got b'1'"),
     ({"reward": None, "cost": 1}, "tell needs a reward"),
     ({"reward": [1], "cost": 1}, "reward must be a number"),
     ({"reward": 1}, "tell needs a cost"),
@@ -739,7 +744,7 @@ def test_many_failed_pulls_are_warned_of():
     assert [(arm, n) for arm, n, _, _ in told] == [("a", 3), ("a", 10)]  # not every time
     assert all(category is cabai.FailedPulls for _, _, category, _ in told)
     assert told[0][3].startswith("3 of 4 pulls of arm 'a' failed. The guarantee is about the mean reward of pulls that")
-    assert study.status().warnings == [told[0][3].replace("3 of 4", "12 of 13")]
+    assert study.status().warnings == [told[0][3].replace("3 of 4", "12 of 13").removesuffix(" The last: no")]
     assert "Warning: 12 of 13 pulls" in str(study)
     assert "12 failed" in str(study)
 
@@ -928,9 +933,15 @@ def test_a_status_is_json_at_every_moment(policy, family, direction):
     assert len(status.arms) == 3
 
 
-def test_what_a_status_says():
-    study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
+def test_what_a_status_says_before_any_reward():
+    study = new()
     assert study.status().sentence == "Nothing observed yet."
+    study.tell(study.ask(), failed="no answer", cost=0.5)
+    assert study.status().sentence == "No reward yet: 1 failed. 0.5 spent."
+
+
+def test_what_a_status_says_as_a_study_goes_on():
+    study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
     study.tell(study.ask(), 0, 0.5)
     assert study.status().sentence == "small leads so far; too few pulls for evidence. 0.5 spent."
     while not study.stopped:
@@ -951,6 +962,13 @@ def test_what_a_status_says():
     )
     assert str(study).splitlines()[3].split()[-1] == "best"
     assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='sqlite://')"
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"), [(0, "0"), (0.0123456, "0.0123"), (10.34, "10.3"), (3298.4, "3300"), (123456, "123000")]
+)
+def test_what_remains_to_be_paid_is_said_roughly_and_without_exponents(cost, shown):
+    assert roughly(cost) == shown
 
 
 def test_a_status_says_what_is_not_proven_and_what_is_enough():
@@ -1024,7 +1042,7 @@ def test_run_takes_the_reward_alone_where_costs_are_known():
         ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
         (1, "tell needs a cost", 0.0),
-        (None, "tell needs a reward", 0.0),
+        (None, "must return (reward, cost), got None", 0.0),
         ("1", "must be a finite number", 0.0),
         (Failed("no luck", 2.0), "no luck", 2.0),
         (Failed("no luck"), "no luck", 0.0),
@@ -1038,10 +1056,11 @@ def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
         return result
 
     study = new()
-    with pytest.raises(RunFailed, match=r"arm 'a' failed 3 times in a row, the last time with: ") as failure:
+    with pytest.raises(cabai.RunFailed, match=r"arm 'a' failed 3 times in a row, the last time with: ") as failure:
         study.run(test, max_failures=3)
     assert why in str(failure.value)
-    assert study.name in str(failure.value)
+    assert f". The study {study.name!r} is kept" in str(failure.value)
+    assert ".. The study" not in str(failure.value)
     told = study.observations()
     assert [(each["arm"], each["reward"], each["cost"]) for each in told] == [("a", None, cost)] * 3
     assert all(why in each["failed"] for each in told)

@@ -124,6 +124,28 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_study_alone_shows_its_commands(tmp_path):
+    done = run("study", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == run("study", "--help", cwd=tmp_path).stdout.strip()
+    assert "\n  ask " in done.stdout
+
+
+def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
+    create = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
+    assert run(*create, cwd=tmp_path).returncode == 0
+    again = run(*create, cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "there is a study 'x' already" in again.stderr
+    loaded = run(*create, "--load-if-exists", cwd=tmp_path)
+    assert (loaded.returncode, loaded.stdout) == (0, "ready: x, 2 arms, in sqlite:///cabai.db\n")
+    other = run(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
+    assert other.returncode == 2
+    assert (
+        "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the study." in other.stderr
+    )
+
+
 def test_storage_can_come_from_the_environment(tmp_path):
     environment = os.environ | {"CABAI_STORAGE": f"sqlite:///{tmp_path}/elsewhere.db"}
     run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=tmp_path, env=environment)
@@ -136,7 +158,8 @@ def test_many_failures_are_a_warning_of_one_line(tmp_path):
         study.tell(study.ask(), failed="broken")
     done = run("study", "tell", "x", study.ask().id, "--failed", "broken again", cwd=tmp_path)
     assert done.returncode == 0
-    assert re.fullmatch(r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .*\n", done.stderr)
+    said = r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .* The last: broken again\n"
+    assert re.fullmatch(said, done.stderr)
 
 
 def test_run_decides_and_running_again_changes_nothing(folder):
@@ -185,7 +208,8 @@ def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
 
 def test_functions_are_arms_too(tmp_path):
     (tmp_path / "judges.py").write_text(
-        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n"
+        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n\n"
+        "def wrong(arm):\n    return 1, 2, 3\n"
     )
     (tmp_path / "study.toml").write_text(
         'family = "poisson"\nfunction = "judges:test"\narms = ["a", "b"]\nworkers = 2\n'
@@ -198,6 +222,12 @@ def test_functions_are_arms_too(tmp_path):
     done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["pulls"], done["failures"]) == (4, 0)
     assert done["spent"] > 0
+    (tmp_path / "study.toml").write_text(
+        'name = "bad"\nfamily = "poisson"\nfunction = "judges:wrong"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 1\n'
+    )
+    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (done["pulls"], done["failures"]) == (0, 1)
+    assert done["spent"] > 0  # its time was paid for
 
 
 @pytest.mark.parametrize(
@@ -212,6 +242,8 @@ def test_functions_are_arms_too(tmp_path):
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true \'"', "cannot be read"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "x"', "module:function"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "no_such_module:y"', "cannot be found"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = ":y"', "cannot be loaded: ValueError"),
+        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "half:y"', "cannot be loaded: SyntaxError: '(' was"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 positive"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ntimout = 3', "did you mean timeout?"),
@@ -222,6 +254,7 @@ def test_functions_are_arms_too(tmp_path):
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
     (tmp_path / "study.toml").write_text(recipe)
+    (tmp_path / "half.py").write_text("y = (\n")
     done = run("run", "study.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -261,7 +294,23 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
     assert not study.stopped
 
 
-def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
+@pytest.mark.parametrize("line", ["'[' * 9000", "'9' * 5000"])
+def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path):
+    recipe = f"""
+    family = "poisson"
+    arms = ["a", "b"]
+    cost = "seconds"
+    max_pulls = 1
+    command = ["{sys.executable}", "-c", "print({line})"]
+    """
+    (tmp_path / "study.toml").write_text(recipe)
+    shown = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert (shown["pulls"], shown["failures"]) == (0, 1)
+    assert shown["spent"] > 0
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, folder):
     slow = JUDGE.replace("print(json", "time.sleep(0.05)\nprint(json")
     (folder / "judge.py").write_text(slow)
     command = [sys.executable, "-m", "cabai", "run", "judges.toml"]
@@ -272,10 +321,10 @@ def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
         if begun and cabai.load_study("judges", storage=storage).status().pulls >= 3:
             break
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert "Run the same command again to go on." in err
+    assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to go on\.\n", err)
     before = cabai.load_study("judges", storage=storage).observations()
     assert len(before) >= 3
     assert not any(each["failed"] for each in before)  # the pull that was cut short is given back, not a failure
@@ -286,7 +335,8 @@ def test_ctrl_c_leaves_a_study_that_the_same_command_resumes(folder):
     assert not any(each["failed"] for each in after)
 
 
-def test_on_a_terminal_there_is_a_live_table(folder):
+def run_on_a_terminal(folder):
+    """What `cabai run judges.toml` writes to stdout, and to a terminal as stderr."""
     main, other = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -305,6 +355,19 @@ def test_on_a_terminal_there_is_a_live_table(folder):
         shown += part
     out, _ = process.communicate(timeout=60)
     os.close(main)
+    return out, shown.decode()
+
+
+def test_on_a_terminal_there_is_a_live_table(folder):
+    out, shown = run_on_a_terminal(folder)
     assert "Decided: large" in out
     assert "\x1b" not in out
-    assert all(word in shown.decode() for word in ("mean cost", "small", "large", "interval"))
+    assert all(word in shown for word in ("mean cost", "small", "large", "interval"))
+
+
+def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):
+    (folder / "judge.py").write_text(f"import pathlib, time\npathlib.Path('cabai.db').unlink()\ntime.sleep(1)\n{JUDGE}")
+    out, shown = run_on_a_terminal(folder)
+    assert out == ""
+    assert "was deleted or replaced while it was in use" in shown
+    assert "Traceback" not in shown

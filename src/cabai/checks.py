@@ -20,7 +20,7 @@ def number(value: Any, name: str) -> float:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} must be a number, got {value!r}.") from None
-    if isinstance(value, str) or not math.isfinite(result):
+    if isinstance(value, (str, bytes, bytearray)) or not math.isfinite(result):
         raise InvalidInput(f"{name} must be a finite number, got {value!r}.")
     return result
 

@@ -14,14 +14,21 @@ import typer
 import cabai
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
-from cabai.cli_tools import JsonOption, read_names, read_numbers, read_whole_numbers, show_json
+from cabai.cli_tools import (
+    Interrupted,
+    JsonOption,
+    read_names,
+    read_numbers,
+    read_whole_numbers,
+    show_help_alone,
+    show_json,
+)
 from cabai.families import FAMILIES
 from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
-from cabai.study import FailedPulls, NoPull, StorageError, StudyStopped
-from cabai.study.runner import RunFailed
+from cabai.study import FailedPulls, NoPull, RunFailed, StorageError, StudyStopped
 from cabai.thresholds import THRESHOLDS
 
 OPTIONAL = ("matplotlib", "pandas", "psycopg", "pyarrow", "scipy", "sklearn")  # what the extras bring
@@ -93,8 +100,7 @@ def teach(
 
     An arm is an option, a pull is one trial of it; each pull returns a reward and costs something.
     """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    show_help_alone(context)
 
 
 @app.command()
@@ -433,6 +439,8 @@ def main() -> None:
         fail(str(error), 4)
     except (StorageError, RunFailed) as error:
         fail(str(error), 1)
+    except Interrupted as error:
+        fail(str(error), 130)
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:

@@ -5,22 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cabai.checks import InvalidInput
-from cabai.cli_tools import JsonOption, read_numbers, show_json
+from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
 from cabai.files import write_whole
 from cabai.policies import POLICIES
-from cabai.study import STORAGE, create_study, delete_study, list_studies, load_study
+from cabai.study import (
+    LEASE,
+    STORAGE,
+    StorageError,
+    StudyNotFound,
+    create_study,
+    delete_study,
+    list_studies,
+    load_study,
+)
 from cabai.study.settings import DIRECTIONS
 from cabai.thresholds import THRESHOLDS
 
@@ -28,11 +38,7 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-study_app = typer.Typer(
-    help="Live studies, from any language: create one, ask what to pull, tell what came back.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
 StorageOption = Annotated[
@@ -43,6 +49,12 @@ StorageOption = Annotated[
         help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
     ),
 ]
+
+
+@study_app.callback()
+def teach(context: typer.Context) -> None:
+    """Live studies, from any language: create one, ask what to pull, tell what came back."""
+    show_help_alone(context)
 
 
 @study_app.command()
@@ -72,11 +84,14 @@ def create(
     ] = None,
     lease: Annotated[
         float, typer.Option("--lease", help="Seconds after which a pull that is not told is offered again.")
-    ] = 3600.0,
+    ] = LEASE,
     seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
+    load_if_exists: Annotated[
+        bool, typer.Option("--load-if-exists", help="Go on with the study of that name, if its settings are these.")
+    ] = False,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,11 +103,14 @@ def create(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed, storage=storage,
+        load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
         show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})
     else:
-        typer.echo(f"created: {study.name}, {len(study.arms)} arms, in {study.storage}")
+        typer.echo(
+            f"{'ready' if load_if_exists else 'created'}: {study.name}, {len(study.arms)} arms, in {study.storage}"
+        )
 
 
 @study_app.command()
@@ -221,6 +239,9 @@ def run(
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: no command is left running, no pull leased
+        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
+            signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
     study = plan.study()
     over = threading.Event()
@@ -235,8 +256,7 @@ def run(
                 over=over,
             )
     except KeyboardInterrupt:
-        typer.echo(f"{study.status().sentence} Run the same command again to go on.", err=True)
-        raise typer.Exit(130) from None
+        raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:
         show_json(found.to_dict())
     else:
@@ -245,14 +265,25 @@ def run(
 
 @contextmanager
 def live_table(study: Study) -> Iterator[None]:
-    """The study's status on stderr while it runs: a table on a terminal, else a line a minute."""
+    """The study's status on stderr while it runs: a table on a terminal, else a line a minute.
+
+    Where the status cannot be read the last one stays: what is wrong with the storage is for the run to say.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live
 
+        last: Any = ""
+
+        def shown() -> Any:
+            nonlocal last
+            with suppress(StorageError, StudyNotFound):
+                last = picture(study.status())
+            return last
+
         with Live(
             console=Console(stderr=True),
-            get_renderable=lambda: picture(study.status()),
+            get_renderable=shown,
             refresh_per_second=4,
             transient=True,
         ):
@@ -262,7 +293,8 @@ def live_table(study: Study) -> Iterator[None]:
 
     def tell_each_minute() -> None:
         while not done.wait(60):
-            typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+            with suppress(StorageError, StudyNotFound):
+                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()
@@ -290,14 +322,15 @@ def picture(status: Status) -> Any:
 
 def exported(study: Study, kind: str) -> bytes:
     """A study's observations as the content of a file."""
+    from cabai.study.study import OBSERVATION
+
     if kind == "parquet":
         return bytes(study.to_frame().to_parquet(index=False))
     rows = study.observations()
     if kind == "json":
         return (json.dumps({"observations": rows}, allow_nan=False) + "\n").encode()
     text = io.StringIO()
-    names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, OBSERVATION, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()

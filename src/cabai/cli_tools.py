@@ -13,6 +13,16 @@ from cabai.named import split_outside_brackets
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
+class Interrupted(Exception):
+    """Somebody stopped a run; the message says how it stands."""
+
+
+def show_help_alone(context: typer.Context) -> None:
+    """What the commands are, where none was named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 def show_json(value: Any) -> None:
     typer.echo(json.dumps(value, allow_nan=False))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cabai.checks import InvalidInput
 from cabai.families import Family
 from cabai.policies import Policy
-from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StorageError, StudyNotFound, StudyStopped
+from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, RunFailed, StorageError, StudyNotFound, StudyStopped
 from cabai.study.settings import Settings, checked_name
 from cabai.thresholds import Threshold
 
@@ -25,6 +25,7 @@ __all__ = [
     "FailedPulls",
     "NoPull",
     "Pull",
+    "RunFailed",
     "Status",
     "StorageError",
     "Study",
@@ -87,10 +88,13 @@ def create_study(
     study, made = Study.create(opened, checked_name(name), settings)
     if not made:
         if not load_if_exists:
-            raise InvalidInput(f"there is a study {name!r} already; choose another name, or load_if_exists=True.")
+            raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
         different = study.settings.differences(settings)
         if different:
-            raise InvalidInput(f"there is a study {name!r} with other settings: its {'; its '.join(different)}.")
+            raise InvalidInput(
+                f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
+                "change: choose another name, or delete the study."
+            )
     return study
 
 

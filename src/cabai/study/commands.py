@@ -90,7 +90,7 @@ def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
     """The reward and cost in a line of JSON: {"reward": ..., "cost": ...}, or the reward alone."""
     try:
         value = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # not JSON, or more digits or brackets than Python reads
         return Failed(f"its last line of output is not JSON: {line[:200]!r}", measured)
     result = dict(value) if isinstance(value, dict) else {"reward": value}
     if measured is not None:

@@ -21,6 +21,10 @@ class StudyStopped(NoPull):
     """The study has stopped: there is nothing left to pull."""
 
 
+class RunFailed(Exception):
+    """An arm failed again and again; the study is kept, and goes on when it is run again."""
+
+
 class StorageError(Exception):
     """The storage cannot be read or written; the message says why and what was kept."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.checks import InvalidInput, positive, whole
+from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
 from cabai.study.runner import Failed, read
 
@@ -57,8 +58,6 @@ class Recipe:
 
     def study(self) -> Study:
         """The study: a new one, or the one that an earlier run left."""
-        from cabai.study import create_study
-
         return create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
 
     def test(self, study: Study, over: threading.Event) -> Callable[[Pull], Any]:
@@ -88,10 +87,10 @@ class Recipe:
         clock = time.perf_counter if self.cost == "seconds" else time.thread_time
         started = clock()
         try:
-            result = function(arm)
+            reward = read(function(arm))["reward"]
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", max(clock() - started, 1e-9))
-        return {"reward": read(result)["reward"], "cost": max(clock() - started, 1e-9)}
+        return {"reward": reward, "cost": max(clock() - started, 1e-9)}
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -126,7 +125,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     folder = file.resolve().parent
     return Recipe(
         name=content.get("name", file.stem),
-        storage=in_folder(content.get("storage", "sqlite:///cabai.db"), folder),
+        storage=in_folder(content.get("storage", STORAGE), folder),
         settings=settings | {"arms": arms},
         folder=folder,
         tests=tests,
@@ -185,8 +184,10 @@ def find_function(written: str, folder: Path) -> Callable[[str], Any]:
         sys.path.insert(0, str(folder))
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise InvalidInput(f"function {written!r} cannot be found: {error}.") from error
+    except Exception as error:  # whatever is wrong in a module of the user's
+        raise InvalidInput(f"function {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error
     if not callable(found):
         raise InvalidInput(f"{written!r} is not a function.")
     return found  # type: ignore[no-any-return]

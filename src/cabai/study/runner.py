@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.checks import InvalidInput, whole
-from cabai.study.errors import AlreadyTold, NoPull, StudyStopped
+from cabai.study.errors import AlreadyTold, NoPull, RunFailed, StudyStopped
 
 if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Pull, Study
 
 PAUSE = 0.05  # seconds, while others use up the budget
-
-
-class RunFailed(Exception):
-    """An arm failed again and again; the study is as it was, and goes on when it is run again."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,8 @@ class Loop:
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
             raise RunFailed(
-                f"arm {pull.arm!r} failed {self.limit} times in a row, the last time with: {result.why}. The study "
-                f"{self.study.name!r} is kept; run it again to go on."
+                f"arm {pull.arm!r} failed {self.limit} times in a row, the last time with: {result.why.rstrip('.')}. "
+                f"The study {self.study.name!r} is kept; run it again to go on."
             )
 
 
@@ -142,6 +138,8 @@ def read(result: Any) -> dict[str, Any]:
         if len(result) != 2:
             raise InvalidInput(f"a test must return (reward, cost), got {result!r}.")
         return {"reward": result[0], "cost": result[1]}
+    if result is None:
+        raise InvalidInput("a test must return (reward, cost), got None.")
     return {"reward": result}
 
 

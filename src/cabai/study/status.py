@@ -50,6 +50,7 @@ class Status:
     pulls: int
     failures: int
     under_way: int
+    lapsed: int  # of those: given back, or not told before the lease ended, so that nobody may be at work on them
     late: int  # told after the study had stopped
     spent: float
     leader: str | None
@@ -64,8 +65,8 @@ class Status:
     warnings: list[str]
 
     @classmethod
-    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int]) -> Status:
-        """The status of a study from its row, its state and the arms of the pulls under way."""
+    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int], lapsed: int) -> Status:
+        """The status of a study from its row, its state, the arms of the pulls under way and how many have lapsed."""
         settings, names = study.settings, study.arms
         out, costs = Counter(under_way), play.paid_costs()
         arms = []
@@ -107,6 +108,7 @@ class Status:
             pulls=sum(arm.pulls for arm in arms),
             failures=sum(arm.failures for arm in arms),
             under_way=len(under_way),
+            lapsed=lapsed,
             late=row.told - row.told_at_stop if stopped else 0,
             spent=row.spent,
             leader=None if leader is None else names[leader],
@@ -125,8 +127,7 @@ class Status:
     def best(self) -> str:
         """What the decision is about, in words."""
         wanted = "largest" if self.direction == "maximize" else "smallest"
-        within = f" within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f" the {wanted} mean"
-        return f"has a mean{within}" if self.epsilon else f"has{within}"
+        return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
 
     @property
     def sentence(self) -> str:
@@ -144,11 +145,13 @@ class Status:
                 f"Stopped at {limit} without a guarantee: {self.leader} leads; that it {self.best} has confidence "
                 f"{rounded_down(self.confidence or 0.0)} (asked for: {1 - self.delta:g}). {self.spent:.6g} spent."
             )
+        if self.leader is None and self.failures:
+            return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
         if self.leader is None:
             return "Nothing observed yet."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
-        rest = "" if self.remaining_cost is None else f", about {self.remaining_cost:.3g} more if estimates hold"
+        rest = "" if self.remaining_cost is None else f", about {roughly(self.remaining_cost)} more if estimates hold"
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{rest}."
@@ -186,7 +189,8 @@ class Status:
         about += f", policy {self.policy}, threshold {self.threshold}"
         more = []
         if self.under_way:
-            more.append(f"{self.under_way} under way")
+            lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
+            more.append(f"{self.under_way} under way{lapsed}")
         if self.late:
             more.append(f"{self.late} told after the study had stopped")
         lines = [about, table(self.rows()), *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)]
@@ -195,6 +199,11 @@ class Status:
 
 def finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def roughly(cost: float) -> str:
+    """Three digits, and noughts where a scientist would write 3.3e+03."""
+    return f"{float(f'{cost:.3g}'):g}"
 
 
 def rounded_down(share: float) -> str:

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
@@ -25,7 +25,7 @@ from cabai.study.storage import Storage
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
+OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]  # what is kept of each
 EVIDENCE, MAX_COST, MAX_PULLS = "evidence", "max_cost", "max_pulls"  # why a study stopped
 
 
@@ -183,7 +183,9 @@ class Study:
         def work(connection: sa.Connection) -> Status:
             row = self._row(connection)
             pulls = connection.execute(statements.PULLS, self._of).all()
-            return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls])
+            now = time.time()
+            lapsed = sum(pull.expires <= now for pull in pulls)
+            return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls], lapsed)
 
         return self._storage.read(work)
 
@@ -205,8 +207,7 @@ class Study:
         """`observations` as a table, one row each, times in UTC."""
         import pandas as pd
 
-        names = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
-        frame = pd.DataFrame(self.observations(), columns=names)
+        frame = pd.DataFrame(self.observations(), columns=OBSERVATION)
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
         return frame
@@ -360,7 +361,8 @@ class Study:
                     "told_at_stop": place, "spent_at_stop": spent,
                 }  # fmt: skip
         self._save(connection, play, **changed)
-        return self._failing(play, a) if failed is not None else None
+        warned = None if failed is None else self._failing(play, a)
+        return None if warned is None else f"{warned} The last: {failed}"
 
     def _ends(self, play: Play, failed: str | None, told: int, spent: float) -> tuple[str | None, float | None]:
         """Whether the study stops here, why, and how sure it is."""
