@@ -961,7 +961,7 @@ def test_what_a_status_says_as_a_study_goes_on():
         f"Decided: large has the largest mean, wrong with probability at most 0.01; {n / 2:g} spent on {n} pulls."
     )
     assert str(study).splitlines()[3].split()[-1] == "best"
-    assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='sqlite://')"
+    assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='memory')"
 
 
 @pytest.mark.parametrize(

@@ -371,3 +371,34 @@ def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):
     assert out == ""
     assert "was deleted or replaced while it was in use" in shown
     assert "Traceback" not in shown
+
+
+def test_a_pull_that_takes_longer_than_its_lease_is_tried_once(tmp_path):
+    """`run` renews the leases of what it tries: no other worker is sent after the same pull, nothing is paid twice."""
+    (tmp_path / "count.py").write_text("import time\nopen('tries', 'a').write('x')\ntime.sleep(1)\nprint(1)\n")
+    (tmp_path / "study.toml").write_text(
+        f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{sys.executable} count.py"\ncost = "seconds"\n'
+        "lease = 0.4\nmax_pulls = 4\nworkers = 3\n"
+    )
+    done = run("run", "study.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 3  # stopped at its budget, without a decision
+    assert (json.loads(done.stdout)["pulls"], (tmp_path / "tries").read_text()) == (4, "xxxx")
+
+
+def test_nothing_is_created_until_everything_else_is_right(tmp_path):
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\nfunction = "nowhere:test"\n')
+    assert run("run", "study.toml", cwd=tmp_path).returncode == 2
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\n')
+    assert "workers" in run("run", "study.toml", "--workers", "0", cwd=tmp_path).stderr
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ndelta = 2\n')
+    assert run("run", "study.toml", cwd=tmp_path).stderr.startswith("cabai: study.toml: delta must lie")
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3\n')
+    assert "'timeout' is for all arms" in run("run", "study.toml", cwd=tmp_path).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_there_is_one_memory_whatever_it_is_called():
+    study = cabai.create_study("one memory", arms=["a", "b"], family="poisson", storage="sqlite://")
+    assert study.storage == "memory"
+    assert cabai.load_study("one memory", storage=study.storage).arms == ("a", "b")
+    cabai.delete_study("one memory", storage="memory:")

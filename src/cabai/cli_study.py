@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.checks import InvalidInput
+from cabai.checks import InvalidInput, whole
 from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
 from cabai.files import write_whole
@@ -234,7 +234,8 @@ def run(
         arms = ["small", "large"]
 
     A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. Ctrl-C stops, and the same command goes on.
+    the time it takes is its cost, and the reward alone is enough. Ctrl-C stops, and the same command goes on. The exit
+    code is 3 if the study stopped at its budget, without a decision.
     """
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
@@ -243,24 +244,21 @@ def run(
         if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
             signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
-    study = plan.study()
+    at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
     over = threading.Event()
-    test = plan.test(study, over)
+    test = plan.test(over)
+    study = plan.study()  # last, when nothing else is wrong
     try:
         with live_table(study):
-            found = run_study(
-                study,
-                test,
-                workers=plan.workers if workers is None else workers,
-                max_failures=plan.max_failures,
-                over=over,
-            )
+            found = run_study(study, test, workers=at_a_time, max_failures=plan.max_failures, over=over)
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:
         show_json(found.to_dict())
     else:
-        typer.echo(found)
+        typer.echo(f"{found}\nstored: {study.storage}")
+    if found.decision is None:
+        raise typer.Exit(3)
 
 
 @contextmanager

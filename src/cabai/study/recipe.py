@@ -39,6 +39,7 @@ STUDY = (
     "seed",
 )
 RUN = ("name", "storage", "arms", "command", "function", "cost", "timeout", "workers", "max_failures")
+NOT_AN_ARMS = ("cost", "timeout", "workers", "max_failures", "lease")
 MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
 
 
@@ -49,6 +50,7 @@ class Recipe:
     name: str
     storage: str
     settings: dict[str, Any]
+    file: Path  # as it was given
     folder: Path
     tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
     cost: str | None  # how a cost is measured; None: the pull says
@@ -58,9 +60,12 @@ class Recipe:
 
     def study(self) -> Study:
         """The study: a new one, or the one that an earlier run left."""
-        return create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+        try:
+            return create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.file}: {error}") from None
 
-    def test(self, study: Study, over: threading.Event) -> Callable[[Pull], Any]:
+    def test(self, over: threading.Event) -> Callable[[Pull], Any]:
         """A function that tries the arm of a pull; commands are cut short when `over` is set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
 
@@ -70,7 +75,7 @@ class Recipe:
                 return self._measured(functions[pull.arm], pull.arm)
             return run_command(
                 command,
-                study=study.name,
+                study=self.name,
                 pull=pull,
                 folder=self.folder,
                 cost=self.cost,
@@ -127,6 +132,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         name=content.get("name", file.stem),
         storage=in_folder(content.get("storage", STORAGE), folder),
         settings=settings | {"arms": arms},
+        file=file,
         folder=folder,
         tests=tests,
         cost=cost,
@@ -147,6 +153,9 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
         raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {given!r}.")
     arms, tests = {}, {}
     for name, own in given.items():
+        for key in NOT_AN_ARMS:
+            if key in own:
+                raise InvalidInput(f"{key!r} is for all arms: write it at the top of the file, not in [arms.{name}].")
         tests[name] = test_of(name, own if {"command", "function"} & set(own) else content)
         arms[name] = {key: value for key, value in own.items() if key not in ("command", "function")} or None
     return arms, tests

@@ -53,10 +53,15 @@ def run(
     loop = Loop(study, test, limit, progress, over or threading.Event())
     with ThreadPoolExecutor(count) as executor:
         futures = [executor.submit(loop.work, i) for i in range(count)]
+        often = study.settings.lease / 4
+        renewed = time.monotonic()
         try:
-            while wait(futures, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:  # short, so that Ctrl-C is heard
+            while wait(futures, timeout=min(0.2, often), return_when=FIRST_EXCEPTION).not_done:  # to hear Ctrl-C soon
                 if any(future.done() and future.exception() for future in futures):
                     break
+                if time.monotonic() - renewed >= often:
+                    loop.renew()
+                    renewed = time.monotonic()
         finally:
             loop.over.set()
     for future in futures:
@@ -77,6 +82,7 @@ class Loop:
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
         self.failing: Counter[str] = Counter()
+        self.trying: dict[int, Pull] = {}  # by worker
         self.name = f"{socket.gethostname()}:{os.getpid()}"
 
     def work(self, worker: int) -> None:
@@ -88,17 +94,25 @@ class Loop:
             except NoPull:
                 time.sleep(PAUSE)
                 continue
+            self.trying[worker] = pull
             try:
                 result = self.attempt(pull)
             except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
                 self.study.release(pull)
                 raise
+            finally:
+                del self.trying[worker]
             if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
                 self.study.release(pull)
                 return
             self.tell(pull, result)
             if self.progress is not None:
                 self.progress()
+
+    def renew(self) -> None:
+        """A pull that takes longer than its lease is not offered to others while it is being tried here."""
+        for pull in list(self.trying.values()):
+            self.study.renew(pull)
 
     def attempt(self, pull: Pull) -> Any:
         try:

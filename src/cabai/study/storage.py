@@ -40,6 +40,8 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
     """
     if not isinstance(url, str) or not url:
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
+    if url in ("memory:", "memory://", "sqlite://", "sqlite:///:memory:"):  # one process has one memory
+        url = MEMORY
     engine = make_engine(url)
     file = file_of(engine.url)
     if not make and file is not None and not os.path.exists(file):
@@ -60,8 +62,9 @@ class Storage:
         self.engine = engine
         self.file = file_of(engine.url)
         self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
-        self.url = self.engine.url.render_as_string(hide_password=True)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
+        in_memory = self.is_sqlite and self.file is None
+        self.url = MEMORY if in_memory else self.engine.url.render_as_string(hide_password=True)
         # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
         # of a database in memory cannot be shared.
         self.turn: Any = threading.RLock() if self.is_sqlite else contextlib.nullcontext()
@@ -169,7 +172,7 @@ class Storage:
 def make_engine(url: str) -> sa.Engine:
     """An engine for a URL: in memory, SQLite or PostgreSQL."""
     try:
-        parsed = sa.make_url("sqlite://" if url in (MEMORY, "memory:", "memory://") else url)
+        parsed = sa.make_url("sqlite://" if url == MEMORY else url)
         backend = parsed.get_backend_name()
     except sa.exc.ArgumentError:
         backend = ""

@@ -159,12 +159,17 @@ class Study:
 
     def release(self, pull: Pull | str) -> None:
         """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile."""
-        number = self._number(pull)
+        self._lease(self._number(pull), 0.0)
 
+    def renew(self, pull: Pull | str) -> None:
+        """Lease a pull anew, while it is still being tried: `run` does so by itself. Does nothing if it was told."""
+        self._lease(self._number(pull), time.time() + self.settings.lease)
+
+    def _lease(self, number: int, expires: float) -> None:
         def work(connection: sa.Connection) -> None:
             if number > self._lock(connection).asked:
                 raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
-            connection.execute(statements.CHANGE_PULL, {**self._pull(number), "expires": 0.0})
+            connection.execute(statements.CHANGE_PULL, {**self._pull(number), "expires": expires})
 
         self._storage.write(work)
 
