@@ -421,8 +421,8 @@ def fail(message: str, code: int) -> NoReturn:
 def main() -> None:
     """Run the command line.
 
-    It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision), 4
-    when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
+    It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision),
+    4 when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
     """
     warnings.showwarning = show_warning  # type: ignore[assignment]
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
