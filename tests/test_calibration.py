@@ -317,7 +317,9 @@ def cabai_command(*arguments, cwd):
 
 def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_path):
     options = ["--family", "gaussian", "--costs", "1,0.1", "--delta", "0.1", "--max-pulls", "200"]
-    done = cabai_command("calibrate", *options, "--trajectories", "400", "--out", "trial.json", "--json", cwd=tmp_path)
+    done = cabai_command(
+        "calibrate", *options, "--policy", "co", "--trajectories", "400", "--out", "trial.json", "--json", cwd=tmp_path
+    )
     fields = json.loads(done.stdout)
     assert done.stderr == ""
     assert fields == json.loads((tmp_path / "trial.json").read_text())
