@@ -263,7 +263,7 @@ def test_an_empty_file_becomes_a_storage(folder: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named(folder: Path) -> None:
-    with pytest.raises(StorageError, match=r"nowhere/cabai.db failed: unable to open database file"):
+    with pytest.raises(StorageError, match=r"nowhere/cabai.db failed: there is no folder .*nowhere\."):
         new_study(f"sqlite:///{folder}/nowhere/cabai.db")
 
 

@@ -214,8 +214,8 @@ def delete(
     status = load_study(name, storage=storage).status()
     if not yes:
         if not sys.stdin.isatty():
-            raise InvalidInput(f"deleting {name!r} loses {status.pulls} observations: say --yes.")
-        typer.confirm(f"Delete {name!r} with {status.pulls} observations, {status.spent:g} spent?", abort=True)
+            raise InvalidInput(f"deleting {name!r} loses what was observed ({status.pulls} pulls): say --yes.")
+        typer.confirm(f"Delete {name!r} with {status.pulls} pulls, {status.spent:g} spent?", abort=True)
     delete_study(name, storage=storage)
     show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
 

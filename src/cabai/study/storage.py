@@ -127,6 +127,8 @@ class Storage:
             raise
         except sa.exc.DBAPIError as error:
             reason = " ".join(str(error.orig).split())
+            if self.file is not None and not os.path.isdir(os.path.dirname(self.file)):
+                reason = f"there is no folder {os.path.dirname(self.file)}"
             lost = " If it was telling a pull, tell it again: that is safe." if error.connection_invalidated else ""
             raise StorageError(
                 f"storage {self.url} failed: {reason}. What was acknowledged before is kept, this call was not.{lost}"
