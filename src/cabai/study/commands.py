@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from cabai.study.runner import Failed
+from cabai.study.runner import Failed, legal_cost
 
 if TYPE_CHECKING:
     from cabai.study.study import Pull
@@ -59,7 +58,7 @@ def run_command(
             why = cut_short or f"exit code {code}"
             said = last_line(err)
             paid = measured if measured is not None else result.get("cost") if isinstance(result, dict) else None
-            return Failed(f"{why}: {said}" if said else why, paid if is_positive(paid) else None)
+            return Failed(f"{why}: {said}" if said else why, legal_cost(paid))
         return result
 
 
@@ -98,7 +97,3 @@ def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
     if "reward" not in result:
         return Failed(f"its last line of output has no reward: {line[:200]!r}", measured)
     return {key: result[key] for key in ("reward", "cost") if key in result}
-
-
-def is_positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0

@@ -18,6 +18,7 @@ from cabai.kernels.evidence import begin, evidence, evidence_within, observe, re
 from cabai.simulation.sampling import GOLDEN, mix, open_streams, unit
 from cabai.state import ARM, RUN, Record, Records, record
 from cabai.study.settings import Settings
+from cabai.thresholds import EValue
 
 ARM_MEMORY = ("in_play", "share", "memo", "memo_1", "memo_2")
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "note", "memo")
@@ -211,8 +212,6 @@ class Play:
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
         for one arm alone: proven for every family, whatever the study's own threshold.
         """
-        from cabai.thresholds import EValue
-
         rules = EValue().rules(self.settings.family, arms=len(self.arms), delta=self.settings.delta)
         rules["family"] = self.rules["family"]
         arm = Record(self.arms[a].copy())

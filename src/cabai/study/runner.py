@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cabai.checks import InvalidInput, whole
+from cabai.checks import InvalidInput, positive, whole
 from cabai.study.errors import AlreadyTold, NoPull, RunFailed, StudyStopped
 
 if TYPE_CHECKING:
@@ -159,10 +159,15 @@ def read(result: Any) -> dict[str, Any]:
 
 def paid(result: Any) -> float | None:
     """The cost in a result that could not be told, if it is one."""
-    from cabai.checks import positive
-
     try:
-        cost = read(result).get("cost")
-        return None if cost is None else positive(cost, "cost")
+        return legal_cost(read(result).get("cost"))
+    except InvalidInput:
+        return None
+
+
+def legal_cost(cost: Any) -> float | None:
+    """A cost that can be told; None for anything else."""
+    try:
+        return positive(cost, "cost")
     except InvalidInput:
         return None
