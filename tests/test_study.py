@@ -1146,6 +1146,29 @@ def test_a_test_cut_short_by_an_interrupt_gives_its_pull_back():
     assert run(study, lambda pull: (ONES[pull.arm], 1.0)).decision == "a"
 
 
+def test_an_interrupt_while_the_workers_start_leaves_none_of_them_at_work(monkeypatch):
+    """The pool waits for the threads it knows, and it does not know one whose start was interrupted."""
+    study, tried, start = new(), threading.Event(), threading.Thread.start
+
+    def test(arm):
+        tried.set()
+        return ONES[arm], 1.0
+
+    def interrupted(thread):
+        start(thread)
+        tried.wait(0.2)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(test)
+    assert not tried.wait(0.2)
+    status = study.status()
+    assert (status.pulls, status.under_way, status.stopped) == (0, 0, False)
+    assert study.run(test).decision == "a"
+
+
 def test_a_test_that_exits_gives_its_pull_back():
     study = new()
 

@@ -51,11 +51,12 @@ def run(
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
     count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
     loop = Loop(study, test, limit, progress, over or threading.Event())
+    often = study.settings.lease / 4
     with ThreadPoolExecutor(count) as executor:
-        futures = [executor.submit(loop.work, i) for i in range(count)]
-        often = study.settings.lease / 4
-        renewed = time.monotonic()
         try:
+            futures = [executor.submit(loop.work, i) for i in range(count)]
+            loop.ready.set()
+            renewed = time.monotonic()
             while wait(futures, timeout=min(0.2, often), return_when=FIRST_EXCEPTION).not_done:  # to hear Ctrl-C soon
                 if any(future.done() and future.exception() for future in futures):
                     break
@@ -64,6 +65,7 @@ def run(
                     renewed = time.monotonic()
         finally:
             loop.over.set()
+            loop.ready.set()
     for future in futures:
         future.result()
     return study.status()
@@ -81,11 +83,13 @@ class Loop:
         over: threading.Event,
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
+        self.ready = threading.Event()  # an interrupt while workers start leaves some that nobody waits for: they idle
         self.failing: Counter[str] = Counter()
         self.trying: dict[int, Pull] = {}  # by worker
         self.name = f"{socket.gethostname()}:{os.getpid()}"
 
     def work(self, worker: int) -> None:
+        self.ready.wait()
         while not self.over.is_set():
             try:
                 pull = self.study.ask(worker=f"{self.name}:{worker}")
