@@ -1,6 +1,6 @@
 // The compiled limit: cabai's simulation loop, policies and random streams in plain C++, for bench_engine.py.
 //
-// Same formulas, in the same order, as src/cabai/compiled, src/cabai/policies and src/cabai/simulation, so that
+// Same formulas, in the same order, as src/cabai/kernels, src/cabai/policies and src/cabai/simulation, so that
 // decisions can be compared trajectory by trajectory; only what a benchmark does not need is left out (thresholds other
 // than `paper`, random costs, limits other than pulls). Family and policy are template parameters, so that everything
 // can be inlined.
@@ -23,7 +23,7 @@ struct Arm {
     int64_t pulls;
     double rewards, costs, mean, cost;
     bool in_play;
-    double share, memo, memo_1, memo_2;
+    double share, memo, memo_1, memo_2, bend, twist;
     double true_mean, true_cost, spread;
     uint64_t stream;
 };
@@ -104,6 +104,10 @@ template <Family F> inline double divergence(double variance, double difference,
 
 template <Family F> inline double variance_at(double variance, double q, double complement) {
     return F == GAUSSIAN ? variance : F == BERNOULLI ? q * complement : q;
+}
+
+template <Family F> inline double variance_slope(double q) {
+    return F == GAUSSIAN ? 0.0 : F == BERNOULLI ? 1.0 - 2.0 * q : 1.0;
 }
 
 template <Family F> double end_of_interval(double mean, double level, double side) {
@@ -335,7 +339,7 @@ template <Family F, Policy P> struct Trajectory {
             const double step = (std::sqrt(phi) - 1.0) * phi / slope;
             const double moved = std::fabs(step) * nearest / (z * nearest - 1.0);
             z += step;
-            if (moved <= rules.tolerance && z * nearest > 1.0) break;
+            if (moved * moved <= rules.tolerance && z * nearest > 1.0) break;
         }
         for (int a = 0; a < K; a++)
             if (a != leader) arms[a].memo = z * arms[a].memo - 1.0;
@@ -350,7 +354,7 @@ template <Family F, Policy P> struct Trajectory {
     }
 
     struct Halves {
-        double d_1, d_a, variance;
+        double d_1, d_a, m, complement;
     };
 
     Halves halves(const Arm &a, double u) const {
@@ -358,8 +362,7 @@ template <Family F, Policy P> struct Trajectory {
         const double part = 1.0 / (1.0 + u), rest = u < 1e300 ? u * part : 1.0;
         const double m = best * rest + a.mean * part, complement = (1.0 - best) * rest + (1.0 - a.mean) * part;
         return {divergence<F>(rules.variance, gap * part, m, complement),
-                divergence<F>(rules.variance, -gap * rest, m, complement),
-                variance_at<F>(rules.variance, m, complement)};
+                divergence<F>(rules.variance, -gap * rest, m, complement), m, complement};
     }
 
     double first_guess() {
@@ -388,30 +391,46 @@ template <Family F, Policy P> struct Trajectory {
             double phi = 0.0, drift = 0.0, slope = 0.0;
             for (int a = 0; a < K; a++)
                 if (a != leader) {
-                    const double u = arms[a].memo;
-                    const Halves d = halves(arms[a], u);
+                    Arm &arm = arms[a];
+                    const double u = arm.memo;
+                    const Halves d = halves(arm, u);
+                    const double part = 1.0 / (1.0 + u), gap = arms[leader].mean - arm.mean;
+                    const double turn = gap * part * part / variance_at<F>(rules.variance, d.m, d.complement);
+                    const double s = gap * part * turn;
                     const double whole = u * d.d_1 + d.d_a, per_d_a = 1.0 / d.d_a;
-                    const double gap = (arms[leader].mean - arms[a].mean) * per_d_a, weight = arms[a].cost * per_cost;
-                    const double steepness =
-                        -weight * gap * gap * whole / (d.variance * (1.0 + u) * (1.0 + u) * (1.0 + u));
-                    const double per_z = whole * whole * per_d_a, missing = z * per_z - u * whole * per_d_a;
+                    const double e = d.d_1 / whole, k = u * s * per_d_a;
+                    const double weight = arm.cost * per_cost;
+                    const double steepness = -weight * s * whole * per_d_a * per_d_a;
+                    const double per_z = whole * whole * per_d_a, missing = (z * whole - u) * whole * per_d_a;
                     phi += weight * d.d_1 * per_d_a;
                     drift += steepness * missing;
                     slope += steepness * per_z;
-                    arms[a].memo_1 = missing, arms[a].memo_2 = per_z;
+                    arm.memo_1 = missing, arm.memo_2 = per_z, arm.bend = e - 0.5 * k;
+                    arm.twist = 0.5 * steepness * (3.0 * (k - e + part) + variance_slope<F>(d.m) * turn);
                 }
-            const double step = (2.0 * phi * (1.0 - std::sqrt(phi)) - drift) / slope;
+            const double missed = 1.0 - std::sqrt(phi), per_slope = 1.0 / slope;
+            const double step = (2.0 * phi * missed - drift) * per_slope;
             if (!(std::fabs(step) < INF)) return 0.0;
-            double moved = 0.0;
+            double second = 3.0 * phi * missed * missed;
             for (int a = 0; a < K; a++)
                 if (a != leader) {
-                    const double change = arms[a].memo_1 + step * arms[a].memo_2, u = arms[a].memo;
-                    moved = larger(moved, std::fabs(change) / u);
-                    arms[a].memo = larger(u + change, 0.125 * u);
+                    arms[a].memo_1 += step * arms[a].memo_2;
+                    second += arms[a].twist * arms[a].memo_1 * arms[a].memo_1;
                 }
-            z += step;
+            const double further = second * per_slope;
+            double moved = 0.0, corrected = 0.0;
+            for (int a = 0; a < K; a++)
+                if (a != leader) {
+                    Arm &arm = arms[a];
+                    const double u = arm.memo, change = arm.memo_1;
+                    const double correction = arm.bend * change * change + further * arm.memo_2;
+                    moved = larger(moved, std::fabs(change) / u);
+                    corrected = larger(corrected, std::fabs(correction) / u);
+                    arm.memo = larger(u + change + correction, 0.125 * u);
+                }
+            z += step + further;
             if (!(z > 0.0)) return 0.0;
-            if (moved <= rules.tolerance) return z;
+            if (moved * corrected <= rules.tolerance && moved <= 0.25) return z;
         }
         return 0.0;
     }

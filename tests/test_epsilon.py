@@ -444,7 +444,7 @@ def test_shares_with_an_epsilon_are_those_of_lowered_gaussian_rivals():
 
     means, costs, epsilon = [1.0, 0.9, 0.2], [1.0, 0.3, 0.1], 0.4
     _, arms, run, rules = state_of(means, [7, 9, 4], "ctas", epsilon=epsilon, level=1.0)
-    arms.array["cost"], rules.tolerance = costs, 1e-9
+    arms.array["cost"], rules.tolerance = costs, 1e-16
     hardness = allocate(arms, run, rules)
     expected = cabai.bound(cabai.Instance("gaussian", [1.0, 0.5, -0.2], costs))
     np.testing.assert_allclose(arms.array["share"], expected.cost_shares, rtol=1e-6)

@@ -173,7 +173,7 @@ def test_shares_for_the_smallest_mean_solve_the_lower_bound(family, code, means)
         arms, run, rules = np.zeros(len(means), ARM), record(RUN), record(RULES)
         arms["mean"], arms["cost"] = -np.array(means), costs
         run["leader"] = int(np.argmin(means))
-        rules["family"], rules["variance"], rules["tolerance"] = code, 1.0, 1e-9
+        rules["family"], rules["variance"], rules["tolerance"] = code, 1.0, 1e-16
         with np.errstate(all="ignore"):
             hardness = float(allocate(Records(arms), Record(run), Record(rules)))
         assert hardness == pytest.approx(cheapest(family, means, costs), rel=1e-6)

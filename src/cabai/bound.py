@@ -109,7 +109,7 @@ def bound(instance: Instance) -> Bound:
     arms, run, rules = np.zeros(len(instance), ARM), record(RUN), record(RULES)
     arms["mean"], arms["cost"] = instance.means, instance.costs / instance.costs.max()
     run["leader"] = instance.best
-    rules["family"], rules["variance"], rules["tolerance"] = instance.family.code, instance.family.variance, 1e-9
+    rules["family"], rules["variance"], rules["tolerance"] = instance.family.code, instance.family.variance, 1e-16
     with np.errstate(all="ignore"):  # what is too extreme ends in inf or nan, and is refused below
         hardness = float(allocate(Records(arms), Record(run), Record(rules)) * instance.costs.max())
     shares = arms["share"].copy()

@@ -36,6 +36,9 @@ ARM = np.dtype(
         ("memo", "f8"),
         ("memo_1", "f8"),
         ("memo_2", "f8"),
+        # Used while the shares are solved for, and not kept:
+        ("bend", "f8"),
+        ("twist", "f8"),
     ],
     align=True,
 )

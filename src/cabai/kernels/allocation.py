@@ -7,13 +7,25 @@ D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and
     Phi = sum over a of (c_a/c_1) D_1/D_a = 1
 
 Both h_a (affine for gaussian: (1 + u) 2v/gap²) and f = Phi^(-1/2) as a function of z are nearly linear, so Newton's
-method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K).
-Derivatives:
+method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K). The
+logarithms in D_1 and D_a take the time, and derivatives have none: so each step is also corrected for curvature
+(Chebyshev's method, of the third order). With W = u D_1 + D_a and s = gap² / (V(m) (1 + u)³),
 
-    h' = D_a / (u D_1 + D_a)²,    (D_1/D_a)' = -gap² (u D_1 + D_a) / (V(m) (1 + u)³ D_a²).
+    D_1' = -s,   D_a' = u s,   W' = D_1,   h' = D_a / W²,   (D_1/D_a)' = -s W / D_a²,
+    h''/(2h') = k/2 - e,       e = D_1/W,  k = u s/D_a.
+
+Let Newton's step be dz for z and change_a for u_a. What it misses in h_a = z and in f = 1, to the second order, is made
+good by a further step dz2 for z, and of (e - k/2) change_a² + dz2/h' for u_a, where
+
+    dz2 sum of w_a (D_1/D_a)'/h' = 3 Phi (1 - sqrt Phi)² + sum of w_a b_a change_a²,     w_a = c_a/c_1,
+    b = -(D_1/D_a)''/2 + (D_1/D_a)' h''/(2h')
+      = (D_1/D_a)' (3 (k - e) + (3 + V'(m) gap / ((1 + u) V(m))) / (1 + u)) / 2.
+
+What is left, relative to u, is about the product of change and correction: at most twice that in 10^5 random states,
+where the change was at most a quarter of u.
 
 `allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.memo and
-the u in arms[a].memo, and starts from them the next time: then 1 to 3 steps do.
+the u in arms[a].memo, and starts from them the next time: then 1 or 2 steps do.
 """
 
 from __future__ import annotations
@@ -23,9 +35,10 @@ import math
 import numpy as np
 
 from cabai.kernels import apart, only_for
-from cabai.kernels.divergence import divergence, variance_at
+from cabai.kernels.divergence import divergence, variance_at, variance_slope
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
+NEAR = 0.25  # a relative change of u up to which the next order is all that is left
 JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
 
 
@@ -124,7 +137,7 @@ def solve_gaussian(arms, run, rules):
         step = (math.sqrt(phi) - 1.0) * phi / slope  # f + f' step = 1
         moved = abs(step) * nearest / (z * nearest - 1.0)
         z += step
-        if moved <= rules.tolerance and z * nearest > 1.0:
+        if moved * moved <= rules.tolerance and z * nearest > 1.0:
             break
     for a in range(len(arms)):
         if a != run.leader:
@@ -133,7 +146,7 @@ def solve_gaussian(arms, run, rules):
 
 
 def halves(leader, arm, u, rules):
-    """D_1, D_a and V(m) where the leader has u pulls for one of a rival."""
+    """D_1, D_a, m and 1 - m where the leader has u pulls for one of a rival."""
     part = 1.0 / (1.0 + u)
     rest = u * part if u < 1e300 else 1.0
     gap = leader.mean - arm.mean
@@ -141,7 +154,7 @@ def halves(leader, arm, u, rules):
     complement = (1.0 - leader.mean) * rest + (1.0 - arm.mean) * part
     d_1 = divergence(rules.family, rules.variance, leader.mean, gap * part, m, complement)
     d_a = divergence(rules.family, rules.variance, arm.mean, -gap * rest, m, complement)
-    return d_1, d_a, variance_at(rules.family, rules.variance, m, complement)
+    return d_1, d_a, m, complement
 
 
 @apart
@@ -153,12 +166,12 @@ def first_guess(arms, run, rules):
     for a in range(len(arms)):
         if a != run.leader:
             arm = arms[a]
-            forth, _, _ = halves(leader, arm, 0.0, rules)  # at u = 0, D_1 = d(mu_1, mu_a)
+            forth, _, _, _ = halves(leader, arm, 0.0, rules)  # at u = 0, D_1 = d(mu_1, mu_a)
             back = divergence(
                 rules.family, rules.variance, arm.mean, arm.mean - leader.mean, leader.mean, 1.0 - leader.mean
             )
             if not back < np.inf:  # the best mean is at the edge of the family: take the slope at u = 1 instead
-                d_1, d_a, _ = halves(leader, arm, 1.0, rules)
+                d_1, d_a, _, _ = halves(leader, arm, 1.0, rules)
                 back = (d_1 + d_a) * (d_1 + d_a) / d_a
             arm.memo_1, arm.memo_2 = 1.0 / forth, back
             z = max(z, arm.memo_1 + math.sqrt(arm.cost / leader.cost) / back)
@@ -171,7 +184,7 @@ def first_guess(arms, run, rules):
 @apart
 @only_for("bernoulli", "poisson", "exponential")
 def solve_jointly(arms, run, rules, z):
-    """Newton's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
+    """Chebyshev's method on (z, u) together, from z and arms[a].memo; 0 if it does not settle."""
     leader = arms[run.leader]
     per_cost = 1.0 / leader.cost
     for _ in range(JOINT_STEPS):
@@ -180,32 +193,45 @@ def solve_jointly(arms, run, rules, z):
             if a != run.leader:
                 arm = arms[a]
                 u = arm.memo
-                d_1, d_a, variance = halves(leader, arm, u, rules)
+                d_1, d_a, m, complement = halves(leader, arm, u, rules)
+                part, gap = 1.0 / (1.0 + u), leader.mean - arm.mean
+                turn = gap * part * part / variance_at(rules.family, rules.variance, m, complement)  # m'/V(m)
+                s = gap * part * turn
                 whole, per_d_a = u * d_1 + d_a, 1.0 / d_a
-                gap = (leader.mean - arm.mean) * per_d_a
+                e, k = d_1 / whole, u * s * per_d_a
                 weight = arm.cost * per_cost
-                steepness = -weight * gap * gap * whole / (variance * (1.0 + u) * (1.0 + u) * (1.0 + u))
+                steepness = -weight * s * whole * per_d_a * per_d_a
                 per_z = whole * whole * per_d_a  # 1/h'
-                missing = z * per_z - u * whole * per_d_a  # (z - h)/h'
+                missing = (z * whole - u) * whole * per_d_a  # (z - h)/h'
                 phi += weight * d_1 * per_d_a
                 drift += steepness * missing
                 slope += steepness * per_z
-                arm.memo_1, arm.memo_2 = missing, per_z
-        # f + f' dz = 1 with f = Phi^(-1/2)
-        step = (2.0 * phi * (1.0 - math.sqrt(phi)) - drift) / slope
+                arm.memo_1, arm.memo_2, arm.bend = missing, per_z, e - 0.5 * k
+                arm.twist = 0.5 * steepness * (3.0 * (k - e + part) + variance_slope(rules.family, m) * turn)
+        missed, per_slope = 1.0 - math.sqrt(phi), 1.0 / slope
+        step = (2.0 * phi * missed - drift) * per_slope  # f + f' dz = 1 with f = Phi^(-1/2)
         if not abs(step) < np.inf:
             return 0.0
-        moved = 0.0
+        second = 3.0 * phi * missed * missed
         for a in range(len(arms)):
             if a != run.leader:
                 arm = arms[a]
-                change = arm.memo_1 + step * arm.memo_2
-                moved = max(moved, abs(change) / arm.memo)
-                arm.memo = max(arm.memo + change, 0.125 * arm.memo)
-        z += step
+                arm.memo_1 += step * arm.memo_2  # Newton's change of u
+                second += arm.twist * arm.memo_1 * arm.memo_1
+        further = second * per_slope
+        moved = corrected = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                u, change = arm.memo, arm.memo_1
+                correction = arm.bend * change * change + further * arm.memo_2
+                moved = max(moved, abs(change) / u)
+                corrected = max(corrected, abs(correction) / u)
+                arm.memo = max(u + change + correction, 0.125 * u)
+        z += step + further
         if not z > 0.0:
             return 0.0
-        if moved <= rules.tolerance:
+        if moved * corrected <= rules.tolerance and moved <= NEAR:
             return z
     return 0.0
 
@@ -222,8 +248,8 @@ def solve_nested(arms, run, rules):
     least = above = 0.0
     for a in range(len(arms)):
         if a != run.leader:
-            forth, _, _ = halves(leader, arms[a], 0.0, rules)
-            d_1, d_a, _ = halves(leader, arms[a], 1.0, rules)
+            forth, _, _, _ = halves(leader, arms[a], 0.0, rules)
+            d_1, d_a, _, _ = halves(leader, arms[a], 1.0, rules)
             least = max(least, 1.0 / forth)
             above = max(above, 1.0 / (d_1 + d_a))  # h_a(1), which has the scale of z
     low, high = 0.0, np.inf
@@ -233,7 +259,7 @@ def solve_nested(arms, run, rules):
             if a != run.leader:
                 arm = arms[a]
                 arm.memo = solve_rival(leader, arm, least + above, rules)
-                d_1, d_a, _ = halves(leader, arm, arm.memo, rules)
+                d_1, d_a, _, _ = halves(leader, arm, arm.memo, rules)
                 phi += arm.cost / leader.cost * d_1 / d_a
         if not phi <= 1.0:  # or nan, where a u was too small
             low = above
@@ -250,7 +276,7 @@ def solve_rival(leader, arm, z, rules):
     """The u with h_a(u) = z."""
     low, high, u = 0.0, np.inf, 1.0
     for _ in range(3000):
-        d_1, d_a, _ = halves(leader, arm, u, rules)
+        d_1, d_a, _, _ = halves(leader, arm, u, rules)
         if z * (u * d_1 + d_a) > u:  # h < z
             low = u
         else:

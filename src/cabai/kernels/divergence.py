@@ -125,6 +125,19 @@ def variance_at(family, variance, q, complement):
     return q * q
 
 
+def variance_slope(family, q):
+    """V'(q)."""
+    if family == GAUSSIAN:
+        return 0.0
+    if family == BERNOULLI:
+        return 1.0 - 2.0 * q
+    if family == POISSON:
+        return 1.0
+    if family == MIRRORED_POISSON:
+        return -1.0
+    return 2.0 * q
+
+
 def upper_end(family, variance, mean, level):
     """The largest q with d(mean, q) <= level, for level >= 0."""
     if family == GAUSSIAN:

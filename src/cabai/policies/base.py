@@ -12,7 +12,7 @@ from cabai.kernels.evidence import leader_beats_every_rival
 from cabai.named import Named
 from cabai.thresholds import Threshold
 
-TOLERANCE = 1e-3  # of the last Newton step when shares are computed in a policy; what it leaves is about its square
+TOLERANCE = 1e-7  # of shares computed in a policy, relative
 
 
 @dataclass(frozen=True)
