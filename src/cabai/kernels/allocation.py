@@ -158,6 +158,12 @@ def halves(leader, arm, u, rules):
 
 
 @apart
+def rare_halves(leader, arm, u, rules):
+    """The same, for what is seldom called: copies of `halves` there would be most of what there is to compile."""
+    return halves(leader, arm, u, rules)
+
+
+@apart
 @only_for("bernoulli", "poisson", "exponential")
 def first_guess(arms, run, rules):
     """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
@@ -166,12 +172,10 @@ def first_guess(arms, run, rules):
     for a in range(len(arms)):
         if a != run.leader:
             arm = arms[a]
-            forth, _, _, _ = halves(leader, arm, 0.0, rules)  # at u = 0, D_1 = d(mu_1, mu_a)
-            back = divergence(
-                rules.family, rules.variance, arm.mean, arm.mean - leader.mean, leader.mean, 1.0 - leader.mean
-            )
+            forth, _, _, _ = rare_halves(leader, arm, 0.0, rules)  # at u = 0, D_1 = d(mu_1, mu_a)
+            _, back, _, _ = rare_halves(leader, arm, np.inf, rules)  # and at infinity, D_a = d(mu_a, mu_1)
             if not back < np.inf:  # the best mean is at the edge of the family: take the slope at u = 1 instead
-                d_1, d_a, _, _ = halves(leader, arm, 1.0, rules)
+                d_1, d_a, _, _ = rare_halves(leader, arm, 1.0, rules)
                 back = (d_1 + d_a) * (d_1 + d_a) / d_a
             arm.memo_1, arm.memo_2 = 1.0 / forth, back
             z = max(z, arm.memo_1 + math.sqrt(arm.cost / leader.cost) / back)
@@ -248,8 +252,8 @@ def solve_nested(arms, run, rules):
     least = above = 0.0
     for a in range(len(arms)):
         if a != run.leader:
-            forth, _, _, _ = halves(leader, arms[a], 0.0, rules)
-            d_1, d_a, _, _ = halves(leader, arms[a], 1.0, rules)
+            forth, _, _, _ = rare_halves(leader, arms[a], 0.0, rules)
+            d_1, d_a, _, _ = rare_halves(leader, arms[a], 1.0, rules)
             least = max(least, 1.0 / forth)
             above = max(above, 1.0 / (d_1 + d_a))  # h_a(1), which has the scale of z
     low, high = 0.0, np.inf
@@ -259,7 +263,7 @@ def solve_nested(arms, run, rules):
             if a != run.leader:
                 arm = arms[a]
                 arm.memo = solve_rival(leader, arm, least + above, rules)
-                d_1, d_a, _, _ = halves(leader, arm, arm.memo, rules)
+                d_1, d_a, _, _ = rare_halves(leader, arm, arm.memo, rules)
                 phi += arm.cost / leader.cost * d_1 / d_a
         if not phi <= 1.0:  # or nan, where a u was too small
             low = above
@@ -276,7 +280,7 @@ def solve_rival(leader, arm, z, rules):
     """The u with h_a(u) = z."""
     low, high, u = 0.0, np.inf, 1.0
     for _ in range(3000):
-        d_1, d_a, _, _ = halves(leader, arm, u, rules)
+        d_1, d_a, _, _ = rare_halves(leader, arm, u, rules)
         if z * (u * d_1 + d_a) > u:  # h < z
             low = u
         else:

@@ -106,6 +106,11 @@ def positive_divergence(family, p, difference, q):
         return np.inf
     if family == POISSON:
         return q * psi(difference / q)
+    return exponential_divergence(p, difference, q)
+
+
+@only_for("exponential")
+def exponential_divergence(p, difference, q):
     if p < 0.5 * q:
         ratio = p / q
         return difference / q - math.log(ratio) if ratio > 0.0 else np.inf
