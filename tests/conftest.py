@@ -31,6 +31,17 @@ def postgres() -> Iterator[object]:
     server.close()
 
 
+@pytest.fixture
+def clock(monkeypatch) -> object:
+    """The time that studies see, moved by hand: `clock.now += 10`."""
+    from cabai.study import study
+    from studies import Clock
+
+    clock = Clock()
+    monkeypatch.setattr(study, "time", clock)
+    return clock
+
+
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
     from cabai.compiling import compiled

@@ -1,0 +1,224 @@
+"""What a study costs: budgets, known and learned costs, failed pulls."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+
+import cabai
+import reference
+from conftest import drawer
+from studies import new, start
+
+# --- Budgets --------------------------------------------------------------------------------------------------------
+
+
+def expected_confidence(study, delta: float, K: int, family: str, direction: str = "maximize") -> float:
+    """1 - (K - 1) / e-value of the leader over its closest rival, from the log of observations alone."""
+    sign = -1 if direction == "minimize" else 1
+    data = [
+        [each["reward"] for each in study.observations() if each["arm"] == arm and each["failed"] is None]
+        for arm in study.arms
+    ]
+    n, r, f = [len(x) for x in data], [math.fsum(x) for x in data], [x[0] for x in data]
+    means = [sign * total / count for total, count in zip(r, n, strict=True)]
+    b = max(range(K), key=lambda a: (means[a], -a))
+
+    def log_e(a: int) -> float:
+        if sign > 0:
+            return reference.log_evalue(family, n[b], r[b], f[b], n[a], r[a], f[a])
+        # "mu_b >= mu_a" is refuted: the mixtures are the same, and the largest likelihood has the arms in other order
+        return (
+            reference.log_mixture(family, n[b], r[b], f[b], 1.0)
+            + reference.log_mixture(family, n[a], r[a], f[a], 1.0)
+            - (
+                reference.log_largest_likelihood(family, n[a] + n[b] - 2, r[a] + r[b] - f[a] - f[b], 1.0)
+                if (r[b] - f[b]) / (n[b] - 1) < (r[a] - f[a]) / (n[a] - 1)
+                else reference.log_largest_likelihood(family, n[a] - 1, r[a] - f[a], 1.0)
+                + reference.log_largest_likelihood(family, n[b] - 1, r[b] - f[b], 1.0)
+            )
+        )
+
+    least = min(log_e(a) for a in range(K) if a != b)
+    return min(max(1 - (K - 1) * math.exp(-least), 0.0), 1 - delta)
+
+
+@pytest.mark.parametrize(
+    ("family", "means", "direction"),
+    [
+        ("bernoulli", [0.9, 0.2, 0.1], "maximize"),
+        ("gaussian", [2.5, 0.5, 0.0], "maximize"),
+        ("poisson", [8, 2, 1], "maximize"),
+        ("poisson", [1, 4, 5], "minimize"),
+        ("exponential", [1, 8, 9], "minimize"),
+    ],
+)
+def test_a_budget_ends_a_study_without_a_guarantee_and_with_its_confidence(family, means, direction):
+    instance = cabai.Instance(family, means, [1, 1, 1])
+    positive = 0
+    for seed in range(2):
+        study = new(family=family, delta=1e-6, max_pulls=24, policy="uniform", direction=direction)
+        draw = drawer(instance, seed, 0)
+        while not study.stopped:
+            pull = study.ask()
+            study.tell(pull, *draw("abc".index(pull.arm)))
+            status = study.status()
+            if min(arm.pulls for arm in status.arms) >= 2:
+                expected = expected_confidence(study, 1e-6, 3, family, direction)
+                assert status.confidence == pytest.approx(expected, abs=1e-9)
+                assert status.confidence <= 1 - 1e-6
+        assert (status.stopped, status.reason, status.decision, study.decision) == (True, "max_pulls", None, None)
+        assert status.leader is not None
+        assert "without a guarantee" in status.sentence
+        assert status.confidence == pytest.approx(expected, abs=1e-9)
+        positive += status.confidence > 0
+        with pytest.raises(cabai.StudyStopped):
+            study.ask()
+    assert positive >= 1
+
+
+def test_confidence_is_never_more_than_was_asked_for():
+    study = new(arms=["a", "b"], policy="uniform", delta=0.4)
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, pull.arm == "a", 1.0)
+        assert study.status().confidence <= 0.6
+    assert (study.status().confidence, study.status().reason) == (0.6, "evidence")
+
+
+def test_a_pull_under_way_counts_toward_the_number_of_pulls(clock):
+    study = new(max_pulls=5, lease=100)
+    assert len(study.ask(9)) == 5  # fewer where the budget ends
+    with pytest.raises(cabai.NoPull, match="used up by pulls under way") as refused:
+        study.ask()
+    assert not isinstance(refused.value, cabai.StudyStopped)
+    clock.now += 101  # no deadlock when workers are lost
+    lost = study.ask(9)
+    assert [pull.number for pull in lost] == [1, 2, 3, 4, 5]
+    for pull in lost[:3]:
+        study.tell(pull, 1, 1.0)
+    study.tell(lost[3], failed="no reward", cost=1.0)  # is a pull all the same
+    assert not study.stopped
+    study.tell(lost[4], 0, 1.0)
+    assert (study.status().reason, study.status().pulls, study.status().failures) == ("max_pulls", 4, 1)
+
+
+def test_a_pull_under_way_counts_toward_the_cost_as_expected(clock):
+    study = new(arms=["a", "b"], max_cost=10, policy="uniform", lease=100)
+    start(study, [1, 0], cost=2.0)
+    assert len(study.ask(9)) == 3  # 4 paid, 2 expected of each: the third is handed out with 8 of 10 used
+    with pytest.raises(cabai.NoPull):
+        study.ask()
+    clock.now += 101
+    again = study.ask(9)
+    assert len(again) == 3
+    study.tell(again[0], 1, 0.5)
+    assert len(study.ask(9)) == 2  # 4.5 paid, 2 and 1.25 expected of those under way, 2 of one more: 9.75 of 10
+    study.tell(again[1], 1, 5.5)
+    assert study.status().reason == "max_cost"
+    assert study.status().spent == 10.0
+    study.tell(again[2], 0, 3.0)  # what comes late is paid and kept
+    assert (study.status().spent, study.status().late) == (13.0, 1)
+
+
+def test_an_arm_that_only_fails_does_not_use_up_the_budget():
+    study = new(max_cost=100)
+    study.tell(study.ask(), failed="no", cost=1.0)
+    assert [study.ask().arm for _ in range(3)] == ["a", "b", "c"]
+
+
+def test_budgets_below_the_number_of_arms():
+    study = new(max_pulls=2)
+    start(study, [0, 1])
+    status = study.status()
+    assert (status.reason, status.leader, status.confidence, status.decision) == ("max_pulls", "b", 0.0, None)
+    assert "confidence 0 " in status.sentence
+    study = new(max_pulls=1)
+    study.tell(study.ask(), failed="no reward")
+    assert study.status().leader is None
+    assert study.status().sentence == "Stopped at max_pulls = 1 before any reward; no decision."
+
+
+def test_evidence_at_the_limit_is_a_decision():
+    """The pull that uses up the budget is also the one that decides."""
+    study = new(arms=["a", "b"], policy="uniform", delta=0.4)
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, pull.arm == "a", 1.0)
+    n = study.status().pulls
+    limited = new(arms=["a", "b"], policy="uniform", delta=0.4, max_pulls=n, max_cost=n)
+    while not limited.stopped:
+        pull = limited.ask()
+        limited.tell(pull, pull.arm == "a", 1.0)
+    assert (limited.decision, limited.status().reason, limited.status().pulls) == ("a", "evidence", n)
+
+
+# --- Costs and failures ---------------------------------------------------------------------------------------------
+
+
+def test_known_costs_may_be_left_out_and_steer_alone():
+    """CO with declared costs chooses by them, whatever is told; the bill is what is told."""
+    study = new(costs={"c": 0.1, "a": 1, "b": 4}, policy="co", family="gaussian")
+    costs = {"a": 1.0, "b": 4.0, "c": 0.1}
+    n = dict.fromkeys("abc", 0)
+    for i in range(20):
+        pull = study.ask()
+        if i >= 3:
+            assert pull.arm == min("abc", key=lambda arm: costs[arm] * n[arm] ** 2)
+        n[pull.arm] += 1
+        study.tell(pull, 0.1 * i, *([100.0] if i == 5 else []))
+        if i == 5:
+            dear = pull.arm
+    status = study.status()
+    assert [arm.cost for arm in status.arms] == [1.0, 4.0, 0.1]
+    expected = {arm: costs[arm] * n[arm] + (100 - costs[arm]) * (arm == dear) for arm in "abc"}
+    assert [arm.spent for arm in status.arms] == pytest.approx([expected[arm] for arm in "abc"])
+    assert status.spent == pytest.approx(sum(expected.values()))
+    pull = study.ask()
+    study.tell(pull, failed="it broke")  # its known cost was paid
+    assert study.status().spent == pytest.approx(sum(expected.values()) + costs[pull.arm])
+
+
+def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
+    study = new(policy="co", arms=["a", "b"])
+    first = study.ask()
+    study.tell(first, failed="crashed", cost=3.0)
+    assert study.ask().arm == "a"  # still nothing known of it
+    study.release(study.ask())
+    study = new(policy="co", arms=["a", "b"])
+    start(study, [1, 1], cost=1.0)
+    before = study.status()
+    pull = study.ask()
+    assert pull.arm == "a"
+    study.tell(pull, failed="crashed", cost=3.5)
+    status = study.status()
+    a = status.arms[0]
+    assert (a.pulls, a.failures, a.mean, a.spent, a.cost) == (1, 1, 1.0, 4.5, 4.5)  # 4.5 for one reward
+    assert (status.pulls, status.failures, status.spent) == (2, 1, 5.5)
+    assert (status.evidence, status.confidence) == (before.evidence, before.confidence)
+    assert (a.low, a.high) == (before.arms[0].low, before.arms[0].high)
+    assert [study.ask().arm for _ in range(2)] == ["b", "b"]  # a has become dear: 4.5 · 1² against 1 · 1², 1 · 2²
+    told = study.observations()[-1]
+    assert (told["reward"], told["failed"], told["cost"]) == (None, "crashed", 3.5)
+    study.tell(study.ask(), failed="free of charge")
+    assert study.status().spent == 5.5
+
+
+def test_many_failed_pulls_are_warned_of():
+    study = new(arms=["a", "b"], policy="uniform")
+    start(study, [1, 0])
+    told = []
+    for _ in range(12):
+        pull = study.ask()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            study.tell(pull, failed="no", cost=1.0)
+        told += [(pull.arm, study.status().failures, w.category, str(w.message)) for w in caught]
+    assert [(arm, n) for arm, n, _, _ in told] == [("a", 3), ("a", 10)]  # not every time
+    assert all(category is cabai.FailedPulls for _, _, category, _ in told)
+    assert told[0][3].startswith("3 of 4 pulls of arm 'a' failed. The guarantee is about the mean reward of pulls that")
+    assert study.status().warnings == [told[0][3].replace("3 of 4", "12 of 13").removesuffix(" The last: no")]
+    assert "Warning: 12 of 13 pulls" in str(study)
+    assert "12 failed" in str(study)

@@ -1,0 +1,311 @@
+"""What a study refuses, without leaving a trace, and its name."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+import cabai
+from studies import new, reloaded, start, tables
+
+# --- What is refused, and leaves no trace ---------------------------------------------------------------------------
+
+BAD_SETTINGS = [
+    ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
+    ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
+    ({"delta": math.nan}, "delta must be a finite number, got nan"),
+    ({"delta": "0.1"}, "delta must be a finite number, got '0.1'"),
+    ({"arms": ["a"]}, r"at least 2 arms, got \['a'\]"),
+    ({"arms": []}, "at least 2 arms"),
+    ({"arms": "ab"}, "arms must be a list of names"),
+    ({"arms": None}, "arms must be a list of names"),
+    ({"arms": ["a", "a"]}, "names must differ"),
+    ({"arms": ["a", ""]}, "non-empty"),
+    ({"arms": ["a", 1]}, "non-empty strings"),
+    ({"arms": ["a", "x" * 201]}, "at most 200 characters"),
+    ({"arms": ["a", "b\n"]}, "printable"),
+    ({"arms": {"a": {1, 2}, "b": None}}, "what JSON can hold"),
+    ({"arms": {"a": math.nan, "b": None}}, "what JSON can hold"),
+    ({"family": "gauss"}, "unknown family 'gauss'; did you mean gaussian"),
+    ({"family": None}, "family must be a name"),
+    ({"family": "gaussian(variance=0)"}, "variance must be positive"),
+    ({"policy": "best"}, "unknown policy 'best'"),
+    ({"policy": "ctas(tracking=never)"}, "tracking must be one of"),
+    ({"threshold": "value"}, "unknown threshold 'value'; did you mean evalue"),
+    ({"threshold": "kt", "family": "gaussian"}, "kt holds for bernoulli and bounded rewards only"),
+    ({"direction": "up"}, "direction must be one of maximize, minimize, got 'up'"),
+    ({"storage": "mysql://host/db"}, "storage must be memory, sqlite"),
+    ({"storage": "file.db"}, "storage must be memory, sqlite"),
+    ({"storage": ""}, "storage must be a URL"),
+    ({"storage": None}, "storage must be a URL"),
+    ({"epsilon": -0.1}, "epsilon must be"),
+    ({"epsilon": 1}, r"epsilon must be in \[0, 1\)"),
+    ({"epsilon": math.nan}, "epsilon must be a finite number"),
+    ({"costs": [1, 2]}, "costs must be 3 positive numbers"),
+    ({"costs": [1, 2, 0]}, r"costs\[2\] must be positive, got 0"),
+    ({"costs": [1, 2, math.inf]}, r"costs\[2\] must be a finite number"),
+    ({"costs": {"a": 1, "b": 2}}, "costs must name every arm once"),
+    ({"costs": 5}, "costs must be 3 positive numbers"),
+    ({"max_pulls": 0}, "max_pulls must be a whole number of at least 1, got 0"),
+    ({"max_pulls": 2.5}, "max_pulls must be a whole number"),
+    ({"max_cost": 0}, "max_cost must be positive, got 0"),
+    ({"max_cost": math.inf}, "max_cost must be a finite number"),
+    ({"lease": 0}, "lease must be positive, got 0"),
+    ({"lease": -5}, "lease must be positive"),
+    ({"seed": -1}, "seed must be a whole number of at least 0"),
+    ({"seed": 2**63}, r"seed must be below 2\*\*63"),
+    ({"seed": True}, "seed must be a whole number"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_SETTINGS)
+def test_a_study_that_makes_no_sense_is_not_created(options, message):
+    study = new()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        new(**options)
+    assert tables(study) == before
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 201, "two\nlines", 5, None])
+def test_a_study_needs_a_printable_name(name):
+    with pytest.raises(cabai.InvalidInput, match="name must be printable text"):
+        cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage="memory")
+    with pytest.raises(cabai.InvalidInput, match="name must be printable text"):
+        cabai.load_study(name, storage="memory")
+
+
+def test_a_policy_of_ones_own_is_refused_because_it_cannot_be_stored():
+    @cabai.policy
+    def co(arms, run, rules):
+        return 0
+
+    for own in (co, cabai.policy(lambda arms, run, rules: 0)):
+        with pytest.raises(cabai.InvalidInput, match="must be one that cabai knows by name"):
+            new(policy=own)
+
+
+BAD_TELLS = [
+    ({"reward": math.nan, "cost": 1}, "reward must be a finite number, got nan"),
+    ({"reward": math.inf, "cost": 1}, "reward must be a finite number, got inf"),
+    ({"reward": -math.inf, "cost": 1}, "reward must be a finite number"),
+    ({"reward": 0.5, "cost": 1}, "reward must be 0 or 1 for the bernoulli family, got 0.5"),
+    ({"reward": "1", "cost": 1}, "reward must be a finite number, got '1'"),
+    ({"reward": b"1", "cost": 1}, "reward must be a finite number, got b'1'"),
+    ({"reward": None, "cost": 1}, "tell needs a reward"),
+    ({"reward": [1], "cost": 1}, "reward must be a number"),
+    ({"reward": 1}, "tell needs a cost"),
+    ({"reward": 1, "cost": 0}, "cost must be positive, got 0"),
+    ({"reward": 1, "cost": -1}, "cost must be positive, got -1"),
+    ({"reward": 1, "cost": math.nan}, "cost must be a finite number"),
+    ({"reward": 1, "cost": math.inf}, "cost must be a finite number"),
+    ({"reward": 1, "cost": "1"}, "cost must be a finite number"),
+    ({"failed": ""}, "failed must say why"),
+    ({"failed": "  "}, "failed must say why"),
+    ({"failed": True}, "failed must say why"),
+    ({"failed": "x", "reward": 1}, "a failed pull has no reward"),
+    ({"failed": "x", "cost": -1}, "cost must not be negative"),
+    ({"failed": "x", "cost": math.nan}, "cost must be a finite number"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_TELLS)
+def test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing(values, message):
+    study = new()
+    start(study, [1, 0])
+    pull = study.ask()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        study.tell(pull, **values)
+    assert tables(study) == before
+    study.tell(pull, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "reward"), [("poisson", 0.5), ("poisson", -1), ("exponential", 0), ("exponential", -1), ("bounded", 1.1)]
+)
+def test_every_family_refuses_rewards_that_are_not_its_own(family, reward):
+    study = new(family=family)
+    pull = study.ask()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=f"for the {family} family, got {reward}"):
+        study.tell(pull, reward, 1.0)
+    assert tables(study) == before
+
+
+def test_a_pull_that_was_never_handed_out_is_refused():
+    study, other = new(), new()
+    mine, theirs = study.ask(), other.ask()
+    token = mine.id.partition("-")[0]
+    before = tables(study)
+    given = [
+        theirs,
+        theirs.id,
+        f"{token}-2",
+        f"{token}-0",
+        f"{token}-01",
+        f"{token}--1",
+        f"{token}-1\n",
+        token,
+        "",
+        "1",
+    ]
+    for pull in [*given, f"{token}-{10**30}", 1, None, "a", mine.id.upper() + "x"]:
+        with pytest.raises(cabai.InvalidInput, match=r"is not the id of a pull|has handed out no pull"):
+            study.tell(pull, 1, 1.0)
+        with pytest.raises(cabai.InvalidInput, match=r"is not the id of a pull|has handed out no pull"):
+            study.release(pull)
+    for n in (0, -1, 1.5, True, "2"):
+        with pytest.raises(cabai.InvalidInput, match="n must be a whole number of at least 1"):
+            study.ask(n)
+    for worker in (5, "x" * 201):
+        with pytest.raises(cabai.InvalidInput, match="worker must be a text of at most 200 characters"):
+            study.ask(worker=worker)
+    assert tables(study) == before
+    study.tell(mine.id, 1, 1.0)  # the id will do
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing(known):
+    study = new(costs=[1, 2, 3] if known else None)
+    pull, failed = study.ask(2)
+    study.tell(pull, 1, 1.0)
+    study.tell(failed, failed="lost", cost=0.5)
+    before = tables(study)
+    study.tell(pull, 1, 1.0)
+    study.tell(pull.id, True, 1)
+    study.tell(failed, failed="lost", cost=0.5)
+    if known:
+        study.tell(pull, 1)  # its cost is 1
+    for told, values in [
+        (pull, {"reward": 0, "cost": 1.0}),
+        (pull, {"reward": 1, "cost": 2.0}),
+        (pull, {"failed": "x", "cost": 1.0}),
+        (failed, {"failed": "another reason", "cost": 0.5}),
+        (failed, {"failed": "lost", "cost": 1.0}),
+        (failed, {"reward": 1, "cost": 0.5}),
+    ]:
+        with pytest.raises(cabai.AlreadyTold, match="that stands"):
+            study.tell(told, **values)
+    assert tables(study) == before
+
+
+@pytest.mark.parametrize(
+    ("family", "rewards", "cost"),
+    [("gaussian", [1e308] * 20, 1.0), ("gaussian", [1.0] * 20, 1e308), ("poisson", [1e308] * 20, 1.0)],
+)
+def test_sums_that_no_number_can_hold_are_refused(family, rewards, cost):
+    study = new(family=family, arms=["a", "b"])
+    with pytest.raises(cabai.InvalidInput, match="too large to hold"):
+        start(study, rewards, cost)
+    json.dumps(study.status().to_dict(), allow_nan=False)
+    assert study.status().pulls == len(study.observations())
+
+
+@pytest.mark.parametrize(
+    ("family", "rewards"),
+    [
+        ("gaussian", [1e200, -1e200, 1e200, 1e-200, 3e200, 1]),
+        ("exponential", [1e20, 1.0, 1e-5, 1.0, 1e-5, 2.0]),
+        ("exponential", [5e-324, 1e300, 1e-308, 1e-308, 1e-308, 5e-324]),
+        ("poisson", [0, 1e300, 0, 1, 1e300, 0]),
+        ("bounded", [0.0, 1.0, 5e-324, 1.0, 1e-300, 1 - 2**-53]),
+    ],
+)
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.01])
+def test_extreme_rewards_break_nothing(family, rewards, direction, epsilon):
+    study = new(family=family, arms=["a", "b"], direction=direction, epsilon=epsilon, max_pulls=6)
+    for reward in rewards:
+        if not study.stopped:
+            study.tell(study.ask(), reward, 1.0)
+        status = study.status()
+        json.dumps(status.to_dict(), allow_nan=False)
+        assert str(status)
+        assert 0 <= status.confidence <= 1 - status.delta
+
+
+def test_text_that_a_database_cannot_hold_is_spelt_out():
+    study = new()
+    pull = study.ask(worker="half \ud800")
+    study.tell(pull, failed="half \ud800 and \0")
+    assert study.observations()[0]["failed"] == r"half \ud800 and \x00"
+    study.tell(pull, failed="half \ud800 and \0")
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+OTHER = [
+    ({"delta": 0.1}, "its delta is 0.05, not 0.1"),
+    ({"family": "bounded"}, "its family is bernoulli, not bounded"),
+    ({"policy": "ctas"}, "its policy is co, not ctas"),
+    ({"threshold": "kt"}, "its threshold is evalue, not kt"),
+    ({"epsilon": 0.01}, "its epsilon is 0.0, not 0.01"),
+    ({"direction": "minimize"}, "its direction is maximize, not minimize"),
+    ({"arms": ["a", "c", "b"]}, r"its arms is \['a', 'b', 'c'\], not \['a', 'c', 'b'\]"),
+    ({"arms": {"a": 1, "b": 2, "c": 3}}, "its metadata is {}, not {'a': 1, 'b': 2, 'c': 3}"),
+    ({"costs": [1, 2, 3]}, r"its costs is None, not \[1.0, 2.0, 3.0\]"),
+    ({"max_cost": 5}, "its max_cost is None, not 5.0"),
+    ({"max_pulls": 5}, "its max_pulls is None, not 5"),
+    ({"lease": 5}, "its lease is 3600.0, not 5.0"),
+    ({"seed": 5}, "its seed is 0, not 5"),
+    ({"delta": 0.1, "seed": 5}, "its delta is 0.05, not 0.1; its seed is 0, not 5"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), OTHER)
+def test_a_study_with_other_settings_is_not_loaded_and_the_error_says_which(options, message):
+    study = new()
+    start(study, [1])
+    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=f"there is a study {study.name!r} with other settings: {message}"):
+        cabai.create_study(study.name, **usual | options, load_if_exists=True)
+    with pytest.raises(cabai.InvalidInput, match="there is a study"):
+        cabai.create_study(study.name, **usual)
+    assert tables(study) == before
+    again = cabai.create_study(study.name, **usual, load_if_exists=True)
+    assert again.status() == study.status()
+
+
+def test_settings_come_back_as_they_were_given():
+    study = new(
+        arms={"x": {"model": "small", "prices": [1, 2.5, None]}, "y": None},
+        family=cabai.families.Gaussian(variance=1 / 3),
+        policy="ctas(exploration=0.1, tracking=ratio)", threshold="paper(alpha=1.25, B=3)", epsilon=1e-300, delta=1e-9,
+        direction="minimize", costs=[1e-9, 7], max_cost=1e6, max_pulls=10**12, lease=0.5, seed=2**63 - 1,
+    )  # fmt: skip
+    assert reloaded(study).settings == study.settings
+    assert study.settings.family.variance == 1 / 3
+    pull = study.ask()
+    assert (pull.arm, pull.metadata) == ("x", {"model": "small", "prices": [1, 2.5, None]})
+    assert study.ask().metadata is None
+
+
+def test_studies_are_listed_found_and_deleted_by_name():
+    study = new()
+    start(study, [1, 0])
+    pull = study.ask()
+    assert study.name in cabai.list_studies(storage="memory")
+    cabai.delete_study(study.name, storage="memory")
+    assert study.name not in cabai.list_studies(storage="memory")
+    for forgotten in (
+        lambda: cabai.load_study(study.name, storage="memory"),
+        lambda: cabai.delete_study(study.name, storage="memory"),
+        study.ask,
+        study.status,
+        study.observations,
+        lambda: study.tell(pull, 1, 1.0),
+        lambda: study.release(pull),
+        lambda: study.stopped,
+    ):
+        with pytest.raises(cabai.StudyNotFound, match=study.name):
+            forgotten()
+    twin = cabai.create_study(study.name, arms=["a", "b", "c"], family="bernoulli", storage="memory")
+    assert twin.status().pulls == 0  # nothing of the old one is left
+    with pytest.raises(cabai.StudyNotFound):
+        study.ask()  # the old one is not the new one
+    with pytest.raises(cabai.InvalidInput, match="not the id of a pull"):
+        twin.tell(pull, 1, 1.0)

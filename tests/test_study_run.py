@@ -1,0 +1,203 @@
+"""A study that runs itself: results, failures, interrupts."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+
+import pytest
+
+import cabai
+from cabai.study.runner import Failed
+from studies import new, tables
+
+ONES = {"a": 1, "b": 0, "c": 0}
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_run_pulls_until_the_study_stops(workers):
+    study, calls = new(delta=0.1), []
+
+    def test(arm):
+        calls.append(arm)
+        return ONES[arm], 0.5
+
+    status = study.run(test, workers=workers)
+    assert (status.decision, study.decision) == ("a", "a")
+    told = study.observations()
+    assert len(calls) == len(told) == status.pulls
+    assert status.spent == pytest.approx(0.5 * len(calls))
+    assert len({each["worker"] for each in told}) <= workers
+    assert status.under_way == 0
+    assert study.run(test, workers=workers) == status  # nothing left to do
+    assert len(calls) == len(told)
+
+
+@pytest.mark.parametrize("result", [(1, 0.5), {"reward": 1, "cost": 0.5}, {"reward": True, "cost": 0.5}])
+def test_run_reads_what_a_test_returns(result):
+    study = new(max_pulls=4)
+    study.run(lambda arm: result)
+    assert [(each["reward"], each["cost"]) for each in study.observations()] == [(1.0, 0.5)] * 4
+
+
+def test_run_takes_the_reward_alone_where_costs_are_known():
+    study = new(max_pulls=4, costs=[1, 2, 3])
+    study.run(lambda arm: 1)
+    assert study.status().spent == pytest.approx(sum({"a": 1, "b": 2, "c": 3}[o["arm"]] for o in study.observations()))
+    assert study.status().failures == 0
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize(
+    ("result", "why", "cost"),
+    [
+        ((0.5, 2.0), "reward must be 0 or 1", 2.0),
+        ((1, -2.0), "cost must be positive", 0.0),
+        ((1, 2, 3), "must return (reward, cost)", 0.0),
+        ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
+        ({"cost": 2.0}, "must return a reward and a cost", 0.0),
+        (1, "tell needs a cost", 0.0),
+        (None, "must return (reward, cost), got None", 0.0),
+        ("1", "must be a finite number", 0.0),
+        (Failed("no luck", 2.0), "no luck", 2.0),
+        (Failed("no luck"), "no luck", 0.0),
+        (ValueError("boom"), "ValueError: boom", 0.0),
+    ],
+)
+def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
+    def test(arm):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    study = new()
+    with pytest.raises(cabai.RunFailed, match=r"arm 'a' failed 3 times in a row, the last time with: ") as failure:
+        study.run(test, max_failures=3)
+    assert why in str(failure.value)
+    assert f". The study {study.name!r} is kept" in str(failure.value)
+    assert ".. The study" not in str(failure.value)
+    told = study.observations()
+    assert [(each["arm"], each["reward"], each["cost"]) for each in told] == [("a", None, cost)] * 3
+    assert all(why in each["failed"] for each in told)
+    status = study.run(lambda arm: (ONES[arm], 1.0))  # the study is as it was, and goes on
+    assert (status.decision, status.failures) == ("a", 3)
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+def test_failures_that_are_not_in_a_row_do_not_end_a_run():
+    study, calls = new(arms=["a", "b"]), {"a": 0, "b": 0}
+
+    def test(arm):
+        calls[arm] += 1
+        if calls[arm] % 3:
+            raise OSError("again")
+        return ONES[arm], 1.0
+
+    assert study.run(test, max_failures=3).decision == "a"
+
+
+@pytest.mark.parametrize("test", [5, None, "co"])
+def test_run_needs_a_function(test):
+    study = new()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match="test must be a function"):
+        study.run(test)
+    for options in ({"workers": 0}, {"workers": 1.5}, {"max_failures": 0}):
+        with pytest.raises(cabai.InvalidInput, match="must be a whole number of at least 1"):
+            study.run(lambda arm: (1, 1.0), **options)
+    assert tables(study) == before
+
+
+def test_an_interrupt_from_progress_leaves_a_study_that_can_be_run_again():
+    study, done = new(), itertools.count(1)
+
+    def progress():
+        if next(done) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study.run(lambda arm: (ONES[arm], 1.0), progress=progress)
+    status = study.status()
+    assert (status.pulls, status.under_way, status.stopped, status.failures) == (5, 0, False, 0)
+    assert study.run(lambda arm: (ONES[arm], 1.0)).decision == "a"
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_interrupt_by_signal_waits_for_the_tests_under_way(workers):
+    study, calls = new(), itertools.count(1)
+
+    def test(arm):
+        if next(calls) == 7:
+            signal.raise_signal(signal.SIGINT)
+        return ONES[arm], 1.0
+
+    with pytest.raises(KeyboardInterrupt):
+        study.run(test, workers=workers)
+    status = study.status()
+    assert status.pulls >= 7
+    assert (status.under_way, status.failures) == (0, 0)
+    assert study.run(lambda arm: (ONES[arm], 1.0)).decision == "a"
+
+
+def test_a_test_cut_short_by_an_interrupt_gives_its_pull_back():
+    """Its failure is no fault of the arm's: nothing is told, and the pull is offered again."""
+    from cabai.study.runner import run
+
+    study, over, calls = new(), threading.Event(), itertools.count(1)
+
+    def test(pull):
+        if next(calls) == 4:
+            signal.raise_signal(signal.SIGINT)
+            assert over.wait(10)
+            raise RuntimeError("killed")
+        return ONES[pull.arm], 1.0
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study, test, over=over)
+    status = study.status()
+    assert (status.pulls, status.failures) == (3, 0)
+    assert study.ask().number == 4
+    study.release(f"{study._token}-4")
+    assert run(study, lambda pull: (ONES[pull.arm], 1.0)).decision == "a"
+
+
+def test_an_interrupt_while_the_workers_start_leaves_none_of_them_at_work(monkeypatch):
+    """The pool waits for the threads it knows, and it does not know one whose start was interrupted."""
+    study, tried, start = new(), threading.Event(), threading.Thread.start
+
+    def test(arm):
+        tried.set()
+        return ONES[arm], 1.0
+
+    def interrupted(thread):
+        start(thread)
+        tried.wait(0.2)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(test)
+    assert not tried.wait(0.2)
+    status = study.status()
+    assert (status.pulls, status.under_way, status.stopped) == (0, 0, False)
+    assert study.run(test).decision == "a"
+
+
+def test_a_test_that_exits_gives_its_pull_back():
+    study = new()
+
+    def test(arm):
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        study.run(test)
+    assert study.observations() == []
+    assert study.ask().number == 1
+
+
+def test_several_workers_do_not_pull_beyond_the_budget():
+    study = new(max_pulls=30, delta=1e-9)
+    status = study.run(lambda arm: (1, 1.0), workers=4)
+    assert (status.pulls, status.reason, status.under_way, status.late) == (30, "max_pulls", 0, 0)

@@ -1,0 +1,262 @@
+"""What a study says of itself."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import binom
+
+import cabai
+import reference
+from cabai.policies import POLICIES
+from cabai.study.play import Play
+from cabai.study.settings import Settings
+from cabai.study.status import roughly
+from conftest import drawer
+from studies import new, start
+
+
+def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: float = 1.0) -> float:
+    """log of the mixture over the likelihood at `mean`, of one arm's data, given the first reward but for bernoulli."""
+    s, rest = r - f, n - 1
+    mixture = reference.log_mixture(family, n, r, f, variance)
+    if family in ("bernoulli", "bounded"):
+        return mixture - (r * math.log(mean) if r > 0 else 0.0) - ((n - r) * math.log1p(-mean) if n > r else 0.0)
+    if family == "gaussian":
+        return mixture - (s * mean - rest * mean**2 / 2) / variance
+    if family == "poisson":
+        return mixture - (s * math.log(mean) if s > 0 else 0.0) + rest * mean
+    return mixture + rest * math.log(mean) + s / mean
+
+
+def settings_of(family: str, arms: int, delta: float, direction: str = "maximize") -> Settings:
+    return Settings.checked(
+        arms=[str(a) for a in range(arms)], family=family, delta=delta, policy="uniform", threshold="paper",
+        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, seed=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "bounded", "poisson", "exponential"])
+def test_an_interval_is_where_the_mixture_has_gained_too_little_to_rule_a_mean_out(family, direction):
+    """{q : log(mixture / likelihood at q) <= log(K / delta)}, whose ends are found here by bisection."""
+    rng = np.random.default_rng(6)
+    draws = {
+        "gaussian": lambda n: rng.normal(0.3, 1, n),
+        "bernoulli": lambda n: (rng.uniform(size=n) < rng.choice([0.5, 0.02, 1.0])).astype(float),
+        "bounded": lambda n: rng.uniform(size=n),
+        "poisson": lambda n: rng.poisson(rng.choice([0.1, 3, 40]), n).astype(float),
+        "exponential": lambda n: rng.exponential(2, n),
+    }
+    lowest, highest = {"gaussian": (-1e6, 1e6), "poisson": (1e-12, 1e6), "exponential": (1e-12, 1e9)}.get(
+        family, (1e-14, 1 - 1e-14)
+    )
+    settings = settings_of(family, 4, 0.05, direction)
+    for n in (1, 2, 3, 10, 200):
+        play, rewards = Play(settings), draws[family](n)
+        for reward in rewards:
+            play.observe(0, settings.seen(float(reward)), 1.0)
+        low, high = play.interval(0)
+        assert play.interval(1) == settings.family.mean_range
+        if n == 1 and family not in ("bernoulli", "bounded"):
+            assert (low, high) == settings.family.mean_range
+            continue
+        r, f = math.fsum(rewards), float(rewards[0])
+        centre = r / n if family in ("bernoulli", "bounded") else (r - f) / (n - 1)
+
+        def gained(q, n=n, r=r, f=f):
+            return log_wealth(family, n, r, f, q) - math.log(4 / 0.05)
+
+        for end, edge in ((low, lowest), (high, highest)):
+            inside = min(max(centre, lowest), highest)
+            if gained(edge) <= 0:
+                assert end == pytest.approx(settings.family.mean_range[edge == highest], abs=1e-9)
+            else:
+                assert end == pytest.approx(brentq(gained, edge, inside, xtol=1e-13), rel=1e-6, abs=1e-9)
+
+
+INTERVALS = {
+    "gaussian": cabai.Instance("gaussian", [0.2, 0.0, 1.0], [1, 1, 1]),
+    "bernoulli": cabai.Instance("bernoulli", [0.5, 0.05, 0.99], [1, 1, 1]),
+    "poisson": cabai.Instance("poisson", [0.2, 1.0, 5.0], [1, 1, 1]),
+}
+
+
+def misses(instance: cabai.Instance, delta: float):
+    """A stopping rule: has the interval of some arm lost its mean? The same formula as `log_wealth`, to be compiled."""
+    family = ["gaussian", "bernoulli", "poisson"].index(instance.family.name)
+    m_0, m_1, m_2 = instance.means.tolist()
+    level = math.log(3 / delta)
+
+    def some_interval_misses(arms, run, rules):
+        for a in range(3):
+            arm = arms[a]
+            mean = m_0 if a == 0 else (m_1 if a == 1 else m_2)
+            n, r, f = arm.pulls, arm.rewards, arm.first
+            if family == 1:
+                mixture = math.lgamma(r + 0.5) + math.lgamma(n - r + 0.5) - math.lgamma(n + 1.0) - math.log(math.pi)
+                truth = r * math.log(mean) + (n - r) * math.log(1.0 - mean)
+            elif n < 2:
+                continue
+            elif family == 0:
+                mixture = -0.5 * math.log(n) + 0.5 * (r * r / n - f * f)
+                truth = (r - f) * mean - 0.5 * (n - 1) * mean * mean
+            else:
+                mixture = math.lgamma(r + 0.5) - (r + 0.5) * math.log(n) - math.lgamma(f + 0.5)
+                truth = (r - f) * math.log(mean) - (n - 1) * mean
+            if mixture - truth > level:
+                return True
+        return False
+
+    return some_interval_misses
+
+
+def check_coverage(family: str, trajectories: int, most: int) -> None:
+    from cabai.policies.uniform import choose
+
+    instance, delta = INTERVALS[family], 0.1
+    watch = cabai.policy(choose, stop=misses(instance, delta), cost_blind=True)
+    runs = cabai.simulate(
+        instance, watch, threshold="evalue", delta=delta, trajectories=trajectories, max_pulls=most, seed=2
+    )
+    missed = int(runs.finished.sum())
+    assert missed <= binom.isf(1e-6 / 3, trajectories, delta)
+    assert missed >= binom.isf(1 - 1e-9, trajectories, delta / 100)  # the watch does see
+
+
+@pytest.mark.parametrize("family", INTERVALS)
+def test_intervals_hold_for_all_arms_at_all_times(family):
+    """4,000 trajectories of 600 pulls; the share in which any interval ever misses its mean is at most delta = 0.1."""
+    check_coverage(family, 4000, 600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", INTERVALS)
+def test_intervals_hold_for_all_arms_at_all_times_in_the_long_run(family):
+    check_coverage(family, 40_000, 20_000)
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+def test_the_remaining_cost_is_the_bound_of_the_estimates_times_the_evidence_that_is_missing(policy):
+    instance = cabai.Instance("gaussian", [2.0, 1.0, 0.0], [1, 0.1, 0.3], cost_model="uniform")
+    study, draw = new(family="gaussian", policy=policy, delta=0.1), drawer(instance, 1, 0)
+    checked = 0
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, *draw("abc".index(pull.arm)))
+        status = study.status()
+        if status.stopped or status.required is None:
+            continue
+        missing = max(status.required - status.evidence, 0.0)
+        assert status.remaining_cost >= 0
+        if missing > 0:
+            assert status.remaining_cost > 0
+        estimate = cabai.Instance("gaussian", [a.mean for a in status.arms], [a.cost for a in status.arms])
+        assert status.remaining_cost == pytest.approx(cabai.bound(estimate).hardness * missing, rel=1e-4)
+        checked += 1
+    assert checked > 3
+    assert study.status().remaining_cost == 0.0
+
+
+def test_evidence_and_what_is_required_of_it_are_those_of_the_closest_rival():
+    study = new(policy="uniform", threshold="evalue", delta=0.05)
+    start(study, [1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
+    data = {arm: [o["reward"] for o in study.observations() if o["arm"] == arm] for arm in "abc"}
+    status = study.status()
+    b = status.leader
+    assert b == max("abc", key=lambda arm: (np.mean(data[arm]), -"abc".index(arm)))
+    left = {
+        a: reference.log_evalue(
+            "bernoulli", len(data[b]), sum(data[b]), data[b][0], len(data[a]), sum(data[a]), data[a][0]
+        )
+        for a in "abc"
+        if a != b
+    }
+    assert status.rival == min(left, key=left.get)
+    assert status.evidence - status.required == pytest.approx(min(left.values()) - math.log(2 / 0.05), abs=1e-9)
+    z = reference.evidence("bernoulli", len(data[b]), sum(data[b]), len(data[status.rival]), sum(data[status.rival]))
+    assert status.evidence == pytest.approx(max(z, 0.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["co", "tas", "d-lucb"])
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_status_is_json_at_every_moment(policy, family, direction):
+    study = new(family=family, policy=policy, direction=direction, epsilon=0.01, max_cost=6.5)
+    seen = set()
+    while True:
+        status = study.status()
+        text = json.dumps(status.to_dict(), allow_nan=False)
+        assert json.loads(text)["name"] == study.name
+        assert status.sentence in str(status)
+        seen.add(status.sentence.split()[0])
+        if status.stopped:
+            break
+        study.tell(study.ask(), 1, 1.0)
+    assert {"Nothing", "Stopped"} <= seen
+    assert len(status.arms) == 3
+
+
+def test_what_a_status_says_before_any_reward():
+    study = new()
+    assert study.status().sentence == "Nothing observed yet."
+    study.tell(study.ask(), failed="no answer", cost=0.5)
+    assert study.status().sentence == "No reward yet: 1 failed. 0.5 spent."
+
+
+def test_what_a_status_says_as_a_study_goes_on():
+    study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
+    study.tell(study.ask(), 0, 0.5)
+    assert study.status().sentence == "small leads so far; too few pulls for evidence. 0.5 spent."
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, pull.arm == "large", 0.5)
+        status = study.status()
+        if status.pulls == 6:
+            lines = str(status).splitlines()
+            assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold evalue"
+            assert lines[1].split() == ["arm", "pulls", "mean", "0.99", "interval", "mean", "cost", "spent"]
+            assert lines[2].split()[:3] == ["small", "3", "0"]
+            assert lines[3].split()[-1] == "leads"
+            assert lines[4].startswith("large leads; evidence over small 4.16 of ")
+            assert "3 spent, about " in lines[4]
+    n = study.status().pulls
+    assert study.status().sentence == (
+        f"Decided: large has the largest mean, wrong with probability at most 0.01; {n / 2:g} spent on {n} pulls."
+    )
+    assert str(study).splitlines()[3].split()[-1] == "best"
+    assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='memory')"
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"), [(0, "0"), (0.0123456, "0.0123"), (10.34, "10.3"), (3298.4, "3300"), (123456, "123000")]
+)
+def test_what_remains_to_be_paid_is_said_roughly_and_without_exponents(cost, shown):
+    assert roughly(cost) == shown
+
+
+def test_a_status_says_what_is_not_proven_and_what_is_enough():
+    study = new(family="gaussian", threshold="stylized", epsilon=0.5, policy="uniform", direction="minimize")
+    start(study, [1, 2, 3])
+    assert study.status().warnings == ["threshold stylized: not proven for this family."]
+    assert not study.status().proven
+    while not study.stopped:
+        start(study, [1.0])
+    assert "has a mean within 0.5 of the smallest mean" in study.status().sentence
+
+
+def test_observations_as_a_table(clock):
+    study = new(arms=["a", "b"])
+    pull = study.ask(worker="w")
+    clock.now += 2
+    study.tell(pull, 1, 0.25)
+    frame = study.to_frame()
+    assert frame.columns.tolist() == ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
+    assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
+    assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
+    assert str(frame["told"].dt.tz) == "UTC"
+    assert len(new().to_frame()) == 0
