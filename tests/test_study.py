@@ -242,6 +242,8 @@ def test_a_study_never_undecides(clock):
     assert (study.decision, study.stopped, after.leader, after.reason) == ("a", True, "a", "evidence")
     assert (after.confidence, after.remaining_cost, after.late) == (0.7, 0.0, len(late))
     assert after.spent == decided.spent + len(late)
+    assert (decided.spent_late, after.spent_late) == (0.0, len(late))
+    assert f"\n{len(late)} told after the study had stopped, {len(late)} of what was spent\n" in str(after)
     assert sum(arm.pulls for arm in after.arms) == sum(spent_on.values()) + len(late)
     assert [each["late"] for each in study.observations()] == [False] * decided.pulls + [True] * len(late)
     with pytest.raises(cabai.StudyStopped):

@@ -120,7 +120,8 @@ def test_a_pull_under_way_counts_toward_the_cost_as_expected(clock):
     assert study.status().reason == "max_cost"
     assert study.status().spent == 10.0
     study.tell(again[2], 0, 3.0)  # what comes late is paid and kept
-    assert (study.status().spent, study.status().late) == (13.0, 1)
+    status = study.status()
+    assert (status.spent, status.late, status.spent_late) == (13.0, 1, 3.0)
 
 
 def test_an_arm_that_only_fails_does_not_use_up_the_budget():

@@ -171,6 +171,23 @@ def test_run_decides_and_running_again_changes_nothing(folder):
     assert (known["decision"], known["spent"]) == ("large", 0.5 * known["pulls"])
 
 
+def test_an_arm_that_changes_between_two_runs_is_refused_unless_it_is_said_to_be_the_same(folder):
+    """Else the rewards of two different things would be taken for those of one."""
+    file = folder / "judges.toml"
+    file.write_text(RECIPE + "max_pulls = 4\n")
+    before = run("run", "judges.toml", "--json", cwd=folder).stdout
+    for changed in (RECIPE.replace('"judge.py"', '"./judge.py"'), RECIPE + 'cost = "seconds"\n'):
+        file.write_text(changed + "max_pulls = 4\n")
+        refused = run("run", "judges.toml", cwd=folder)
+        assert refused.returncode == 2
+        assert "cabai: judges.toml: arm 'small' is {'command': " in refused.stderr
+        assert "but the study 'judges' began with" in refused.stderr
+        assert "run with --changed" in refused.stderr
+        assert run("run", "judges.toml", "--changed", "--json", cwd=folder).stdout == before
+    file.write_text(RECIPE + "max_pulls = 5\n")  # that is another matter
+    assert "its max_pulls is 4, not 5" in run("run", "judges.toml", "--changed", cwd=folder).stderr
+
+
 def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
     (tmp_path / "test.py").write_text(
         textwrap.dedent("""

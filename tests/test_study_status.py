@@ -260,3 +260,15 @@ def test_observations_as_a_table(clock):
     assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
     assert str(frame["told"].dt.tz) == "UTC"
     assert len(new().to_frame()) == 0
+
+
+def test_a_study_knows_when_it_began_and_when_it_ended(clock):
+    began = clock.now
+    study = new(max_pulls=2)
+    clock.now += 10
+    start(study, [1])
+    assert (study.status().created, study.status().ended) == (began, None)
+    clock.now += 10
+    start(study, [0])
+    clock.now += 10
+    assert (study.status().created, study.status().ended) == (began, began + 20)

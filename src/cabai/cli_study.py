@@ -223,6 +223,14 @@ def delete(
 def run(
     recipe: Annotated[str, typer.Argument(help="A TOML file that says what the arms are and how each is tried.")],
     workers: Annotated[int | None, typer.Option("--workers", help="How many pulls at a time.")] = None,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="Go on though commands or metadata in the file have changed since the study began, because the arms "
+            "are still the same things.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
@@ -247,7 +255,7 @@ def run(
     at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
     over = threading.Event()
     test = plan.test(over)
-    study = plan.study()  # last, when nothing else is wrong
+    study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
         with live_table(study):
             found = run_study(study, test, workers=at_a_time, max_failures=plan.max_failures, over=over)

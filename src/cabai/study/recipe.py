@@ -12,13 +12,15 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.checks import InvalidInput, positive, whole
-from cabai.study import STORAGE, create_study
+from cabai.study import STORAGE, create_study, load_study
 from cabai.study.commands import run_command
+from cabai.study.errors import StudyNotFound
 from cabai.study.runner import Failed, read
 
 if TYPE_CHECKING:
@@ -58,10 +60,31 @@ class Recipe:
     workers: int
     max_failures: int
 
-    def study(self) -> Study:
-        """The study: a new one, or the one that an earlier run left."""
+    @property
+    def arms(self) -> dict[str, Any]:
+        """The arms as the study keeps them, with how each is tried: else a changed command would go unnoticed, and its
+        rewards be added to those of another."""
+        cost = {} if self.cost is None else {"cost": self.cost}
+        return {
+            arm: (self.settings["arms"][arm] or {}) | {"function" if isinstance(test, str) else "command": test} | cost
+            for arm, test in self.tests.items()
+        }
+
+    def study(self, *, changed: bool = False) -> Study:
+        """The study: a new one, or the one that an earlier run left; `changed` if how its arms are tried may differ."""
+        arms = self.arms
         try:
-            return create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+            with suppress(StudyNotFound):
+                before = load_study(self.name, storage=self.storage).settings.metadata
+                for name in arms:
+                    if not changed and name in before and arms[name] != before[name]:
+                        raise InvalidInput(
+                            f"arm {name!r} is {arms[name]}, but the study {self.name!r} began with {before[name]}; "
+                            "restore it or choose another name or, if it is the same thing still, run with --changed."
+                        )
+                arms = {name: before.get(name) for name in arms}
+            settings = self.settings | {"arms": arms}
+            return create_study(self.name, storage=self.storage, load_if_exists=True, **settings)
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error}") from None
 
@@ -76,7 +99,7 @@ class Recipe:
             return run_command(
                 command,
                 study=self.name,
-                pull=pull,
+                pull=replace(pull, metadata=self.settings["arms"][pull.arm]),  # its own
                 folder=self.folder,
                 cost=self.cost,
                 timeout=self.timeout,

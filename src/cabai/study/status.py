@@ -53,6 +53,9 @@ class Status:
     lapsed: int  # of those: given back, or not told before the lease ended, so that nobody may be at work on them
     late: int  # told after the study had stopped
     spent: float
+    spent_late: float  # of it, on those
+    created: float  # seconds since 1970, as are all times
+    ended: float | None  # when it stopped
     leader: str | None
     rival: str | None  # the arm that the leader is furthest from beating
     evidence: float | None  # of the leader over that rival, in nats
@@ -111,6 +114,9 @@ class Status:
             lapsed=lapsed,
             late=row.told - row.told_at_stop if stopped else 0,
             spent=row.spent,
+            spent_late=row.spent - row.spent_at_stop if stopped else 0.0,
+            created=row.created,
+            ended=row.stopped,
             leader=None if leader is None else names[leader],
             rival=None if closest is None else names[closest[0]],
             evidence=None if closest is None else finite_or_none(closest[1]),
@@ -192,7 +198,7 @@ class Status:
             lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
             more.append(f"{self.under_way} under way{lapsed}")
         if self.late:
-            more.append(f"{self.late} told after the study had stopped")
+            more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
         lines = [about, table(self.rows()), *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)]
         return "\n".join(lines)
 
