@@ -146,10 +146,16 @@ def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
     )
 
 
-def test_storage_can_come_from_the_environment(tmp_path):
-    environment = os.environ | {"CABAI_STORAGE": f"sqlite:///{tmp_path}/elsewhere.db"}
-    run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=tmp_path, env=environment)
-    assert cabai.list_studies(storage=f"sqlite:///{tmp_path}/elsewhere.db") == ["x"]
+def test_storage_can_come_from_the_environment(folder):
+    """Of `cabai run` too, unless the file names one."""
+    environment = os.environ | {"CABAI_STORAGE": "sqlite:///elsewhere.db"}
+    run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=folder, env=environment)
+    (folder / "named.toml").write_text(RECIPE + "max_pulls = 1\nstorage = 'sqlite:///named.db'\n")
+    (folder / "judges.toml").write_text(RECIPE + "max_pulls = 1\n")
+    for file in ("judges.toml", "named.toml"):
+        assert run("run", file, cwd=folder, env=environment).returncode == 3
+    assert cabai.list_studies(storage=f"sqlite:///{folder}/elsewhere.db") == ["x", "judges"]
+    assert cabai.list_studies(storage=f"sqlite:///{folder}/named.db") == ["named"]
 
 
 def test_many_failures_are_a_warning_of_one_line(tmp_path):

@@ -153,7 +153,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     folder = file.resolve().parent
     return Recipe(
         name=content.get("name", file.stem),
-        storage=in_folder(content.get("storage", STORAGE), folder),
+        storage=storage_of(content, folder),
         settings=settings | {"arms": arms},
         file=file,
         folder=folder,
@@ -201,9 +201,11 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
     return words
 
 
-def in_folder(storage: Any, folder: Path) -> Any:
-    """A storage URL whose relative SQLite file is taken to lie in a folder."""
-    start = "sqlite:///"
+def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
+    """The file's storage, or the environment's, or the usual one; a relative SQLite file lies beside the recipe."""
+    if "storage" not in content and os.environ.get("CABAI_STORAGE"):
+        return os.environ["CABAI_STORAGE"]
+    storage, start = content.get("storage", STORAGE), "sqlite:///"
     if isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:"):
         return start + os.path.join(folder, storage[len(start) :])
     return storage
