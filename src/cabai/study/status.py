@@ -199,8 +199,10 @@ class Status:
             more.append(f"{self.under_way} under way{lapsed}")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
-        lines = [about, table(self.rows()), *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)]
-        return "\n".join(lines)
+        rows = self.rows()
+        arms = table([row[:-1] for row in rows]).split("\n")
+        arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
+        return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
 
 
 def finite_or_none(value: float) -> float | None:
