@@ -430,7 +430,7 @@ template <Family F, Policy P> struct Trajectory {
                 }
             z += step + further;
             if (!(z > 0.0)) return 0.0;
-            if (moved * corrected <= rules.tolerance && moved <= 0.25) return z;
+            if (moved * corrected <= rules.tolerance && moved <= 0.25 && std::fabs(step) <= 0.25 * z) return z;
         }
         return 0.0;
     }

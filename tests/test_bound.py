@@ -391,6 +391,26 @@ def test_shares_in_a_policy_are_as_accurate_as_their_tolerance(family, arms):
             assert np.allclose(shares, exact, rtol=4 * TOLERANCE, atol=0)
 
 
+@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-9])
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shares_after_a_near_tie_are_as_accurate(family, arms, gap):
+    """There z is large, and after the next observation may be much too large."""
+    draw = np.random.default_rng([arms, int(-math.log10(gap))])
+    for _ in range(100):
+        before = 0.5 + gap * draw.uniform(size=arms)
+        costs = 10 ** draw.uniform(-3, 0, arms)
+        after = before.copy()
+        after[draw.integers(arms)] += draw.choice([-0.4, -0.1, -0.01, -1e-4, 1e-4, 0.01, 0.1, 0.4])
+        for tolerance in (TOLERANCE, 1e-16):
+            warm = solver_state(family, arms)
+            warm[2]["tolerance"] = tolerance
+            solve(warm, before, costs)
+            _, shares = solve(warm, after, costs)
+            _, exact = solve(solver_state(family, arms), after, costs)
+            assert np.allclose(shares, exact, rtol=max(4 * tolerance, ACCURACY), atol=0)
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in GAUSSIANS])
 def test_a_joint_step_is_of_the_third_order(family):
     """From a quarter of the distance it leaves a 64th; without the correction for curvature it would be a 16th.

@@ -22,7 +22,8 @@ good by a further step dz2 for z, and of (e - k/2) change_a² + dz2/h' for u_a, 
       = (D_1/D_a)' (3 (k - e) + (3 + V'(m) gap / ((1 + u) V(m))) / (1 + u)) / 2.
 
 What is left, relative to u, is about the product of change and correction: at most twice that in 10^5 random states,
-where the change was at most a quarter of u.
+where the change was at most a quarter of u. (And of z, which after a near tie may be so far off that the changes of
+u, differences of its multiples, are nothing but rounding.)
 
 `allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.memo and
 the u in arms[a].memo, and starts from them the next time: then 1 or 2 steps do.
@@ -38,7 +39,7 @@ from cabai.kernels import apart, only_for
 from cabai.kernels.divergence import divergence, variance_at, variance_slope
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
-NEAR = 0.25  # a relative change of u up to which the next order is all that is left
+NEAR = 0.25  # a relative change of u, and of z, up to which the next order is all that is left
 JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
 
 
@@ -235,7 +236,7 @@ def solve_jointly(arms, run, rules, z):
         z += step + further
         if not z > 0.0:
             return 0.0
-        if moved * corrected <= rules.tolerance and moved <= NEAR:
+        if moved * corrected <= rules.tolerance and moved <= NEAR and abs(step) <= NEAR * z:
             return z
     return 0.0
 
