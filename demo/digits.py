@@ -48,7 +48,7 @@ ARMS = {
     "forest": RandomForestClassifier,
 }
 SETTINGS: dict[str, Any] = {  # also in study.toml
-    "arms": {arm: {"function": "digits:test"} for arm in ARMS},  # as `cabai run` keeps them
+    "arms": list(ARMS),
     "family": "gaussian(variance=0.0003)",
     "delta": 0.05,
     "epsilon": 0.005,

@@ -186,12 +186,28 @@ def test_an_arm_that_changes_between_two_runs_is_refused_unless_it_is_said_to_be
         file.write_text(changed + "max_pulls = 4\n")
         refused = run("run", "judges.toml", cwd=folder)
         assert refused.returncode == 2
-        assert "cabai: judges.toml: arm 'small' is {'command': " in refused.stderr
-        assert "but the study 'judges' began with" in refused.stderr
+        assert "of arm 'small' is " in refused.stderr
+        assert "when the study 'judges' was run before" in refused.stderr
         assert "run with --changed" in refused.stderr
         assert run("run", "judges.toml", "--changed", "--json", cwd=folder).stdout == before
+        assert run("run", "judges.toml", "--json", cwd=folder).stdout == before  # that is how it is tried now
     file.write_text(RECIPE + "max_pulls = 5\n")  # that is another matter
     assert "its max_pulls is 4, not 5" in run("run", "judges.toml", "--changed", cwd=folder).stderr
+
+
+def test_a_study_may_be_made_by_a_program_and_run_from_a_file_and_the_other_way_round(folder):
+    storage, settings = f"sqlite:///{folder}/cabai.db", {"family": "bernoulli", "max_pulls": 3}
+    arms = {"small": {"size": 1}, "large": {"size": 2}}
+    file = folder / "judges.toml"
+    text = RECIPE.replace('arms = ["small", "large"]', "max_pulls = 3\n[arms.small]\nsize = 1\n[arms.large]\nsize = 2")
+    file.write_text(text)
+    cabai.create_study("judges", arms=arms, storage=storage, **settings)
+    assert run("run", "judges.toml", cwd=folder).returncode == 3
+    assert cabai.create_study("judges", arms=arms, storage=storage, load_if_exists=True, **settings).stopped
+    file.write_text(text.replace('"judge.py"', '"./judge.py"'))
+    assert "the command of arm 'small' is " in run("run", "judges.toml", cwd=folder).stderr
+    file.write_text(text.replace("size = 1", "size = 2024-01-01"))
+    assert "metadata must be what JSON can hold" in run("run", "judges.toml", cwd=folder).stderr
 
 
 def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):

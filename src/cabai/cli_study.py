@@ -227,8 +227,8 @@ def run(
         bool,
         typer.Option(
             "--changed",
-            help="Go on though commands or metadata in the file have changed since the study began, because the arms "
-            "are still the same things.",
+            help="Go on though commands, functions or cost in the file have changed since the last run, because the "
+            "arms are still the same things.",
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -12,15 +12,13 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.checks import InvalidInput, positive, whole
-from cabai.study import STORAGE, create_study, load_study
+from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
-from cabai.study.errors import StudyNotFound
 from cabai.study.runner import Failed, read
 
 if TYPE_CHECKING:
@@ -61,30 +59,29 @@ class Recipe:
     max_failures: int
 
     @property
-    def arms(self) -> dict[str, Any]:
-        """The arms as the study keeps them, with how each is tried: else a changed command would go unnoticed, and its
-        rewards be added to those of another."""
-        cost = {} if self.cost is None else {"cost": self.cost}
+    def how(self) -> dict[str, Any]:
+        """By arm, what decides what its rewards and costs are."""
         return {
-            arm: (self.settings["arms"][arm] or {}) | {"function" if isinstance(test, str) else "command": test} | cost
+            arm: {"function" if isinstance(test, str) else "command": test, "cost": self.cost}
             for arm, test in self.tests.items()
         }
 
     def study(self, *, changed: bool = False) -> Study:
-        """The study: a new one, or the one that an earlier run left; `changed` if how its arms are tried may differ."""
-        arms = self.arms
+        """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
+        not differ from what the earlier run kept, unless it has `changed`: rewards of two things are not one arm's."""
         try:
-            with suppress(StudyNotFound):
-                before = load_study(self.name, storage=self.storage).settings.metadata
-                for name in arms:
-                    if not changed and name in before and arms[name] != before[name]:
+            study = create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+            kept = study._keep_tests(self.how, anew=changed)
+            for arm, how in self.how.items():
+                for key in how | kept[arm]:
+                    now, before = how.get(key), kept[arm].get(key)
+                    if now != before:
                         raise InvalidInput(
-                            f"arm {name!r} is {arms[name]}, but the study {self.name!r} began with {before[name]}; "
-                            "restore it or choose another name or, if it is the same thing still, run with --changed."
+                            f"the {key} of arm {arm!r} is {now}, but was {before} when the study {self.name!r} was "
+                            "run before; restore it or choose another name or, if the arm is still the same thing, run "
+                            "with --changed."
                         )
-                arms = {name: before.get(name) for name in arms}
-            settings = self.settings | {"arms": arms}
-            return create_study(self.name, storage=self.storage, load_if_exists=True, **settings)
+            return study
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error}") from None
 
@@ -99,7 +96,7 @@ class Recipe:
             return run_command(
                 command,
                 study=self.name,
-                pull=replace(pull, metadata=self.settings["arms"][pull.arm]),  # its own
+                pull=pull,
                 folder=self.folder,
                 cost=self.cost,
                 timeout=self.timeout,
@@ -202,7 +199,7 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
 
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
-    """The file's storage, or the environment's, or the usual one; a relative SQLite file lies beside the recipe."""
+    """The file's storage, or the environment's, or the usual one; the file's relative SQLite file lies beside it."""
     if "storage" not in content and os.environ.get("CABAI_STORAGE"):
         return os.environ["CABAI_STORAGE"]
     storage, start = content.get("storage", STORAGE), "sqlite:///"

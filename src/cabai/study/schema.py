@@ -31,6 +31,7 @@ study = Table(
     Column("created", Double, nullable=False),
     Column("stamp", Number, nullable=False, default=0),  # another random number with every change
     Column("settings", Text, nullable=False),  # JSON: what `create_study` was given; never changes
+    Column("tests", Text),  # JSON: how `cabai run` tries each arm
     Column("asked", Number, nullable=False, default=0),  # pulls handed out so far
     Column("told", Number, nullable=False, default=0),  # rows of the log
     Column("spent", Double, nullable=False, default=0.0),  # the bill

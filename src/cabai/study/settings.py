@@ -102,6 +102,8 @@ class Settings:
     def differences(self, other: Settings) -> list[str]:
         """The settings in which two studies differ, in words."""
         names = [field.name for field in dataclasses.fields(self)]
+        if self.arms != other.arms:
+            names.remove("metadata")
         pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
         return [f"{name} is {_words(mine)}, not {_words(given)}" for name, mine, given in pairs if mine != given]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import secrets
@@ -246,6 +247,18 @@ class Study:
         """The state of the study, as it is stored."""
         arms = connection.execute(statements.ARMS, self._of)
         return Play.restored(self.settings, arms.mappings().all(), row.spent, row.counted, row.memory)
+
+    def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+        """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept."""
+
+        def work(connection: sa.Connection) -> dict[str, Any]:
+            row = self._lock(connection)
+            if row.tests is not None and not anew:
+                return json.loads(row.tests)  # type: ignore[no-any-return]
+            connection.execute(statements.CHANGE_STUDY, {**self._of, "tests": json.dumps(tests)})
+            return tests
+
+        return self._storage.write(work)
 
     def _save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
         stamp = secrets.randbits(62)
