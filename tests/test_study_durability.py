@@ -595,6 +595,28 @@ def test_the_newest_migration_is_the_schemas_revision(url: str) -> None:
     assert opened.read(opened.version) == schema.REVISION
 
 
+@BOTH
+def test_a_storage_of_an_older_version_is_brought_up_to_date_and_keeps_all(url: str) -> None:
+    study = new_study(url)
+    told = {}
+    for _ in range(5):
+        pull = study.ask()
+        study.tell(pull, 0.0, cost=1.0)
+        told[pull.id] = (0.0, 1.0, None)
+    before, opened = study.status(), open_storage(url)
+    for statement in (  # back to the tables of version 0001
+        "ALTER TABLE cabai_study DROP COLUMN tests",
+        f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'",
+    ):
+        opened.write(lambda connection, statement=statement: connection.exec_driver_sql(statement))
+    opened.prepare()
+    assert opened.read(opened.version) == schema.REVISION
+    after = load_study(study.name, storage=url)
+    check_log(after, told)
+    assert after.status() == before
+    after.tell(after.ask(), 0.0, cost=1.0)
+
+
 # 5. Forks
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0001"  # the newest migration in `migrations/versions`
+REVISION = "0002"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -31,7 +31,6 @@ study = Table(
     Column("created", Double, nullable=False),
     Column("stamp", Number, nullable=False, default=0),  # another random number with every change
     Column("settings", Text, nullable=False),  # JSON: what `create_study` was given; never changes
-    Column("tests", Text),  # JSON: how `cabai run` tries each arm
     Column("asked", Number, nullable=False, default=0),  # pulls handed out so far
     Column("told", Number, nullable=False, default=0),  # rows of the log
     Column("spent", Double, nullable=False, default=0.0),  # the bill
@@ -43,6 +42,7 @@ study = Table(
     Column("confidence", Double),  # 1 - delta, or what was reached at the limit
     Column("told_at_stop", Number),
     Column("spent_at_stop", Double),
+    Column("tests", Text),  # JSON: how `cabai run` tries each arm; null until it has
 )
 
 arm = Table(

@@ -24,7 +24,6 @@ def upgrade() -> None:
         sa.Column("created", sa.Double, nullable=False),
         sa.Column("stamp", Number, nullable=False),
         sa.Column("settings", sa.Text, nullable=False),
-        sa.Column("tests", sa.Text),
         sa.Column("asked", Number, nullable=False),
         sa.Column("told", Number, nullable=False),
         sa.Column("spent", sa.Double, nullable=False),
