@@ -8,8 +8,8 @@ D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and
 
 Both h_a (affine for gaussian: (1 + u) 2v/gap²) and f = Phi^(-1/2) as a function of z are nearly linear, so Newton's
 method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K). D_1
-and D_a need logarithms, their derivatives none besides: so it is cheaper to correct each step for curvature (Chebyshev's
-method, of the third order) than to take another. With W = u D_1 + D_a and s = gap² / (V(m) (1 + u)³),
+and D_a need logarithms, their derivatives none besides: so it is cheaper to correct each step for curvature, which is
+Chebyshev's method, of the third order, than to take another. With W = u D_1 + D_a and s = gap² / (V(m) (1 + u)³),
 
     D_1' = -s,   D_a' = u s,   W' = D_1,   h' = D_a / W²,   (D_1/D_a)' = -s W / D_a²,
     h''/(2h') = k/2 - e,       e = D_1/W,  k = u s/D_a.
