@@ -232,17 +232,25 @@ class Play:
         """What is still to be paid before the study stops, if the estimates were the truth and sampling ideal.
 
         Ideal sampling gathers one nat of evidence for every T* of cost, T* the bound's hardness at the estimates.
-        None where there is nothing to compute it from.
+        None where there is nothing to compute it from, or it cannot be computed.
         """
         closest = self.closest()
         if closest is None or not math.isfinite(closest[2]):
             return None
         arms, run = self.arms.copy(), self.run.copy()
         arms["cost"] = self.paid_costs()
-        with np.errstate(all="ignore"):
-            hardness = float(allocate(Records(arms), Record(run), Record(self.rules)))
+        fresh_arms, fresh_run = the_start(len(arms))
+        for name in ("share", "memo", "memo_1", "memo_2"):  # `allocate` would take the policy's notes for its own
+            arms[name] = fresh_arms[name]
+        for name in ("note", "memo"):
+            run[name] = fresh_run[name]
         missing = max(closest[2] - closest[1], 0.0)
-        return hardness * missing if math.isfinite(hardness) else None
+        try:
+            with np.errstate(all="ignore"):
+                hardness = float(allocate(Records(arms), Record(run), Record(self.rules)))
+        except Exception:  # a forecast is a courtesy: what is known must be shown without it
+            return None
+        return finite_or_none(hardness * missing)
 
     def paid_costs(self) -> NDArray[np.float64]:
         """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
@@ -251,6 +259,10 @@ class Play:
         with np.errstate(all="ignore"):
             costs: NDArray[np.float64] = self.paid / self.arms["pulls"]
         return costs
+
+
+def finite_or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 @cache

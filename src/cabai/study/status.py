@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from cabai.study.play import Play, finite_or_none
 from cabai.tables import table
 
 if TYPE_CHECKING:
-    from cabai.study.play import Play
     from cabai.study.study import Study
 
 
@@ -157,7 +157,9 @@ class Status:
             return "Nothing observed yet."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
-        rest = "" if self.remaining_cost is None else f", about {roughly(self.remaining_cost)} more if estimates hold"
+        rest = ", how much more is unknown"
+        if self.remaining_cost is not None:
+            rest = f", about {roughly(self.remaining_cost)} more if estimates hold"
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{rest}."
@@ -203,10 +205,6 @@ class Status:
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
-
-
-def finite_or_none(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def roughly(cost: float) -> str:
