@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
+from collections import Counter
 
+import numpy as np
 import pytest
 
 import cabai
 import reference
 from conftest import drawer
-from studies import new, start
+from studies import new, reloaded, start
 
 # --- Budgets --------------------------------------------------------------------------------------------------------
 
@@ -105,23 +108,160 @@ def test_a_pull_under_way_counts_toward_the_number_of_pulls(clock):
     assert (study.status().reason, study.status().pulls, study.status().failures) == ("max_pulls", 4, 1)
 
 
-def test_a_pull_under_way_counts_toward_the_cost_as_expected(clock):
+def test_a_pull_under_way_reserves_the_largest_cost_of_its_arm(clock):
     study = new(arms=["a", "b"], max_cost=10, policy="uniform", lease=100)
     start(study, [1, 0], cost=2.0)
-    assert len(study.ask(9)) == 3  # 4 paid, 2 expected of each: the third is handed out with 8 of 10 used
-    with pytest.raises(cabai.NoPull):
+    assert len(study.ask(9)) == 3  # 4 paid, 2 reserved for each
+    with pytest.raises(cabai.NoPull, match="used up by pulls under way"):
         study.ask()
     clock.now += 101
     again = study.ask(9)
     assert len(again) == 3
     study.tell(again[0], 1, 0.5)
-    assert len(study.ask(9)) == 2  # 4.5 paid, 2 and 1.25 expected of those under way, 2 of one more: 9.75 of 10
+    with pytest.raises(cabai.NoPull):  # 4.5 paid, 4 reserved, and another 2 is too much: it costs 2, not 1.25
+        study.ask()
     study.tell(again[1], 1, 5.5)
     assert study.status().reason == "max_cost"
     assert study.status().spent == 10.0
     study.tell(again[2], 0, 3.0)  # what comes late is paid and kept
     status = study.status()
     assert (status.spent, status.late, status.spent_late) == (13.0, 1, 3.0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("policy", ["co", "top-two", "uniform"])
+@pytest.mark.parametrize(("cost", "budget", "pulls"), [(0.1, 1, 10), (0.1, 0.7, 7), (1 / 3, 5, 15), (0.3, 1, 3)])
+def test_a_budget_makes_as_many_pulls_as_it_pays_for(known, policy, cost, budget, pulls):
+    """Ten times 0.1 is 1, although the sum of ten doubles is not."""
+    study = new(max_cost=budget, delta=1e-9, policy=policy, costs=[cost] * 3 if known else None)
+    while not study.stopped:
+        study.tell(study.ask(), 1, cost)
+    status = study.status()
+    assert (status.pulls, status.reason, status.late) == (pulls, "max_cost", 0)
+    assert status.spent <= budget * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("policy", ["co", "ctas", "top-two", "d-lucb"])
+def test_known_costs_are_never_overdrawn_by_any_number_of_workers(policy):
+    costs = {"a": 1.0, "b": 0.4, "c": 0.07}
+    for budget in (1.2, 3.0, 7.77):
+        study = new(max_cost=budget, delta=1e-9, policy=policy, costs=costs)
+        status = study.run(lambda arm: arm == "a", workers=5)
+        assert (status.reason, status.under_way, status.late) == ("max_cost", 0, 0)
+        assert status.spent <= budget
+        assert budget - status.spent < 1.0
+
+
+def test_costs_that_are_learned_overdraw_by_no_more_than_was_not_reserved():
+    """Nothing is known at first, so one pull of each arm is under way; from then on, 10 are reserved for each."""
+    study = new(max_cost=5, delta=1e-9)
+    status = study.run(lambda arm: (1, 10.0), workers=30)
+    assert status.reason == "max_cost"
+    assert status.pulls <= 3
+    assert status.spent <= 30
+    study = new(max_cost=100, delta=1e-9, policy="uniform")
+    rng = np.random.default_rng(1)
+    overdrawn, reserved, largest, under_way = 0.0, {}, dict.fromkeys("abc", 0.0), []
+    while not study.stopped:
+        try:
+            for pull in study.ask(5):
+                assert largest[pull.arm] or all(other.arm != pull.arm for other in under_way)
+                reserved[pull.id] = largest[pull.arm]
+                under_way.append(pull)
+        except cabai.NoPull:
+            assert under_way
+        pull, cost = under_way.pop(int(rng.integers(len(under_way)))), float(rng.exponential())
+        study.tell(pull, 1, cost)
+        largest[pull.arm] = max(largest[pull.arm], cost)
+        overdrawn += max(cost - reserved[pull.id], 0.0)
+    status = study.status()
+    assert status.reason == "max_cost"
+    assert status.spent <= 100 + overdrawn
+
+
+def test_a_batch_before_any_cost_is_known_has_one_pull_of_each_arm():
+    study = new(max_cost=1)
+    pulls = study.ask(1000)
+    assert [pull.arm for pull in pulls] == ["a", "b", "c"]
+    with pytest.raises(cabai.NoPull, match=r"what a pull of arm 'a' costs is not known, and the first is under way"):
+        study.ask()
+    study.tell(pulls[0], failed="broke", cost=0.0)  # says nothing of what a pull costs
+    again = study.ask(1000)
+    assert [pull.arm for pull in again] == ["a"]
+    study.tell(pulls[1], 1, 0.25)
+    more = study.ask(1000)  # as far as is known, a and c cost 0.25 as well
+    assert [pull.arm for pull in more] == ["b"]
+    for pull in (*again, *more, pulls[2]):
+        study.tell(pull, 1, 0.25)
+    while not study.stopped:
+        study.tell(study.ask(), 1, 0.25)
+    assert (study.status().spent, study.status().failures) == (1.0, 1)
+
+
+def test_no_cheaper_arm_is_pulled_where_the_chosen_one_is_not_paid_for():
+    study = new(max_cost=4, policy="uniform", costs={"a": 0.5, "b": 3, "c": 0.1})
+    first = study.ask(9)
+    assert [pull.arm for pull in first] == ["a", "b", "c"]  # then a and b would follow: 3.6 + 0.5 is too much
+    study.tell(first[0], 1)
+    study.tell(first[1], 1)
+    with pytest.raises(cabai.NoPull):
+        study.ask()
+    study.tell(first[2], 1, 0.0625)  # cheaper than known: a is not paid for, c would be
+    status = study.status()
+    assert (status.reason, status.spent, status.pulls) == ("max_cost", 3.5625, 3)
+    study = new(max_cost=4, policy="uniform", costs={"a": 5, "b": 1, "c": 1})
+    with pytest.raises(cabai.StudyStopped):  # not one pull of the first arm is paid for
+        study.ask()
+    status = study.status()
+    assert (status.stopped, status.reason, status.spent) == (True, "max_cost", 0.0)
+    assert status.sentence == "Stopped at max_cost = 4 before any reward; no decision."
+
+
+def test_what_is_left_for_pulls_of_a_dropped_arm_that_nobody_tells_does_not_block_a_study(clock):
+    """A pull of a dropped arm is not offered again: the others get what it has reserved once its lease has ended."""
+    study = new(policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100])
+    start(study, [0.1, 0.1, -30.0], cost=1.0)
+    lost = study.ask(3)[2]
+    assert lost.arm == "c"
+    while study.status().arms[2].in_play:
+        pull = study.ask()
+        study.tell(pull, -30.0 if pull.arm == "c" else 0.1 * (pull.number % 2), 1.0)
+    under_way = study.status().under_way + len(study.ask(1000))
+    with pytest.raises(cabai.NoPull):
+        study.ask()
+    clock.now += 100
+    assert len(study.ask(1000)) == under_way - 1 + 100
+    with pytest.raises(cabai.NoPull):
+        study.ask()
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize("workers", [1, 8])
+def test_a_run_with_a_budget_goes_on_past_failing_pulls_and_ends(workers):
+    study, lock, calls = new(max_cost=20, delta=1e-9), threading.Lock(), Counter()
+
+    def test(arm):
+        with lock:
+            calls[arm] += 1
+            if calls[arm] <= 2 or calls[arm] % 3 == 0:
+                raise OSError("again")
+        return 1, 0.5
+
+    status = study.run(test, workers=workers, max_failures=50)
+    assert (status.reason, status.under_way, status.late) == ("max_cost", 0, 0)
+    assert status.spent == 20
+    assert status.failures >= 6
+    study = new(max_cost=20)
+    with pytest.raises(cabai.RunFailed):  # an arm whose every pull fails, at no cost
+        study.run(lambda arm: (1, 0.5) if arm != "b" else None, workers=workers)
+
+
+def test_the_largest_cost_survives_a_reload():
+    study = new(arms=["a", "b"], max_cost=11, policy="uniform")
+    for cost in (1.0, 1.0, 4.0, 0.5):
+        study.tell(study.ask(), 1, cost)
+    study = reloaded(study)
+    assert [pull.arm for pull in study.ask(9)] == ["a"]  # 6.5 paid, 4 reserved for it, 1 for b is too much
 
 
 def test_an_arm_that_only_fails_does_not_use_up_the_budget():

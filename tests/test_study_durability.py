@@ -28,7 +28,7 @@ from alembic.migration import MigrationContext
 from cabai import InvalidInput
 from cabai.study import StorageError, Study, StudyNotFound, create_study, delete_study, load_study, schema, storage
 from cabai.study.storage import open_storage
-from workers import Child, announce_commits, check_log, check_replay, join, killed, told_in, work_on
+from workers import Child, announce_commits, check_log, check_replay, join, killed, stored, told_in, work_on
 
 ARMS = ["left", "middle", "right"]
 LEASE = 0.1
@@ -599,12 +599,14 @@ def test_the_newest_migration_is_the_schemas_revision(url: str) -> None:
 def test_a_storage_of_an_older_version_is_brought_up_to_date_and_keeps_all(url: str) -> None:
     study = new_study(url)
     told = {}
-    for _ in range(5):
+    for cost in (1.0, 3.0, 1.0, 4.0, 2.0):
         pull = study.ask()
-        study.tell(pull, 0.0, cost=1.0)
-        told[pull.id] = (0.0, 1.0, None)
+        study.tell(pull, 0.0, cost=cost)
+        told[pull.id] = (0.0, cost, None)
     before, opened = study.status(), open_storage(url)
+    largest = [arm.largest_cost for arm in stored(study)[1]]
     for statement in (  # back to the tables of version 0001
+        "ALTER TABLE cabai_arm DROP COLUMN largest_cost",
         "ALTER TABLE cabai_study DROP COLUMN tests",
         f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'",
     ):
@@ -614,6 +616,8 @@ def test_a_storage_of_an_older_version_is_brought_up_to_date_and_keeps_all(url: 
     after = load_study(study.name, storage=url)
     check_log(after, told)
     assert after.status() == before
+    assert [arm.largest_cost for arm in stored(after)[1]] == largest
+    assert max(largest) == 4.0
     after.tell(after.ask(), 0.0, cost=1.0)
 
 

@@ -62,19 +62,24 @@ class Model:
     def spent(self):
         return sum(entry[3] for entry in self.log)
 
-    def has_room(self):
-        if self.max_pulls is not None and len(self.log) + len(self.under_way) >= self.max_pulls:
-            return False
+    def reserve(self, arm):
+        """What a pull of this arm reserves of the budget."""
+        if self.known is not None:
+            return self.known[ARMS.index(arm)]
+        largest = {arm: max((entry[3] for entry in self.log if entry[1] == arm), default=0.0) for arm in ARMS}
+        return largest[arm] or max(largest.values())
+
+    def pays_for(self, arm):
         if self.max_cost is None:
             return True
-        expected = 0.0
-        for pull in self.under_way.values():  # each is expected to cost what a reward of its arm has cost so far
-            rewards, paid, _ = self.of(pull["arm"])
-            if self.known is not None:
-                expected += self.known[ARMS.index(pull["arm"])]
-            elif rewards:
-                expected += paid / len(rewards)
-        return self.spent + expected < self.max_cost
+        left = self.max_cost - self.spent - sum(self.reserve(pull["arm"]) for pull in self.under_way.values())
+        if self.known is None and not self.of(arm)[0]:
+            return left > 0 and all(pull["arm"] != arm for pull in self.under_way.values())
+        return self.reserve(arm) <= left
+
+    def stop_if_broke(self):
+        if not self.under_way and not self.pays_for(self.next_arm()):
+            self.reason = "max_cost"
 
     def next_arm(self):
         rewards = {arm: len(self.of(arm)[0]) for arm in ARMS}
@@ -95,9 +100,12 @@ class Model:
             pull = self.under_way[number]
             pull["expires"], pull["offers"] = now + LEASE, pull["offers"] + 1
             handed.append((number, pull["arm"], pull["offers"]))
-        while len(handed) < n and self.has_room():
-            self.asked += 1
+        while len(handed) < n and (self.max_pulls is None or len(self.log) + len(self.under_way) < self.max_pulls):
             arm = self.next_arm()
+            if not self.pays_for(arm):
+                self.stop_if_broke()
+                break
+            self.asked += 1
             self.under_way[self.asked] = {"arm": arm, "expires": now + LEASE, "offers": 1}
             handed.append((self.asked, arm, 1))
         return handed
@@ -111,6 +119,8 @@ class Model:
             self.reason, self.decision = "evidence", self.leader()
         elif self.max_cost is not None and self.spent >= self.max_cost:
             self.reason = "max_cost"
+        elif self.stop_if_broke() or self.reason:
+            pass
         elif self.max_pulls is not None and len(self.log) >= self.max_pulls:
             self.reason = "max_pulls"
 
@@ -176,8 +186,12 @@ class StudyMachine(RuleBasedStateMachine):
                 self.study.ask(n)
             return
         expected = self.model.ask(1 if n is None else n, self.clock.now)
+        if self.model.stopped:  # the first arm already is not paid for
+            with pytest.raises(cabai.StudyStopped):
+                self.study.ask(n)
+            return
         if not expected:
-            with pytest.raises(cabai.NoPull, match="used up by pulls under way"):
+            with pytest.raises(cabai.NoPull, match=r"used up by pulls under way|costs is not known"):
                 self.study.ask(n)
             return
         pulls = [self.study.ask()] if n is None else self.study.ask(n)

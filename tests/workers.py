@@ -159,6 +159,7 @@ def check_log(study: Study, told: Told) -> None:
         assert (arm.pulls, arm.failures) == (len(rewards), len(mine) - len(rewards))
         assert math.isclose(arm.rewards, math.fsum(rewards), rel_tol=1e-10, abs_tol=1e-10)
         assert math.isclose(arm.spent, math.fsum(each.cost for each in mine), rel_tol=1e-12)
+        assert arm.largest_cost == max((each.cost for each in mine), default=None)
         assert arm.costs == arm.spent  # here they are learned, and failed pulls count
         assert arm.first == (rewards[0] if rewards else 0.0)
 
@@ -182,7 +183,10 @@ def check_replay(study: Study) -> None:
         if stopped is None and play.stops():
             stopped = each.place
     assert [play.sums(a) for a in range(len(arms))] == [
-        {name: getattr(arm, name) for name in ("pulls", "rewards", "first", "costs", "spent", "failures")}
+        {
+            name: getattr(arm, name)
+            for name in ("pulls", "rewards", "first", "costs", "spent", "failures", "largest_cost")
+        }
         for arm in arms
     ]
     assert (float(play.run["paid"]), float(play.run["spent"])) == (row.spent, row.counted)

@@ -14,7 +14,7 @@ class AlreadyTold(InvalidInput):
 
 
 class NoPull(Exception):
-    """There is nothing to pull now: the budget is used up by pulls that are still under way."""
+    """There is nothing to pull now: the budget is used up by pulls under way, or waits for what they cost."""
 
 
 class StudyStopped(NoPull):

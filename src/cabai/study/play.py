@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from cabai.thresholds import EValue
 
 ARM_MEMORY = ("in_play", "share", "memo", "memo_1", "memo_2")
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "note", "memo")
+ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
 class Play:
@@ -33,6 +35,7 @@ class Play:
         self.arms, self.run = arms.copy(), run.copy()
         self.paid = np.zeros(len(arms))  # for each arm, failed pulls included
         self.failures = np.zeros(len(arms), np.int64)
+        self.largest_cost = np.zeros(len(arms))  # of one pull of each arm, failed pulls included
 
     @classmethod
     def restored(
@@ -42,6 +45,7 @@ class Play:
         play = cls(settings)
         for a, sums in enumerate(arms):
             play.paid[a], play.failures[a] = sums["spent"], sums["failures"]
+            play.largest_cost[a] = sums["largest_cost"] or 0.0
             arm = Record(play.arms[a])
             arm.pulls, arm.rewards, arm.costs, arm.first = sums["pulls"], sums["rewards"], sums["costs"], sums["first"]
             if arm.pulls > 0:
@@ -70,7 +74,15 @@ class Play:
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
         stored = {name: self.arms[a][name].item() for name in ("pulls", "rewards", "first", "costs")}
-        return stored | {"spent": self.paid[a].item(), "failures": self.failures[a].item()}
+        others = {"spent": self.paid, "failures": self.failures, "largest_cost": self.largest_cost}
+        return stored | {name: values[a].item() for name, values in others.items()}
+
+    def copy(self) -> Play:
+        """The same state, to try something out on."""
+        other = copy.copy(self)
+        for name in ("arms", "run", "paid", "failures", "largest_cost"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
 
     @property
     def everything_pulled(self) -> bool:
@@ -88,6 +100,7 @@ class Play:
             observe(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
             self.run["paid"] += cost - counted
             self.paid[a] += cost
+            self.largest_cost[a] = max(self.largest_cost[a], cost)
 
     def fail(self, a: int, cost: float) -> None:
         """A pull of arm a failed, and was paid `cost`: it is part of what a reward of that arm costs."""
@@ -96,6 +109,7 @@ class Play:
         with np.errstate(all="ignore"):
             self.run["paid"] += cost
             self.paid[a] += cost
+            self.largest_cost[a] = max(self.largest_cost[a], cost)
             if self.settings.costs is None and not self.rules["cost_blind"]:
                 arm.costs += cost
                 self.run["spent"] += cost
@@ -114,6 +128,36 @@ class Play:
             return False
         with np.errstate(all="ignore"):
             return bool(self.policy.stop(Records(self.arms), Record(self.run), Record(self.rules)))
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of the budget."""
+        limit = self.settings.max_cost
+        return limit is not None and bool(self.run["paid"] >= limit * (1 - ROUNDING))
+
+    @property
+    def knows_cost(self) -> NDArray[np.bool_]:
+        """Of which arms it is known what a pull costs: of all if costs are given, else of those with a reward."""
+        known: NDArray[np.bool_] = (self.arms["pulls"] > 0) | (self.settings.costs is not None)
+        return known
+
+    def affordable(self, under_way: Sequence[int]) -> NDArray[np.bool_]:
+        """For each arm, whether the budget pays for one more pull of it beside the `under_way[a]` of each arm a.
+
+        A pull reserves its arm's known cost, or the largest cost of its arm so far. An arm whose cost is not known
+        may be pulled while something is left, one pull at a time, which reserves the largest cost of any arm so far.
+        """
+        limit, pending = self.settings.max_cost, np.asarray(under_way)
+        if limit is None:
+            return np.ones(len(pending), np.bool_)
+        if self.settings.costs is not None:
+            reserved = np.array(self.settings.costs)
+        else:
+            reserved = np.where(self.largest_cost > 0, self.largest_cost, self.largest_cost.max())
+        with np.errstate(all="ignore"):
+            left = limit - self.run["paid"] - (pending * reserved).sum()
+            fits: NDArray[np.bool_] = reserved <= left + limit * ROUNDING
+        return np.where(self.knows_cost, fits, (pending == 0) & (left > limit * ROUNDING))
 
     def choose(self, number: int, under_way: Sequence[int]) -> int:
         """The arm for pull `number`, where `under_way[a]` pulls of each arm a have been handed out and not been told.

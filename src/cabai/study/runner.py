@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Pull, Study
 
-PAUSE = 0.05  # seconds, while others use up the budget
+PAUSE = 0.05  # seconds, while pulls under way have reserved what is left of the budget
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0002"  # the newest migration in `migrations/versions`
+REVISION = "0003"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -57,6 +57,7 @@ arm = Table(
     Column("costs", Double, nullable=False, default=0.0),  # as the policy counts them
     Column("spent", Double, nullable=False, default=0.0),  # as they were paid, failed pulls included
     Column("failures", Number, nullable=False, default=0),
+    Column("largest_cost", Double),  # of one pull, failed pulls included; null until one is told
 )
 
 pull = Table(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import secrets
 import time
@@ -120,12 +119,20 @@ class Study:
 
         Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
         time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget.
+
+        With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far, and an arm
+        that has returned no reward has one pull under way at a time. So with known costs the bill never exceeds
+        `max_cost`, and without by no more than what the pulls under way cost beyond what was reserved for them. Where
+        the arm that the policy chose is not paid for by what is left, no other is pulled instead: the study stops as
+        soon as nothing is under way.
         """
         count = 1 if n is None else whole(n, "n", 1)
         if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
             raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
         name = None if worker is None else storable(worker)
         pulls = self._storage.write(lambda connection: self._ask(connection, count, name))
+        if not pulls:
+            raise StudyStopped(self._nothing_left)
         return pulls[0] if n is None else pulls
 
     def tell(
@@ -226,6 +233,10 @@ class Study:
 
     # What follows runs inside a transaction.
 
+    @property
+    def _nothing_left(self) -> str:
+        return f"study {self.name!r} has stopped: there is nothing left to pull."
+
     def _row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
         query = statements.LOCKED_STUDY if lock else statements.STUDY
         row = connection.execute(query, {**self._of, "of_token": self._token}).one_or_none()
@@ -295,16 +306,14 @@ class Study:
         }
 
     def _ask(self, connection: sa.Connection, count: int, worker: str | None) -> list[Pull]:
+        """The pulls handed out; none if the study stops here."""
         row = self._lock(connection)
         if row.stopped is not None:
-            raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+            raise StudyStopped(self._nothing_left)
         play = self._play_on(connection, row)
         now = time.time()
         expires = now + self.settings.lease
-        in_play = play.arms["in_play"]
-        out = [
-            pull for pull in connection.execute(statements.PULLS, self._of) if pull.expires > now or in_play[pull.arm]
-        ]
+        out = self._out(connection, play, now)
         overdue = [pull for pull in out if pull.expires <= now]
         handed = []
         for pull in overdue[:count]:
@@ -315,31 +324,45 @@ class Study:
         for pull in out:
             under_way[pull.arm] += 1
         fresh: list[dict[str, Any]] = []
-        while len(handed) < count and self._within_budget(play, row.told, under_way):
+        reason, why = MAX_PULLS, f"the budget of study {self.name!r} is used up by pulls under way ({len(out)})"
+        while len(handed) < count and not self._are_enough(row.told + sum(under_way)):
             number = row.asked + len(fresh) + 1
-            arm = play.choose(number, under_way)
+            after = play.copy()  # what the policy remembers of a choice that is not made must not be kept
+            arm = after.choose(number, under_way)
+            if not play.affordable(under_way)[arm]:
+                reason = MAX_COST
+                if under_way[arm] and not play.knows_cost[arm]:
+                    why = f"what a pull of arm {self.arms[arm]!r} costs is not known, and the first is under way"
+                break
+            play = after
             under_way[arm] += 1
             fresh.append({"study": self._id, "number": number, "arm": arm, "asked": now, "expires": expires,
                           "worker": worker})  # fmt: skip
             handed.append(self._handed(number, arm, expires, 1))
-        if not handed:
-            raise NoPull(
-                f"the budget of study {self.name!r} is used up by pulls under way ({len(out)}): tell them first."
-            )
+        if not handed and out:
+            raise NoPull(f"{why}: tell what is under way first.")
         if fresh:
             connection.execute(statements.ADD_PULL, fresh)
             self._save(connection, play, asked=row.asked + len(fresh))
+        if not handed:
+            self._save(connection, play, **stop(play, reason, play.confidence(), now, row.told))
         return handed
 
-    def _within_budget(self, play: Play, told: int, under_way: list[int]) -> bool:
-        """Whether one more pull may be handed out, were those under way to end as expected."""
-        if self.settings.max_pulls is not None and told + sum(under_way) >= self.settings.max_pulls:
-            return False
-        if self.settings.max_cost is None:
-            return True
-        costs = play.paid_costs()
-        expected = sum(n * cost for n, cost in zip(under_way, costs, strict=True) if n > 0 and math.isfinite(cost))
-        return bool(play.run["paid"] + expected < self.settings.max_cost)
+    def _out(self, connection: sa.Connection, play: Play, now: float) -> list[Any]:
+        """The pulls under way; not those of arms that were dropped once their lease has ended: nobody is asked for
+        them again."""
+        in_play = play.arms["in_play"]
+        pulls = connection.execute(statements.PULLS, self._of)
+        return [pull for pull in pulls if pull.expires > now or in_play[pull.arm]]
+
+    def _are_enough(self, pulls: int) -> bool:
+        return self.settings.max_pulls is not None and pulls >= self.settings.max_pulls
+
+    def _cannot_pay(self, connection: sa.Connection, play: Play, number: int, now: float) -> bool:
+        """Whether nothing is under way and the budget does not pay for the arm that the policy would pull next."""
+        none = [0] * len(self.arms)
+        pays = play.affordable(none)
+        return not pays.all() and not self._out(connection, play, now) and not pays[play.copy().choose(number, none)]
 
     def _tell(
         self, connection: sa.Connection, number: int, reward: float | None, cost: float | None, failed: str | None
@@ -369,28 +392,19 @@ class Study:
              "failed": failed, "asked": pull.asked, "told": now, "worker": pull.worker},
         )  # fmt: skip
         connection.execute(statements.CHANGE_ARM, {**self._of, "of_number": a, **play.sums(a)})
-        spent = float(play.run["paid"])
-        changed: dict[str, Any] = {"told": place, "spent": spent, "counted": float(play.run["spent"])}
+        changed: dict[str, Any] = {
+            "told": place, "spent": float(play.run["paid"]), "counted": float(play.run["spent"]),
+        }  # fmt: skip
         if row.stopped is None:
-            reason, confidence = self._ends(play, failed, place, spent)
-            if reason is not None:
-                changed |= {
-                    "stopped": now, "reason": reason, "decision": play.leader, "confidence": confidence,
-                    "told_at_stop": place, "spent_at_stop": spent,
-                }  # fmt: skip
+            if failed is None and play.stops():
+                changed |= stop(play, EVIDENCE, 1 - self.settings.delta, now, place)
+            elif play.is_spent or self._cannot_pay(connection, play, row.asked + 1, now):
+                changed |= stop(play, MAX_COST, play.confidence(), now, place)
+            elif self._are_enough(place):
+                changed |= stop(play, MAX_PULLS, play.confidence(), now, place)
         self._save(connection, play, **changed)
         warned = None if failed is None else self._failing(play, a)
         return None if warned is None else f"{warned} The last: {failed}"
-
-    def _ends(self, play: Play, failed: str | None, told: int, spent: float) -> tuple[str | None, float | None]:
-        """Whether the study stops here, why, and how sure it is."""
-        if failed is None and play.stops():
-            return EVIDENCE, 1 - self.settings.delta
-        if self.settings.max_cost is not None and spent >= self.settings.max_cost:
-            return MAX_COST, play.confidence()
-        if self.settings.max_pulls is not None and told >= self.settings.max_pulls:
-            return MAX_PULLS, play.confidence()
-        return None, None
 
     def _cost(self, arm: int, cost: float | None, failed: str | None) -> float:
         if cost is not None:
@@ -421,6 +435,14 @@ class Study:
 
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))
+
+
+def stop(play: Play, reason: str, confidence: float, now: float, told: int) -> dict[str, Any]:
+    """What is kept of a study's end."""
+    return {
+        "stopped": now, "reason": reason, "decision": play.leader, "confidence": confidence,
+        "told_at_stop": told, "spent_at_stop": float(play.run["paid"]),
+    }  # fmt: skip
 
 
 def storable(text: str) -> str:
