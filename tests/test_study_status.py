@@ -8,12 +8,14 @@ import math
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from scipy.optimize import brentq
 from scipy.stats import binom
 
 import cabai
 import reference
 from cabai.policies import POLICIES
+from cabai.study import schema
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import roughly
@@ -283,7 +285,100 @@ def test_a_status_says_what_is_not_proven_and_what_is_enough():
     assert not study.status().proven
     while not study.stopped:
         start(study, [1.0])
-    assert "has a mean within 0.5 of the smallest mean" in study.status().sentence
+    assert study.status().sentence.startswith(
+        f"Decided: {study.decision} has a mean within 0.5 of the smallest mean, at delta 0.05 but by a threshold "
+        "that is not proven, so without a guarantee; "
+    )
+    assert "wrong with probability" not in str(study)
+    study = new(family="gaussian", threshold="stylized", policy="uniform", max_pulls=9)
+    start(study, [1.0, 0.0, 0.0] * 3)
+    assert study.status().reason == "max_pulls"
+    assert ", by a threshold that is not proven (asked for: 0.95). 9 spent." in study.status().sentence
+
+
+CERTIFIED = "calibrated(c=1.4, policy=uniform, family=gaussian, arms=3, delta=0.05, max_pulls=50)"
+
+
+def test_a_study_stops_without_a_decision_where_its_certificate_ends(clock):
+    """Later its threshold would be reached by chance, some day."""
+    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform", lease=10)
+    start(study, [0.0, 0.0, 0.0] * 15)
+    assert study.status().promise.startswith("certified by simulation up to 50 pulls")
+    pulls = study.ask(20)
+    assert len(pulls) == 5  # none is handed out for nothing
+    with pytest.raises(cabai.NoPull):
+        study.ask()
+    study.tell(pulls[0], failed="broke", cost=1.0)
+    for pull in pulls[1:]:
+        study.tell(pull, 0.0, 1.0)
+    status = study.status()
+    assert (status.stopped, status.reason, status.decision, study.decision) == (True, "certificate", None, None)
+    assert (status.pulls, status.failures) == (49, 1)
+    assert status.sentence == (
+        "Stopped at 50 pulls, where the certificate of its threshold ends, without a guarantee: a leads; how surely, "
+        "its threshold does not say. 50 spent."
+    )
+    with pytest.raises(cabai.StudyStopped):
+        study.ask()
+
+
+def test_a_certified_decision_is_said_to_be_certified_and_not_proven():
+    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
+    start(study, [5.0, 0.0, 0.0])
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, 5.0 if pull.arm == "a" else 0.0, 1.0)
+    status = study.status()
+    assert (status.decision, status.proven, status.certified, status.reason) == ("a", False, True, "evidence")
+    assert status.sentence == (
+        "Decided: a has the largest mean, certified by simulation up to 50 pulls to be wrong with probability at most "
+        f"0.05, not proven; {status.pulls} spent on {status.pulls} pulls."
+    )
+
+
+def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_it_is_none():
+    def decided(limit):
+        threshold = CERTIFIED.replace("max_pulls=50", f"max_pulls={limit}")
+        study = new(family="gaussian", threshold=threshold, policy="uniform")
+        while not study.stopped:
+            pull = study.ask()
+            study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
+        return study.status().pulls, study.decision
+
+    n, decision = decided(50)
+    assert 3 < n < 50
+    assert decision == "a"
+    assert decided(n) == (n, "a")
+    assert decided(n - 1) == (n - 1, None)
+
+
+def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothing():
+    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
+    start(study, [0.0] * 45)
+    longer = schema.study.c.name == study.name
+
+    def back(**values):
+        study._storage.write(
+            lambda connection: connection.execute(sa.update(schema.study).where(longer).values(values))
+        )
+
+    back(told=60)
+    with pytest.raises(cabai.StudyStopped):
+        study.ask()
+    assert (study.status().reason, study.decision) == ("certificate", None)
+    back(reason="evidence", told_at_stop=60)
+    assert "by a threshold that is not proven, so without a guarantee" in study.status().sentence
+
+
+@pytest.mark.parametrize(("family", "fine"), [("gaussian", True), ("poisson", False), ("exponential", False)])
+def test_a_certificate_speaks_of_the_largest_mean(family, fine):
+    threshold = CERTIFIED.replace("family=gaussian", f"family={family}")
+    new(family=family, threshold=threshold, policy="uniform")
+    if fine:
+        assert new(family=family, threshold=threshold, policy="uniform", direction="minimize").status().certified
+        return
+    with pytest.raises(cabai.InvalidInput, match=f"certified for the largest mean of {family} rewards"):
+        new(family=family, threshold=threshold, policy="uniform", direction="minimize")
 
 
 def test_observations_as_a_table(clock):

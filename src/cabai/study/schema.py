@@ -37,7 +37,7 @@ study = Table(
     Column("counted", Double, nullable=False, default=0.0),  # the sum of costs as the policy counts them
     Column("memory", Text, nullable=False, default="{}"),  # JSON: what the policy remembers
     Column("stopped", Double),  # when
-    Column("reason", String(20)),  # evidence, max_cost or max_pulls
+    Column("reason", String(20)),  # evidence, max_cost, max_pulls or certificate
     Column("decision", Number),  # the number of the arm that led when it stopped
     Column("confidence", Double),  # 1 - delta, or what was reached at the limit
     Column("told_at_stop", Number),

@@ -14,7 +14,7 @@ from cabai.checks import InvalidInput, positive, probability, whole
 from cabai.families import Family, family_of
 from cabai.instance import arm_names
 from cabai.policies import Policy, policy_of
-from cabai.thresholds import Threshold, threshold_of
+from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
 LONGEST_NAME = 200
@@ -66,7 +66,23 @@ class Settings:
             metadata=metadata,
         )
         settings.rules()  # a threshold may refuse a family
+        if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
+            raise InvalidInput(
+                f"the threshold is certified for the largest mean of {kind.name} rewards, got direction {direction!r}; "
+                "a proven threshold, such as evalue, holds for both."
+            )
         return settings
+
+    @property
+    def certified_pulls(self) -> int | None:
+        """After how many pulls the certificate of the threshold ends, if it has one."""
+        return self.threshold.max_pulls if isinstance(self.threshold, Calibrated) else None
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether simulation has certified the threshold for this study: they look for the largest mean."""
+        looks_the_same = self.direction == "maximize" or self.family.mirror_code == self.family.code
+        return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
 
     def rules(self) -> np.void:
         """The rules of the game, for the kernels."""

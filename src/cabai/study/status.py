@@ -41,6 +41,8 @@ class Status:
     policy: str
     threshold: str
     proven: bool  # whether the threshold is proven for the family
+    certified: bool  # whether simulation has certified it for such a study, up to where this one is
+    certified_pulls: int | None  # where the certificate of the threshold ends
     direction: str
     delta: float
     epsilon: float
@@ -63,8 +65,8 @@ class Status:
     confidence: float | None  # 1 - the delta at which the leader would have been decided for
     remaining_cost: float | None  # still to be paid if the estimates are the truth; None where it cannot be said
     stopped: bool
-    reason: str | None  # evidence, max_cost or max_pulls
-    decision: str | None  # the best arm, with probability at least 1 - delta; None without that guarantee
+    reason: str | None  # evidence, max_cost, max_pulls or certificate
+    decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
     warnings: list[str]
 
     @classmethod
@@ -102,6 +104,8 @@ class Status:
             policy=str(settings.policy),
             threshold=str(settings.threshold),
             proven=settings.threshold.is_proven_for(settings.family),
+            certified=settings.is_certified and (row.told_at_stop or row.told) <= (settings.certified_pulls or 0),
+            certified_pulls=settings.certified_pulls,
             direction=settings.direction,
             delta=settings.delta,
             epsilon=settings.epsilon,
@@ -136,20 +140,34 @@ class Status:
         return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
 
     @property
+    def promise(self) -> str:
+        """What a decision is worth, in words."""
+        if self.proven:
+            return f"wrong with probability at most {self.delta:g}"
+        if self.certified:
+            return (
+                f"certified by simulation up to {self.certified_pulls} pulls to be wrong with probability at most "
+                f"{self.delta:g}, not proven"
+            )
+        return f"at delta {self.delta:g} but by a threshold that is not proven, so without a guarantee"
+
+    @property
     def sentence(self) -> str:
         """How it stands, in one sentence."""
         if self.decision is not None:
             return (
-                f"Decided: {self.decision} {self.best}, wrong with probability at most {self.delta:g}; "
+                f"Decided: {self.decision} {self.best}, {self.promise}; "
                 f"{self.spent:.6g} spent on {self.pulls + self.failures} pulls."
             )
         if self.stopped:
-            limit = f"{self.reason} = {self.max_cost if self.reason == 'max_cost' else self.max_pulls:g}"
+            if self.reason == "certificate":
+                limit = f"{self.certified_pulls} pulls, where the certificate of its threshold ends,"
+            else:
+                limit = f"{self.reason} = {self.max_cost if self.reason == 'max_cost' else self.max_pulls:g}"
             if self.leader is None:
                 return f"Stopped at {limit} before any reward; no decision."
             return (
-                f"Stopped at {limit} without a guarantee: {self.leader} leads; that it {self.best} has confidence "
-                f"{rounded_down(self.confidence or 0.0)} (asked for: {1 - self.delta:g}). {self.spent:.6g} spent."
+                f"Stopped at {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
             )
         if self.leader is None and self.failures:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
@@ -163,6 +181,17 @@ class Status:
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{rest}."
+        )
+
+    @property
+    def _how_sure(self) -> str:
+        """Of the leader of a study that stopped without a decision."""
+        if self.certified_pulls is not None:
+            return "how surely, its threshold does not say."
+        unproven = "" if self.proven else ", by a threshold that is not proven"
+        return (
+            f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
+            f"(asked for: {1 - self.delta:g})."
         )
 
     def to_dict(self) -> dict[str, Any]:

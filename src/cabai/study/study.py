@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]  # what is kept of each
-EVIDENCE, MAX_COST, MAX_PULLS = "evidence", "max_cost", "max_pulls"  # why a study stopped
+EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE = "evidence", "max_cost", "max_pulls", "certificate"  # why a study stopped
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,15 @@ class Study:
 
     @property
     def stopped(self) -> bool:
-        """Whether the study has ended: with a decision, or at its budget's limit. It never goes on again."""
+        """Whether the study has ended: with a decision, or at its limit without one. It never goes on again."""
         return self._storage.read(self._row).stopped is not None
 
     @property
     def decision(self) -> str | None:
-        """The arm that is best, with probability at least 1 - delta; None until that is known.
+        """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
-        A study that stopped at its budget's limit has no decision; `status().leader` is the best guess.
+        None until there is enough evidence. A study that stopped at its budget's limit, or where the certificate of its
+        threshold ends, has no decision; `status().leader` is the best guess.
         """
         row = self._storage.read(self._row)
         return self.arms[row.decision] if row.reason == EVIDENCE else None
@@ -324,8 +325,8 @@ class Study:
         for pull in out:
             under_way[pull.arm] += 1
         fresh: list[dict[str, Any]] = []
-        reason, why = MAX_PULLS, f"the budget of study {self.name!r} is used up by pulls under way ({len(out)})"
-        while len(handed) < count and not self._are_enough(row.told + sum(under_way)):
+        reason, why = None, f"the budget of study {self.name!r} is used up by pulls under way ({len(out)})"
+        while len(handed) < count and (reason := self._limit(row.told + sum(under_way))) is None:
             number = row.asked + len(fresh) + 1
             after = play.copy()  # what the policy remembers of a choice that is not made must not be kept
             arm = after.choose(number, under_way)
@@ -345,6 +346,7 @@ class Study:
             connection.execute(statements.ADD_PULL, fresh)
             self._save(connection, play, asked=row.asked + len(fresh))
         if not handed:
+            assert reason is not None
             self._save(connection, play, **stop(play, reason, play.confidence(), now, row.told))
         return handed
 
@@ -355,8 +357,13 @@ class Study:
         pulls = connection.execute(statements.PULLS, self._of)
         return [pull for pull in pulls if pull.expires > now or in_play[pull.arm]]
 
-    def _are_enough(self, pulls: int) -> bool:
-        return self.settings.max_pulls is not None and pulls >= self.settings.max_pulls
+    def _limit(self, pulls: int) -> str | None:
+        """Which limit so many pulls have reached, if any."""
+        if self.settings.max_pulls is not None and pulls >= self.settings.max_pulls:
+            return MAX_PULLS
+        if self.settings.certified_pulls is not None and pulls >= self.settings.certified_pulls:
+            return CERTIFICATE
+        return None
 
     def _cannot_pay(self, connection: sa.Connection, play: Play, number: int, now: float) -> bool:
         """Whether nothing is under way and the budget does not pay for the arm that the policy would pull next."""
@@ -396,12 +403,13 @@ class Study:
             "told": place, "spent": float(play.run["paid"]), "counted": float(play.run["spent"]),
         }  # fmt: skip
         if row.stopped is None:
-            if failed is None and play.stops():
+            certified, limit = self.settings.certified_pulls, self._limit(place)
+            if failed is None and (certified is None or place <= certified) and play.stops():
                 changed |= stop(play, EVIDENCE, 1 - self.settings.delta, now, place)
             elif play.is_spent or self._cannot_pay(connection, play, row.asked + 1, now):
                 changed |= stop(play, MAX_COST, play.confidence(), now, place)
-            elif self._are_enough(place):
-                changed |= stop(play, MAX_PULLS, play.confidence(), now, place)
+            elif limit is not None:
+                changed |= stop(play, limit, play.confidence(), now, place)
         self._save(connection, play, **changed)
         warned = None if failed is None else self._failing(play, a)
         return None if warned is None else f"{warned} The last: {failed}"
