@@ -211,6 +211,41 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     assert study.status().pulls == 1
 
 
+@pytest.mark.parametrize("call", ["release", "renew"])
+def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it_back(clock, call):
+    study = new(lease=100)
+    mine = study.ask(worker="A")
+    clock.now += 101
+    theirs = study.ask(worker="B")
+    assert theirs.id == mine.id
+    expected = rf"pull {mine.id} was offered to another worker \('B'\), who alone may now renew it"
+    for lost, who in [(mine, {}), (mine, {"worker": "A"}), (mine.id, {"worker": "A"}), (theirs, {"worker": "A"})]:
+        with pytest.raises(cabai.LostPull, match=expected):
+            getattr(study, call)(lost, **who)
+    assert study.ask(worker="C").id != mine.id
+    clock.now += 50
+    getattr(study, call)(theirs)  # the one who has it may
+    getattr(study, call)(theirs.id, worker="B")
+    getattr(study, call)(theirs.id)  # nothing is known of who speaks
+    clock.now += 60
+    assert (study.ask(worker="C").id == mine.id) == (call == "release")
+    study.tell(mine, 1, 1.0)  # whoever tells first is counted
+    with pytest.raises(cabai.AlreadyTold):
+        study.tell(theirs, 0, 1.0)
+    for pull in (mine, theirs):
+        getattr(study, call)(pull)  # told meanwhile: does nothing
+    with pytest.raises(cabai.InvalidInput, match="worker must be a text"):
+        getattr(study, call)(theirs, worker=5)
+
+
+def test_a_lease_that_ran_out_can_be_renewed_as_long_as_nobody_else_has_the_pull(clock):
+    study = new(lease=100)
+    pull = study.ask()
+    clock.now += 1000
+    study.renew(pull)
+    assert study.ask().id != pull.id
+
+
 def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):
     study = new(policy="racing", lease=10, family="gaussian", delta=0.1)
     rewards = {"a": [0.0, 0.1], "b": [0.05, 0.05], "c": [-3.0, -3.1]}

@@ -277,6 +277,9 @@ class StudyMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data):
         number = data.draw(st.integers(1, self.model.asked))
+        if number in self.model.under_way and self.model.under_way[number]["offers"] > 1:
+            with pytest.raises(cabai.LostPull):  # the one it was offered to first
+                self.study.release(module.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
         self.study.release(f"{self.token}-{number}")
         if number in self.model.under_way:
             self.model.under_way[number]["expires"] = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 import threading
+import time
 
 import pytest
 
@@ -201,3 +202,30 @@ def test_several_workers_do_not_pull_beyond_the_budget():
     study = new(max_pulls=30, delta=1e-9)
     status = study.run(lambda arm: (1, 1.0), workers=4)
     assert (status.pulls, status.reason, status.under_way, status.late) == (30, "max_pulls", 0, 0)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_run_whose_pull_was_offered_to_another_worker_goes_on(leaves):
+    """It cannot renew the pull any more, nor give it back; what it tells is counted if it is the first."""
+    from cabai.study.runner import run
+
+    study, others = new(lease=0.2, max_pulls=4), []
+
+    def test(pull):
+        if not others:
+            study.release(pull)  # as if its lease had run out
+            others.append(study.ask(worker="another"))
+            time.sleep(0.3)  # longer than it takes to renew
+            if leaves:
+                raise SystemExit(3)
+        return 1, 1.0
+
+    if leaves:
+        with pytest.raises(SystemExit):
+            run(study, test)
+        study.tell(others[0], 0, 1.0)
+        return
+    assert run(study, test).pulls == 4
+    with pytest.raises(cabai.AlreadyTold):
+        study.tell(others[0], 0, 1.0)
+    assert study.observations()[0]["reward"] == 1

@@ -11,6 +11,7 @@ from cabai.simulation import Comparison, Runs, Summary, compare, simulate
 from cabai.study import (
     AlreadyTold,
     FailedPulls,
+    LostPull,
     NoPull,
     RunFailed,
     StorageError,
@@ -32,6 +33,7 @@ __all__ = [
     "FailedPulls",
     "Instance",
     "InvalidInput",
+    "LostPull",
     "NoPull",
     "RunFailed",
     "Runs",

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from cabai.checks import InvalidInput
 from cabai.families import Family
 from cabai.policies import Policy
-from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, RunFailed, StorageError, StudyNotFound, StudyStopped
+from cabai.study.errors import (
+    AlreadyTold,
+    FailedPulls,
+    LostPull,
+    NoPull,
+    RunFailed,
+    StorageError,
+    StudyNotFound,
+    StudyStopped,
+)
 from cabai.study.settings import Settings, checked_name
 from cabai.thresholds import Threshold
 
@@ -23,6 +32,7 @@ __all__ = [
     "AlreadyTold",
     "ArmStatus",
     "FailedPulls",
+    "LostPull",
     "NoPull",
     "Pull",
     "RunFailed",

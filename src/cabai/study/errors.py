@@ -13,6 +13,10 @@ class AlreadyTold(InvalidInput):
     """The pull was told before, with other values; what was told first stands."""
 
 
+class LostPull(InvalidInput):
+    """The pull was offered again, to another worker: only the one that has it now may renew it or give it back."""
+
+
 class NoPull(Exception):
     """There is nothing to pull now: the budget is used up by pulls under way, or waits for what they cost."""
 

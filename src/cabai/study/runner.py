@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.checks import InvalidInput, positive, whole
-from cabai.study.errors import AlreadyTold, NoPull, RunFailed, StudyStopped
+from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 
 if TYPE_CHECKING:
     from cabai.study.status import Status
@@ -102,12 +103,12 @@ class Loop:
             try:
                 result = self.attempt(pull)
             except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
-                self.study.release(pull)
+                self.give_back(pull)
                 raise
             finally:
                 del self.trying[worker]
             if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
-                self.study.release(pull)
+                self.give_back(pull)
                 return
             self.tell(pull, result)
             if self.progress is not None:
@@ -116,7 +117,12 @@ class Loop:
     def renew(self) -> None:
         """A pull that takes longer than its lease is not offered to others while it is being tried here."""
         for pull in list(self.trying.values()):
-            self.study.renew(pull)
+            with suppress(LostPull):  # too late: another worker has it; whoever tells first is counted
+                self.study.renew(pull)
+
+    def give_back(self, pull: Pull) -> None:
+        with suppress(LostPull):
+            self.study.release(pull)
 
     def attempt(self, pull: Pull) -> Any:
         try:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from cabai.checks import InvalidInput, positive, whole
 from cabai.checks import number as finite
 from cabai.study import schema, statements
-from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StudyNotFound, StudyStopped
+from cabai.study.errors import AlreadyTold, FailedPulls, LostPull, NoPull, StudyNotFound, StudyStopped
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import Status
@@ -128,9 +128,7 @@ class Study:
         soon as nothing is under way.
         """
         count = 1 if n is None else whole(n, "n", 1)
-        if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
-            raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
-        name = None if worker is None else storable(worker)
+        name = checked_worker(worker)
         pulls = self._storage.write(lambda connection: self._ask(connection, count, name))
         if not pulls:
             raise StudyStopped(self._nothing_left)
@@ -166,18 +164,37 @@ class Study:
         if warned:
             warnings.warn(warned, FailedPulls, stacklevel=2)
 
-    def release(self, pull: Pull | str) -> None:
-        """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile."""
-        self._lease(self._number(pull), 0.0)
+    def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
+        """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
 
-    def renew(self, pull: Pull | str) -> None:
-        """Lease a pull anew, while it is still being tried: `run` does so by itself. Does nothing if it was told."""
-        self._lease(self._number(pull), time.time() + self.settings.lease)
+        Only the worker that has the pull now may do so: `LostPull` is raised if it was offered again since `pull` was
+        handed out, or to another worker than the `worker` given. An id alone says nothing of who gives it back.
+        """
+        self._lease(pull, worker, 0.0)
 
-    def _lease(self, number: int, expires: float) -> None:
+    def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
+        """Lease a pull anew, while it is still being tried: `run` does so by itself. Does nothing if it was told.
+
+        Raises `LostPull` where another worker has the pull now, as `release` does.
+        """
+        self._lease(pull, worker, time.time() + self.settings.lease)
+
+    def _lease(self, pull: Pull | str, worker: str | None, expires: float) -> None:
+        number, name = self._number(pull), checked_worker(worker)
+
         def work(connection: sa.Connection) -> None:
             if number > self._lock(connection).asked:
                 raise InvalidInput(f"study {self.name!r} has handed out no pull {self._token}-{number}.")
+            held = connection.execute(statements.PULL, self._pull(number)).one_or_none()
+            if held is None:  # told meanwhile
+                return
+            offered_again = isinstance(pull, Pull) and pull.offers != held.offers
+            if offered_again or (name is not None and held.worker not in (None, name)):
+                holder = "" if held.worker is None else f" ({held.worker!r})"
+                raise LostPull(
+                    f"pull {self._token}-{number} was offered to another worker{holder}, who alone may now renew it or "
+                    "give it back. It may still be told: whoever tells first is counted."
+                )
             connection.execute(statements.CHANGE_PULL, {**self._pull(number), "expires": expires})
 
         self._storage.write(work)
@@ -451,6 +468,13 @@ def stop(play: Play, reason: str, confidence: float, now: float, told: int) -> d
         "stopped": now, "reason": reason, "decision": play.leader, "confidence": confidence,
         "told_at_stop": told, "spent_at_stop": float(play.run["paid"]),
     }  # fmt: skip
+
+
+def checked_worker(worker: Any) -> str | None:
+    """Who asks, as it can be stored."""
+    if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
+        raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
+    return None if worker is None else storable(worker)
 
 
 def storable(text: str) -> str:
