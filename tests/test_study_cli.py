@@ -311,6 +311,7 @@ def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
         ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
         ("""echo '{"reward": 1}'""", "tell needs a cost"),
         ("""echo '{"reward": 1, "cost": -1}'""", "cost must be positive"),
+        ("""echo '{"reward": 1, "cost": true}'""", "cost must be a number, got True"),
         ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
         ("sleep 30", "it took longer than the timeout"),
     ],

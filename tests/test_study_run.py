@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import cabai
@@ -55,6 +57,10 @@ def test_run_takes_the_reward_alone_where_costs_are_known():
     [
         ((0.5, 2.0), "reward must be 0 or 1", 2.0),
         ((1, -2.0), "cost must be positive", 0.0),
+        ((1, True), "cost must be a number, got True", 0.0),
+        ({"reward": 1, "cost": np.True_}, "cost must be a number, got", 0.0),
+        (Failed("no luck", -2.0), "no luck", 0.0),
+        (Failed("no luck", True), "no luck", 0.0),
         ((1, 2, 3), "must return (reward, cost)", 0.0),
         ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
@@ -83,6 +89,30 @@ def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
     assert all(why in each["failed"] for each in told)
     status = study.run(lambda arm: (ONES[arm], 1.0))  # the study is as it was, and goes on
     assert (status.decision, status.failures) == ("a", 3)
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_whose_sums_no_number_can_hold_are_failed_pulls(known, workers):
+    study = new(family="gaussian", costs=[1e308] * 3 if known else None)
+    with pytest.raises(cabai.RunFailed, match="sums too large to hold"):
+        study.run(lambda arm: 1e308 if known else (1e308, 1e308), workers=workers)
+    first, *others = study.observations()
+    assert (first["reward"], first["cost"], first["failed"]) == (1e308, 1e308, None)
+    assert all((each["reward"], each["cost"]) == (None, 0.0) for each in others)
+    assert all("reward=1e+308, cost=1e+308 and those told before" in each["failed"] for each in others)
+    assert (study.status().under_way, study.status().spent) == (0, 1e308)
+    json.dumps(study.status().to_dict(), allow_nan=False)
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+def test_a_reward_that_cannot_be_added_leaves_its_cost_on_the_bill():
+    study = new(family="gaussian", arms=["a", "b"], policy="uniform")
+    with pytest.raises(cabai.RunFailed, match="sums too large to hold"):
+        study.run(lambda arm: (1e308 if arm == "a" else 0.0, 1.0), max_failures=1)
+    assert study.status().spent == len(study.observations())
+    assert study.observations()[-1]["failed"] is not None
 
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")

@@ -25,8 +25,15 @@ def number(value: Any, name: str) -> float:
     return result
 
 
+def amount(value: Any, name: str) -> float:
+    """`value` as a finite float; true and false are not amounts of anything."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidInput(f"{name} must be a number, got {value!r}.")
+    return number(value, name)
+
+
 def positive(value: Any, name: str) -> float:
-    result = number(value, name)
+    result = amount(value, name)
     if result <= 0:
         raise InvalidInput(f"{name} must be positive, got {value!r}.")
     return result

@@ -43,8 +43,9 @@ def run(
     """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, the reward alone where the study knows the costs,
-    or `Failed`. An exception, or a result that is not legal, is told as a failed pull; after `max_failures` of them in
-    a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for and told, or their
+    or `Failed`. An exception, or a result that is not legal or too large to be added to the others, is told as a failed
+    pull; its cost counts if it is legal and can be added. After `max_failures` in a row for one arm the run ends with
+    `RunFailed`. On Ctrl-C the tests under way are waited for and told, or their
     pulls given back where they fail, and the study can be run again. `over` is set when the run is to end, for tests
     that can be cut short. `progress` is called after each pull.
     """
@@ -141,7 +142,7 @@ class Loop:
                     raise
                 except InvalidInput as error:  # paid for, but not a legal reward
                     result = Failed(str(error), paid(result))
-            self.study.tell(pull, failed=result.why, cost=result.cost)
+            self.tell_failed(pull, result)
         except AlreadyTold:
             return  # the lease ran out, and another worker was quicker
         self.failing[pull.arm] += 1
@@ -150,6 +151,14 @@ class Loop:
                 f"arm {pull.arm!r} failed {self.limit} times in a row, the last time with: {result.why.rstrip('.')}. "
                 f"The study {self.study.name!r} is kept; run it again to go on."
             )
+
+    def tell_failed(self, pull: Pull, result: Failed) -> None:
+        try:
+            self.study.tell(pull, failed=result.why, cost=result.cost)
+        except AlreadyTold:
+            raise
+        except InvalidInput:  # a cost that cannot be added to the bill: the pull must not stay leased for that
+            self.study.tell(pull, failed=result.why, cost=0.0)
 
 
 def read(result: Any) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
-from cabai.checks import InvalidInput, positive, whole
-from cabai.checks import number as finite
+from cabai.checks import InvalidInput, amount, positive, whole
 from cabai.study import schema, statements
 from cabai.study.errors import AlreadyTold, FailedPulls, LostPull, NoPull, StudyNotFound, StudyStopped
 from cabai.study.play import Play
@@ -155,7 +154,7 @@ class Study:
         else:
             failed = storable(failed)
         if cost is not None:
-            cost = positive(cost, "cost") if failed is None else finite(cost, "cost")
+            cost = positive(cost, "cost") if failed is None else amount(cost, "cost")
             if cost < 0:
                 raise InvalidInput(f"cost must not be negative, got {cost!r}.")
         elif self.settings.costs is None and failed is None:
