@@ -113,6 +113,11 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
             ["simulate", *PAPER, "--policy", "co", "--trajectories", "2", "--out", "/dev/null/x"],
             "cannot write /dev/null/x: /dev/null is not a folder",
         ),
+        (["simulate", *PAPER, "--policy", "co", "--out", "/dev/null"], "cannot write /dev/null: it is a device"),
+        (["simulate", *PAPER, "--policy", "co", "--out", ""], "a file's name must not be empty"),
+        (["compare", *PAPER, "--plot", ""], "must end in .png or .svg, got ''"),
+        (["calibrate", "--family", "gaussian", "--costs", "1,2", "--out", ""], "--out must end in .json, got ''"),
+        (["reproduce", "table1", "--out", ""], "--out must name a folder, got ''"),
     ],
 )
 def test_every_error_is_one_line_and_exit_code_2(arguments, message):

@@ -106,7 +106,7 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a JSON file, whole or not at all."""
-        write_whole(Path(path), (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
+        write_whole(path, (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:

@@ -24,6 +24,7 @@ from cabai.cli_tools import (
     show_json,
 )
 from cabai.families import FAMILIES
+from cabai.files import file_to_write
 from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import MORE, PARTS
@@ -164,6 +165,8 @@ def simulate(
     from cabai.simulation import simulate
 
     instance = read_instance(family, means, costs, names, cost_model)
+    if out is not None:
+        file_to_write(out)  # before any work is done
     with progress_bar(trajectories) as progress:
         runs = simulate(
             instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
@@ -251,6 +254,7 @@ def compare(
         raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
     if plot is not None:
         picture_kind(plot)  # before any work is done
+        file_to_write(plot)
     instance = read_instance(family, means, costs, names, cost_model)
     trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
@@ -308,6 +312,8 @@ def calibrate(
 
     if out is not None and not out.endswith(".json"):
         raise InvalidInput(f"--out must end in .json, got {out!r}.")
+    if out is not None:
+        file_to_write(out)  # before any work is done
     with status_line() as told:
         certificate = calibrate(
             family, read_numbers(costs, "--costs"), policy, delta=delta, max_pulls=max_pulls, trajectories=trajectories,
@@ -344,6 +350,8 @@ def reproduce(
     from cabai.paper import reproduce
     from cabai.paper.report import text
 
+    if not out:
+        raise InvalidInput("--out must name a folder, got ''.")
     with status_line() as told:
         sections, written = reproduce(
             part, out=out, trajectories=trajectories, seed=seed, quick=quick, workers=workers, told=told

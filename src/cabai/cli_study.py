@@ -19,7 +19,7 @@ import typer
 from cabai.checks import InvalidInput, whole
 from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
-from cabai.files import write_whole
+from cabai.files import file_to_write, write_whole
 from cabai.policies import POLICIES
 from cabai.study import (
     LEASE,
@@ -194,12 +194,14 @@ def export(
     kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
     if kind not in ("csv", "json", "parquet"):
         raise InvalidInput(f"--out must end in .csv, .json or .parquet, got {out!r}.")
+    if out is not None:
+        file_to_write(out)
     study = load_study(name, storage=storage)
     content = exported(study, kind)
     if out is None:
         typer.echo(content.decode(), nl=False)
         return
-    write_whole(Path(out), content)
+    write_whole(out, content)
     show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
 
 
