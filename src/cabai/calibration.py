@@ -116,7 +116,7 @@ class Certificate:
             certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
         if not isinstance(threshold_of(certificate.threshold), Calibrated):
             raise InvalidInput(f"{path} is not a certificate: its threshold is {certificate.threshold}.")
