@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import cabai
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals() -> Iterator[None]:
+    """Ctrl-C and hanging up do what they usually do, here and in the processes that tests start, also where whoever
+    started the tests ignores them: a background job of a script, nohup.
+
+    A signal that is handled here has its default effect in a process started from here; hanging up does nothing here.
+    """
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    ignored = {number: handler for number, handler in handlers.items() if signal.getsignal(number) == signal.SIG_IGN}
+    for number, handler in ignored.items():
+        signal.signal(number, handler)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

@@ -113,6 +113,16 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
             ["simulate", *PAPER, "--policy", "co", "--trajectories", "2", "--out", "/dev/null/x"],
             "cannot write /dev/null/x: /dev/null is not a folder",
         ),
+        (["simulate", *PAPER, "--policy", "co", "--out", "/dev/null"], "cannot write /dev/null: it is a device"),
+        (["simulate", *PAPER, "--policy", "co", "--out", ""], "a file's name must not be empty"),
+        (["compare", *PAPER, "--plot", ""], "must end in .png or .svg, got ''"),
+        (["calibrate", "--family", "gaussian", "--costs", "1,2", "--out", ""], "--out must end in .json, got ''"),
+        (
+            ["simulate", *PAPER, "--policy", "co", "--max-pulls", str(2**63)],
+            f"max_pulls must be below 2**63, got {2**63}",
+        ),
+        (["simulate", *PAPER, "--policy", "co", "--seed", str(2**64)], f"seed must be below 2**64, got {2**64}"),
+        (["reproduce", "table1", "--out", ""], "--out must name a folder, got ''"),
     ],
 )
 def test_every_error_is_one_line_and_exit_code_2(arguments, message):
@@ -170,6 +180,80 @@ def test_ctrl_c_stops_within_a_second(workers):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_ctrl_c_while_the_program_is_loaded_is_one_line():
+    """Whenever it comes: here in the middle of an import, which turns it into an error of another kind."""
+    for start in ("runpy.run_module('cabai', run_name='__main__', alter_sys=True)", "exec(SCRIPT)"):
+        code = f"""
+import os, runpy, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+            raise ImportError("cut short")
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["-m" if "runpy" in {start!r} else "/usr/bin/cabai", "bound"]
+sys.orig_argv = ["python", "-m", "cabai", "bound"]
+SCRIPT = "from cabai.cli import main; main()"
+{start}
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "cabai: stopped.\n")
+
+
+def test_a_program_that_imports_cabai_keeps_its_own_answer_to_ctrl_c():
+    code = "import signal, cabai; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_standard_output_that_is_full_is_one_line(buffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cabai", "bound", *PAPER], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": buffered}, timeout=60,
+        )  # fmt: skip
+    said = "cabai: cannot write to standard output: No space left on device. What was stored before is kept.\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_streams_that_are_closed_do_no_harm():
+    command = f"{sys.executable} -m cabai bound {' '.join(PAPER)}"
+    closed = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert closed.returncode == 1
+    assert closed.stderr.startswith("cabai: standard output is closed")
+    assert closed.stderr.count("\n") == 1
+    quiet = subprocess.run(f"{command} 2>&- <&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (quiet.returncode, quiet.stdout) == (0, cabai("bound", *PAPER).stdout)
+
+
+def test_a_user_whom_the_system_does_not_know_and_without_a_home_folder_can_simulate(tmp_path):
+    code = """
+import os, pwd
+def unknown(user):
+    raise KeyError(user)
+pwd.getpwuid = unknown
+for name in ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "USER", "LOGNAME"):
+    os.environ.pop(name, None)
+from cabai.cli import main
+main()
+"""
+    command = [sys.executable, "-c", code, "simulate", *PAPER, "--policy", "uniform", "--trajectories", "5", "--json"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["trajectories"] == 5
+
+
+def test_an_error_in_cabai_itself_is_one_line_too():
+    code = "import cabai.cli as cli; cli.cabai.bound = lambda _: 1 / 0; cli.main()"
+    command = [sys.executable, "-c", code, "bound", *PAPER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "ZeroDivisionError: division by zero. It is an error in cabai: please report it" in done.stderr
+    environment = os.environ | {"CABAI_TRACEBACK": "1"}
+    assert "Traceback" in subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment).stderr
 
 
 def cpu_seconds(pid: int) -> float:

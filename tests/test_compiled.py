@@ -69,6 +69,80 @@ def test_a_cache_folder_that_cannot_be_written_does_no_harm(tmp_path, source):
     assert int(count) > 10
 
 
+@pytest.fixture
+def homes(tmp_path, monkeypatch):
+    """A home folder, a cache folder and a folder for temporary files of the test's own."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "TMPDIR").chmod(0o1777)
+    return tmp_path
+
+
+def cache_folder() -> str:
+    from cabai.compiling import cache_directory
+
+    return cache_directory.__wrapped__("all")
+
+
+def test_the_cache_is_closed_to_others_whatever_the_umask(homes):
+    before = os.umask(0)
+    try:
+        folder = Path(cache_folder())
+    finally:
+        os.umask(before)
+    assert folder.is_relative_to(homes / "XDG_CACHE_HOME" / "cabai")
+    assert {place.stat().st_mode & 0o777 for place in (folder, folder.parent, folder.parent.parent)} == {0o700}
+    assert cache_folder() == str(folder)
+
+
+def test_compiled_code_is_never_read_from_a_folder_that_others_could_write_to(homes, monkeypatch):
+    """It is a pickle, which runs as whoever reads it. A name that can be guessed can be taken first."""
+    planted = homes / "TMPDIR" / f"cabai-{os.geteuid()}"
+    (homes / "XDG_CACHE_HOME").chmod(0o777)  # so there is no good place but among the temporary files
+    assert Path(cache_folder()).is_relative_to(planted)
+    for mode in (0o777, 0o770, 0o702):
+        planted.chmod(mode)
+        assert cache_folder() == ""
+    planted.chmod(0o700)
+    inner = Path(cache_folder())
+    inner.chmod(0o707)
+    assert cache_folder() == ""
+    inner.chmod(0o700)
+    (homes / "TMPDIR").chmod(0o777)  # not sticky: others can put another folder in its place
+    assert cache_folder() == ""
+    (homes / "TMPDIR").chmod(0o1777)
+    planted.rename(homes / "TMPDIR" / "elsewhere")
+    planted.symlink_to(homes / "XDG_CACHE_HOME")  # a link is followed before it is judged
+    assert cache_folder() == ""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(homes / "XDG_CACHE_HOME" / "chosen"))  # nor is a user's choice trusted
+    assert cache_folder() == ""
+    (homes / "XDG_CACHE_HOME").chmod(0o755)
+    assert Path(cache_folder()).is_relative_to(homes / "XDG_CACHE_HOME" / "chosen")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder somebody else's")
+def test_compiled_code_is_never_read_from_a_folder_of_somebody_elses(homes):
+    (homes / "XDG_CACHE_HOME").chmod(0o777)
+    planted = Path(cache_folder())
+    for place in (planted, planted.parent, planted.parent.parent, homes / "TMPDIR"):
+        os.chown(place, 65534, 65534)
+        assert cache_folder() == ""
+        os.chown(place, 0, 0)
+    assert cache_folder() == str(planted)
+
+
+def test_a_user_without_a_home_folder_has_no_cache_there(homes, monkeypatch):
+    def unknown():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", unknown)
+    assert Path(cache_folder()).is_relative_to(homes / "TMPDIR")
+
+
 def test_kernels_cannot_allocate_and_release_the_gil():
     """Compiled without Numba's allocator, a kernel that allocated memory would not compile."""
     from cabai.compiling import compiled

@@ -113,6 +113,15 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 positive numbers"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--storage", "mysql://h/d"], "sqlite:///FILE"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "9" * 5000 + "}"],
+         "--metadata must be JSON, got '{\"a\": 999"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "[" * 50_000],
+         "--metadata must be JSON"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--max-pulls", str(2**63)],
+         "max_pulls must be below 2**63"),
+        (["study", "list", "--storage", "mysql://u:secret@h/d"], "got mysql://..."),
+        (["study", "list", "--storage", "sqlite+aiosqlite:///x.db"], "names a driver that cabai does not use"),
+        (["study", "export", "x", "--out", ""], "--out must end in .csv, .json or .parquet, got ''"),
         (["run", "nope.toml"], "cannot read nope.toml"),
     ],
 )  # fmt: skip
@@ -122,6 +131,40 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("max_pulls = " + "9" * 5000, "study.toml cannot be read: it has a number that is too long"),
+        ("max_pulls = 0x" + "9" * 5000, "max_pulls must be below 2**63"),
+        ("costs = [1, 0x" + "9" * 5000 + "]", "costs[1] must be a number, got a value of type int that"),
+        ("costs = " + "[" * 5000 + "]" * 5000, "study.toml cannot be read: it has a number"),
+    ],
+)  # fmt: skip
+def test_what_no_number_can_hold_in_a_recipe_is_one_line(line, message, tmp_path):
+    (tmp_path / "study.toml").write_text(f'family = "poisson"\narms = ["a", "b"]\ncommand = "true"\n{line}\n')
+    done = run("run", "study.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::cabai.study.FailedPulls")
+def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
+    storage, formulas = f"sqlite:///{tmp_path}/cabai.db", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"]
+    study = cabai.create_study("x", arms=["=cmd", "plain"], family="gaussian", storage=storage)
+    for formula in formulas:
+        study.tell(study.ask(worker=formula), failed=formula)
+    study.tell(study.ask(), -2.5, 1.0)
+    run("study", "export", "x", "--out", "all.csv", cwd=tmp_path)
+    with open(tmp_path / "all.csv", newline="") as file:
+        *failures, last = csv.DictReader(file)
+    for row, formula in zip(failures, formulas, strict=True):
+        assert (row["failed"], row["worker"]) == (f"'{formula}", f"'{formula}")
+        assert row["arm"] in ("'=cmd", "plain")
+    assert last["reward"] == "-2.5"
+    shown = json.loads(run("study", "export", "x", "--json", cwd=tmp_path).stdout)["observations"]
+    assert [row["failed"] for row in shown] == [*formulas, None]
 
 
 def test_study_alone_shows_its_commands(tmp_path):

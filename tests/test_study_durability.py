@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -697,3 +697,48 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> N
             thread.join()
     check_log(study, {})
     assert [told["cost"] for told in study.observations()].count(7.0) == 10
+
+
+@POSTGRES
+def test_a_servers_default_isolation_does_not_matter(url: str, postgres: Any) -> None:
+    """Under "repeatable read" who waits for a study's lock would be refused what the other has changed."""
+    postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = 'repeatable read'")
+    study = new_study(url)
+
+    def ask_and_tell(i: int) -> None:
+        for _ in range(5):
+            study.tell(study.ask(), float(i), cost=1.0)
+
+    with ThreadPoolExecutor(6) as executor:
+        list(executor.map(ask_and_tell, range(6)))
+    assert study.status().pulls == 30
+
+
+@POSTGRES
+def test_more_workers_than_the_server_has_connections(url: str) -> None:
+    """The threads of a process share a few."""
+    study = new_study(url, max_pulls=100)
+    status = study.run(lambda arm: (0.0, 1.0), workers=80)
+    assert (status.pulls, status.under_way) == (100, 0)
+
+
+@POSTGRES
+def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    study = new_study(url)
+    pull = study.ask()
+    close(url)
+    with ThreadPoolExecutor(1) as executor, ExitStack() as stack:
+        with suppress(psycopg.OperationalError):
+            while True:
+                stack.enter_context(psycopg.connect(url))
+        told = executor.submit(study.tell, pull, 1.0, cost=1.0)
+        time.sleep(0.3)
+        assert not told.done()
+        monkeypatch.setattr("cabai.study.storage.PATIENCE", 0.2)
+        with pytest.raises(StorageError, match=r"has no connection left, for 0\.2 seconds now: run fewer processes"):
+            study.ask()
+        stack.close()
+        told.result(10)
+    assert study.status().pulls == 1

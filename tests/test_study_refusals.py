@@ -12,6 +12,14 @@ from studies import new, reloaded, start, tables
 
 # --- What is refused, and leaves no trace ---------------------------------------------------------------------------
 
+
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 BAD_SETTINGS = [
     ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
     ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
@@ -58,6 +66,14 @@ BAD_SETTINGS = [
     ({"lease": -5}, "lease must be positive"),
     ({"seed": -1}, "seed must be a whole number of at least 0"),
     ({"seed": 2**63}, r"seed must be below 2\*\*63"),
+    ({"max_pulls": 2**63}, r"max_pulls must be below 2\*\*63"),
+    ({"max_pulls": 10**5000}, "max_pulls must be below .*, got a value of type int that cannot be shown"),
+    ({"delta": 10**5000}, "delta must be a number, got a value of type int that cannot be shown"),
+    ({"arms": {"a": 10**5000, "b": None}}, "what JSON can hold, got a value of type dict that cannot be shown"),
+    ({"arms": {"a": nested(100_000), "b": None}}, "what JSON can hold, got a value of type dict that cannot be shown"),
+    ({"arms": {"a": nested(100), "b": None}}, "must not be nested more than 100 levels deep"),
+    ({"arms": {"a": "x" * 10**6 + "\ud800", "b": {1, 2}}}, r"what JSON can hold, got .{200}\.\.\.: "),
+    ({"family": 10**5000}, "family must be a name or a family, got a value of type int that cannot be shown"),
     ({"seed": True}, "seed must be a whole number"),
 ]
 

@@ -1,5 +1,6 @@
 """Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money."""
 
+import cabai.interrupts as _  # noqa: F401 - first: it answers Ctrl-C while the rest is loaded
 from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
 from cabai.calibration import Certificate, calibrate

@@ -106,7 +106,7 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a JSON file, whole or not at all."""
-        write_whole(Path(path), (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
+        write_whole(path, (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
@@ -116,7 +116,7 @@ class Certificate:
             certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
         if not isinstance(threshold_of(certificate.threshold), Calibrated):
             raise InvalidInput(f"{path} is not a certificate: its threshold is {certificate.threshold}.")

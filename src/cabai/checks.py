@@ -14,14 +14,28 @@ class InvalidInput(ValueError):
     """Something given to cabai is not allowed; the message says what was given and what is allowed."""
 
 
+def shown(value: Any) -> str:
+    """A value as an error shows it: not at great length, and also where Python will not write it out, such as a number
+    of 5000 digits.
+
+    >>> shown(10**5000), shown("x" * 1000) == "'" + 199 * "x" + "..."
+    ('a value of type int that cannot be shown', True)
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a value of type {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 def number(value: Any, name: str) -> float:
     """`value` as a finite float."""
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be a number, got {value!r}.") from None
+        raise InvalidInput(f"{name} must be a number, got {shown(value)}.") from None
     if isinstance(value, (str, bytes, bytearray)) or not math.isfinite(result):
-        raise InvalidInput(f"{name} must be a finite number, got {value!r}.")
+        raise InvalidInput(f"{name} must be a finite number, got {shown(value)}.")
     return result
 
 
@@ -35,14 +49,16 @@ def amount(value: Any, name: str) -> float:
 def positive(value: Any, name: str) -> float:
     result = amount(value, name)
     if result <= 0:
-        raise InvalidInput(f"{name} must be positive, got {value!r}.")
+        raise InvalidInput(f"{name} must be positive, got {shown(value)}.")
     return result
 
 
-def whole(value: Any, name: str, least: int) -> int:
-    """`value` as an int that is at least `least`."""
+def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
+    """`value` as an int that is at least `least`, and below what compiled code and databases can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}.")
+    if value >= below:
+        raise InvalidInput(f"{name} must be below 2**{below.bit_length() - 1}, got {shown(value)}.")
     return int(value)
 
 
@@ -50,14 +66,14 @@ def probability(value: Any, name: str = "delta") -> float:
     """`value` strictly between 0 and 1: the error probability a guarantee allows."""
     result = number(value, name)
     if not 0 < result < 1:
-        raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+        raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {shown(value)}.")
     return result
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
     """`values` as a non-empty vector of finite floats."""
     if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
-        raise InvalidInput(f"{name} must be a list of numbers, got {values!r}.")
+        raise InvalidInput(f"{name} must be a list of numbers, got {shown(values)}.")
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise InvalidInput(f"{name} must be a flat list of numbers, got an array of shape {values.shape}.")
     if len(values) == 0:

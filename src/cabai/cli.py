@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 import cabai
+from cabai import interrupts
 from cabai.checks import InvalidInput
 from cabai.cli_study import run, study_app
 from cabai.cli_tools import (
@@ -24,6 +28,7 @@ from cabai.cli_tools import (
     show_json,
 )
 from cabai.families import FAMILIES
+from cabai.files import file_to_write
 from cabai.hardness import HARDNESS
 from cabai.instance import COST_MODELS, Instance
 from cabai.paper import MORE, PARTS
@@ -164,6 +169,8 @@ def simulate(
     from cabai.simulation import simulate
 
     instance = read_instance(family, means, costs, names, cost_model)
+    if out is not None:
+        file_to_write(out)  # before any work is done
     with progress_bar(trajectories) as progress:
         runs = simulate(
             instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
@@ -251,6 +258,7 @@ def compare(
         raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
     if plot is not None:
         picture_kind(plot)  # before any work is done
+        file_to_write(plot)
     instance = read_instance(family, means, costs, names, cost_model)
     trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
@@ -308,6 +316,8 @@ def calibrate(
 
     if out is not None and not out.endswith(".json"):
         raise InvalidInput(f"--out must end in .json, got {out!r}.")
+    if out is not None:
+        file_to_write(out)  # before any work is done
     with status_line() as told:
         certificate = calibrate(
             family, read_numbers(costs, "--costs"), policy, delta=delta, max_pulls=max_pulls, trajectories=trajectories,
@@ -344,6 +354,8 @@ def reproduce(
     from cabai.paper import reproduce
     from cabai.paper.report import text
 
+    if not out:
+        raise InvalidInput("--out must name a folder, got ''.")
     with status_line() as told:
         sections, written = reproduce(
             part, out=out, trajectories=trajectories, seed=seed, quick=quick, workers=workers, told=told
@@ -413,9 +425,39 @@ def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> No
 
 
 def fail(message: str, code: int) -> NoReturn:
+    if code == interrupts.CODE:
+        interrupts.leave_at_once()
     line = " ".join(message.split())
-    typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
+    with suppress(OSError):  # there is nobody left to tell
+        typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
     sys.exit(code)
+
+
+def open_streams() -> None:
+    """Have the three streams that every program counts on, also where some were closed; and no character of a file's
+    or an arm's name that they cannot show is an error."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        fail("standard output is closed, so that no result could be shown: use > /dev/null if you do not want it.", 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def system_error(error: OSError) -> str:
+    """What the system has refused: to write to standard output, or something else."""
+    reason = error.strerror or str(error)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written is not to be tried again as Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if error.filename is not None:
+        return f"{reason}: {error.filename}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF):
+        return f"cannot write to standard output: {reason}. What was stored before is kept."
+    return reason
 
 
 def main() -> None:
@@ -424,13 +466,15 @@ def main() -> None:
     It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision),
     4 when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
     """
-    warnings.showwarning = show_warning  # type: ignore[assignment]
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
+        interrupts.raise_again()
+        warnings.showwarning = show_warning  # type: ignore[assignment]
+        open_streams()
         code = app(standalone_mode=False)
-        if code != 130:
+        if code != interrupts.CODE:
             sys.exit(code)
-        fail("stopped.", 130)  # Typer has turned Ctrl-C into this code
+        fail("stopped.", interrupts.CODE)  # Typer has turned Ctrl-C into this code
     except InvalidInput as error:
         fail(str(error), 2)
     except StudyStopped as error:
@@ -440,7 +484,7 @@ def main() -> None:
     except (StorageError, RunFailed) as error:
         fail(str(error), 1)
     except Interrupted as error:
-        fail(str(error), 130)
+        fail(str(error), interrupts.CODE)
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:
@@ -448,8 +492,20 @@ def main() -> None:
             raise
         extra = "postgres" if error.name == "psycopg" else "paper"
         fail(f'this needs {error.name}, which is not installed: pip install "cabai[{extra}]"', 2)
+    except OSError as error:
+        fail(system_error(error), 1)
+    except MemoryError as error:
+        fail(f"there is not enough memory for this. {error}", 1)
     except (KeyboardInterrupt, typer.Abort):
-        fail("stopped.", 130)
+        fail("stopped.", interrupts.CODE)
+    except Exception as error:
+        if os.environ.get("CABAI_TRACEBACK"):
+            raise
+        fail(
+            f"this should not happen: {type(error).__name__}: {str(error)[:300]}. It is an error in cabai: please "
+            "report it, with what the same command shows if CABAI_TRACEBACK=1 is set in its environment.",
+            1,
+        )
 
 
 if __name__ == "__main__":

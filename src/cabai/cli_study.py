@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.checks import InvalidInput, whole
+from cabai.checks import InvalidInput, shown, whole
 from cabai.cli_tools import Interrupted, JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
-from cabai.files import write_whole
+from cabai.files import file_to_write, write_whole
 from cabai.policies import POLICIES
 from cabai.study import (
     LEASE,
@@ -172,13 +172,22 @@ def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOp
 @study_app.command("list")
 def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
     """All studies of a storage, and how each stands."""
-    statuses = [load_study(name, storage=storage).status() for name in list_studies(storage=storage)]
+    statuses, damaged = [], []
+    for name in list_studies(storage=storage):
+        try:
+            statuses.append(load_study(name, storage=storage).status())
+        except StudyNotFound:  # deleted meanwhile
+            continue
+        except (StorageError, InvalidInput) as error:  # the others are shown all the same
+            damaged.append(str(error))
     if as_json:
         fields = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")
         show_json({"studies": [{field: getattr(each, field) for field in fields} for each in statuses]})
     else:
         for each in statuses:
             typer.echo(f"{each.name}: {each.sentence}")
+    if damaged:
+        raise StorageError(" ".join(damaged))
 
 
 @study_app.command()
@@ -190,16 +199,22 @@ def export(
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Everything that was told, one row a pull, in the order of telling."""
+    """Everything that was told, one row a pull, in the order of telling.
+
+    In CSV, a text that begins with =, +, - or @ has an apostrophe put before it, so that a spreadsheet does not run it
+    as a formula; numbers, and texts in JSON and Parquet, are as they were told.
+    """
     kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
     if kind not in ("csv", "json", "parquet"):
         raise InvalidInput(f"--out must end in .csv, .json or .parquet, got {out!r}.")
+    if out is not None:
+        file_to_write(out)
     study = load_study(name, storage=storage)
     content = exported(study, kind)
     if out is None:
         typer.echo(content.decode(), nl=False)
         return
-    write_whole(Path(out), content)
+    write_whole(out, content)
     show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
 
 
@@ -211,11 +226,15 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a study and everything observed in it."""
-    status = load_study(name, storage=storage).status()
+    try:
+        status = load_study(name, storage=storage).status()
+        lost = f"{status.pulls} pulls, {status.spent:g} spent"
+    except StorageError as error:
+        lost = str(error)
     if not yes:
         if not sys.stdin.isatty():
-            raise InvalidInput(f"deleting {name!r} loses what was observed ({status.pulls} pulls): say --yes.")
-        typer.confirm(f"Delete {name!r} with {status.pulls} pulls, {status.spent:g} spent?", abort=True)
+            raise InvalidInput(f"deleting {name!r} loses what was observed ({lost}): say --yes.")
+        typer.confirm(f"Delete {name!r} ({lost})?", abort=True)
     delete_study(name, storage=storage)
     show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
 
@@ -335,22 +354,33 @@ def exported(study: Study, kind: str) -> bytes:
     rows = study.observations()
     if kind == "json":
         return (json.dumps({"observations": rows}, allow_nan=False) + "\n").encode()
+    cells = [OBSERVATION, *([plain_text(row[name]) for name in OBSERVATION] for row in rows)]
+    return "".join(csv_line(row) for row in cells).encode()
+
+
+def csv_line(cells: list[Any]) -> str:
+    """One row of CSV. Python before 3.13 quotes a text with a carriage return only where rows end in one too."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, OBSERVATION, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
-def read_arms(names: str, metadata: str | None) -> Any:
+def plain_text(value: Any) -> Any:
+    """A value for a cell of CSV: spreadsheets take a text that begins so for a formula, and run it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value
+
+
+def read_arms(given: str, metadata: str | None) -> Any:
     """The arms that the options describe."""
-    arms = [name.strip() for name in names.split(",")]
+    arms = [name.strip() for name in given.split(",")]
     if metadata is None:
         return arms
     try:
         kept = json.loads(metadata)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"--metadata must be JSON, got {metadata!r}: {error}.") from None
+    except (ValueError, RecursionError) as error:  # not JSON, or more digits or brackets than Python reads
+        raise InvalidInput(f"--metadata must be JSON, got {shown(metadata)}: {error}.") from None
     if not isinstance(kept, dict) or not set(kept) <= set(arms) or len(set(arms)) < len(arms):
-        raise InvalidInput(f"--metadata must be an object with names of arms ({', '.join(arms)}), got {metadata!r}.")
+        raise InvalidInput(
+            f"--metadata must be an object with names of arms ({', '.join(arms)}), got {shown(metadata)}."
+        )
     return {name: kept.get(name) for name in arms}

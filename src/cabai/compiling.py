@@ -8,7 +8,8 @@
 - what is cabai's own is spared Numba's rewriting of array expressions, having none;
 - what is cabai's own is cached on disk, together with the helpers it calls, in a folder named after the source of the
   whole package. Numba itself only notices a change in the file that defines a function, not in the files of its
-  helpers; a folder of its own for each state of the source cannot go stale.
+  helpers; a folder of its own for each state of the source cannot go stale. Nobody else can write to that folder:
+  what is read from it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import CellType, FunctionType
@@ -148,23 +151,51 @@ def _is_plain(value: Any) -> bool:
 
 @cache
 def cache_directory(features: str) -> str:
-    """Where this version of the source keeps its compiled code, made if need be; empty if nowhere can be written to."""
+    """Where this version of the source keeps its compiled code, made if need be; empty if there is no safe place.
+
+    What is read from there runs as this user: so it is a folder that nobody else could have written to.
+    """
     digest = hashlib.sha256()
     package = Path(__file__).parent
     for source in sorted(package.rglob("*.py")):
         digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    usual = [
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cabai",
-        Path(tempfile.gettempdir()) / f"cabai-{user}",
-    ]
-    for home in [Path(chosen)] if chosen else usual:
-        folder = home / digest.hexdigest()[:16] / features
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return str(folder)
+    for home in cache_homes():
+        folder = os.path.realpath(home / digest.hexdigest()[:16] / features)
+        if is_private(folder) and os.access(folder, os.W_OK):
+            return folder
     return ""
+
+
+def cache_homes() -> list[Path]:
+    """Where compiled code may be kept, the best first."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return [Path(chosen)]
+    homes = [Path(tempfile.gettempdir()) / f"cabai-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}"]
+    usual = os.environ.get("XDG_CACHE_HOME")
+    with suppress(RuntimeError):  # there is no home folder, as for a user whom the system does not know
+        homes.insert(0, Path(usual or Path.home() / ".cache") / "cabai")
+    return homes
+
+
+def is_private(folder: str) -> bool:
+    """Whether a folder, made if need be, is closed to other users, and none of them could put another in its place.
+
+    Each folder above it belongs to us or to root, and others cannot write to it; to a sticky one, such as /tmp, they
+    can, but cannot touch what is ours.
+    """
+    path = Path(folder)
+    try:
+        if not hasattr(os, "geteuid"):  # Windows: folders of a user are the user's own
+            path.mkdir(parents=True, exist_ok=True)
+            return True
+        for place in [*reversed(path.parents), path]:
+            if not place.exists():
+                place.mkdir(mode=0o700)
+            found = place.lstat()
+            others_write = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()) or others_write:
+                return False
+    except (OSError, ValueError):
+        return False
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077

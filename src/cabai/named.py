@@ -11,7 +11,7 @@ import difflib
 import re
 from typing import Any, ClassVar, Generic, TypeVar
 
-from cabai.checks import InvalidInput
+from cabai.checks import InvalidInput, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Registry(Generic[T]):
         if isinstance(given, Named) and given.kind == self.kind:
             return given
         if not isinstance(given, str):
-            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {given!r}.")
+            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.")
         match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
         name = match[1].lower() if match else given
         if match is None or name not in self.names:
-            raise InvalidInput(f"unknown {self.kind} {given!r}; {self._known(name)}")
+            raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
         return self._build(self.classes[name], match[2] or "")
 
     def _known(self, name: str) -> str:

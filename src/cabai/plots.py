@@ -110,7 +110,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
 
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure to a .png or .svg file, whole or not at all."""
-    write_whole(Path(path), as_bytes(figure, picture_kind(path)))
+    write_whole(path, as_bytes(figure, picture_kind(path)))
 
 
 def picture_kind(path: str | Path) -> str:

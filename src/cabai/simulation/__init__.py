@@ -74,8 +74,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     if len(deltas) > 1 and chosen.depends_on_delta:
         raise InvalidInput(f"the choices of policy {chosen} depend on delta: give one delta at a time, got {delta!r}.")
     whole(trajectories, "trajectories", 1)
-    if whole(seed, "seed", 0) >= 2**64:
-        raise InvalidInput(f"seed must be below 2**64, got {seed}.")
+    whole(seed, "seed", 0, below=2**64)
     most_pulls = 2**62 if max_pulls is None else whole(max_pulls, "max_pulls", len(instance))
     most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)

@@ -183,7 +183,7 @@ class Runs:
         rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), b"cabai": json.dumps(made_by).encode()})
         buffer = io.BytesIO()
         pq.write_table(rows, buffer)
-        write_whole(Path(path), buffer.getvalue())
+        write_whole(path, buffer.getvalue())
 
     def __repr__(self) -> str:
         return repr(self.summary())

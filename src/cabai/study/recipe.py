@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cabai.checks import InvalidInput, positive, whole
+from cabai.checks import InvalidInput, positive, shown, whole
 from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
 from cabai.study.runner import Failed, read
@@ -127,6 +127,8 @@ def read_recipe(path: str | Path) -> Recipe:
         raise InvalidInput(f"cannot read {file}: {error.strerror or error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    except (ValueError, RecursionError):  # more digits or brackets than Python reads
+        raise InvalidInput(f"{file} cannot be read: it has a number that is too long or is nested too deep.") from None
     try:
         return recipe_of(content, file)
     except InvalidInput as error:
@@ -144,7 +146,9 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             raise InvalidInput(f"there is no {key!r}.")
     cost = content.get("cost")
     if cost is not None and cost not in MEASURES:
-        raise InvalidInput(f"cost must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {cost!r}.")
+        raise InvalidInput(
+            f"cost must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {shown(cost)}."
+        )
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
@@ -167,10 +171,10 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
     given = content["arms"]
     if isinstance(given, list) and all(isinstance(name, str) for name in given):
         if len(set(given)) < len(given):
-            raise InvalidInput(f"arms must differ from each other, got {given!r}.")
+            raise InvalidInput(f"arms must differ from each other, got {shown(given)}.")
         given = {name: {} for name in given}
     if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
-        raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {given!r}.")
+        raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {shown(given)}.")
     arms, tests = {}, {}
     for name, own in given.items():
         for key in NOT_AN_ARMS:
@@ -187,14 +191,14 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
         raise InvalidInput(f"arm {arm!r} needs a command or a function, and not both; it may be one for all arms.")
     if function is not None:
         if not isinstance(function, str) or function.count(":") != 1:
-            raise InvalidInput(f"function must be written module:function, got {function!r}.")
+            raise InvalidInput(f"function must be written module:function, got {shown(function)}.")
         return function
     try:
         words = shlex.split(command) if isinstance(command, str) else command
     except ValueError as error:
         raise InvalidInput(f"command {command!r} cannot be read: {error}.") from None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise InvalidInput(f"command must be a text or a list of texts, got {command!r}.")
+        raise InvalidInput(f"command must be a text or a list of texts, got {shown(command)}.")
     return words
 
 

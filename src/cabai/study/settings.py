@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cabai.checks import InvalidInput, positive, probability, whole
+from cabai.checks import InvalidInput, positive, probability, shown, whole
 from cabai.families import Family, family_of
 from cabai.instance import arm_names
 from cabai.policies import Policy, policy_of
@@ -18,6 +18,7 @@ from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
 LONGEST_NAME = 200
+DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ class Settings:
         names, metadata = checked_arms(arms)
         kind = family_of(family)
         if direction not in DIRECTIONS:
-            raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {direction!r}.")
-        if whole(seed, "seed", 0) >= 2**63:
-            raise InvalidInput(f"seed must be below 2**63, got {seed}.")
+            raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {shown(direction)}.")
         settings = cls(
             arms=names,
             family=kind,
@@ -62,7 +61,7 @@ class Settings:
             max_cost=None if max_cost is None else positive(max_cost, "max_cost"),
             max_pulls=None if max_pulls is None else whole(max_pulls, "max_pulls", 1),
             lease=positive(lease, "lease"),
-            seed=int(seed),
+            seed=whole(seed, "seed", 0),
             metadata=metadata,
         )
         settings.rules()  # a threshold may refuse a family
@@ -131,35 +130,48 @@ def _words(value: Any) -> str:
 def checked_name(name: Any) -> str:
     """A study's name: any text that is not empty, too long or made of control characters."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidInput(f"a study's name must be printable text of 1 to {LONGEST_NAME} characters, got {name!r}.")
+        raise InvalidInput(
+            f"a study's name must be printable text of 1 to {LONGEST_NAME} characters, got {shown(name)}."
+        )
     return name
 
 
 def checked_arms(arms: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The arms' names, from a list of names or a dictionary from names to metadata, and the metadata."""
     if isinstance(arms, (str, bytes)) or not isinstance(arms, (Sequence, Mapping)):
-        raise InvalidInput(f"arms must be a list of names, or a dictionary of names and metadata, got {arms!r}.")
+        raise InvalidInput(f"arms must be a list of names, or a dictionary of names and metadata, got {shown(arms)}.")
     if len(arms) < 2:
-        raise InvalidInput(f"a study needs at least 2 arms, got {list(arms)!r}.")
+        raise InvalidInput(f"a study needs at least 2 arms, got {shown(list(arms))}.")
     names = arm_names(list(arms), len(arms))
     for name in names:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise InvalidInput(f"an arm's name must be printable text of at most {LONGEST_NAME} characters: {name!r}.")
     metadata = {name: arms[name] for name in names if arms[name] is not None} if isinstance(arms, Mapping) else {}
     try:
-        return names, json.loads(json.dumps(metadata, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"the arms' metadata must be what JSON can hold, got {metadata!r}: {error}.") from None
+        kept = json.loads(json.dumps(metadata, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the arms' metadata must be what JSON can hold, got {shown(metadata)}: {error}.") from None
+    if is_deeper(kept, DEEPEST):
+        raise InvalidInput(f"the arms' metadata must not be nested more than {DEEPEST} levels deep.")
+    return names, kept
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects of JSON lie within each other more than so many levels deep."""
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(each, levels - 1) for each in inner)
 
 
 def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
     """Known mean costs, in the order of the arms, from a list or a dictionary by name."""
     if isinstance(costs, Mapping):
         if set(costs) != set(names):
-            raise InvalidInput(f"costs must name every arm once ({', '.join(names)}), got {costs!r}.")
+            raise InvalidInput(f"costs must name every arm once ({', '.join(names)}), got {shown(costs)}.")
         costs = [costs[name] for name in names]
     if isinstance(costs, (str, bytes)) or not isinstance(costs, (Sequence, np.ndarray)) or len(costs) != len(names):
-        raise InvalidInput(f"costs must be {len(names)} positive numbers, one an arm, got {costs!r}.")
+        raise InvalidInput(f"costs must be {len(names)} positive numbers, one an arm, got {shown(costs)}.")
     return tuple(positive(cost, f"costs[{i}]") for i, cost in enumerate(costs))
 
 

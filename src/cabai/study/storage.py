@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import re
 import threading
 import time
 import weakref
@@ -29,6 +31,8 @@ Work = Callable[[sa.Connection], T]
 
 PATIENCE = 120.0  # seconds to wait for another's transaction
 MEMORY = "memory"
+# What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
+NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 _opened: dict[str, Storage] = {}
 _opening = threading.Lock()
 
@@ -39,7 +43,10 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
     Unless `make`, a SQLite file must be there already.
     """
     if not isinstance(url, str) or not url:
-        raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {url!r}.")
+        given = repr(url) if isinstance(url, str) else f"a {type(url).__name__}"
+        raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {given}.")
+    if "\0" in url or url.encode(errors="replace").decode() != url:
+        raise InvalidInput("storage must be a URL of ordinary characters, got one with NUL or broken characters in it.")
     if url in ("memory:", "memory://", "sqlite://", "sqlite:///:memory:"):  # one process has one memory
         url = MEMORY
     engine = make_engine(url)
@@ -64,7 +71,7 @@ class Storage:
         self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         in_memory = self.is_sqlite and self.file is None
-        self.url = MEMORY if in_memory else self.engine.url.render_as_string(hide_password=True)
+        self.url = MEMORY if in_memory else shown(self.engine.url)
         # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
         # of a database in memory cannot be shared.
         self.turn: Any = threading.RLock() if self.is_sqlite else contextlib.nullcontext()
@@ -110,13 +117,35 @@ class Storage:
             if self.is_gone():
                 raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
             try:
-                with engine.begin() as connection:
+                with self.connected(engine) as connection:
                     return work(connection)
             except sa.exc.DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-            with engine.begin() as connection:  # the server may be back
+            with self.connected(engine) as connection:  # the server may be back
                 return work(connection)
+
+    @contextlib.contextmanager
+    def connected(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+        """A connection in a transaction. Where the server has none to spare, wait for one that others give back."""
+        deadline, pause = time.monotonic() + PATIENCE, 0.05
+        while True:
+            try:
+                connection = engine.connect()
+                break
+            except sa.exc.OperationalError as error:
+                if not any(words in str(error.orig) for words in NO_CONNECTION_LEFT):
+                    raise
+                if time.monotonic() > deadline:
+                    raise StorageError(
+                        f"storage {self.url} has no connection left, for {PATIENCE:g} seconds now: run fewer processes "
+                        "at a time, or let the server have more (max_connections). What was acknowledged before is "
+                        "kept, this call was not."
+                    ) from error
+                time.sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(2 * pause, 2.0)
+        with connection, connection.begin():
+            yield connection
 
     @contextlib.contextmanager
     def plain_errors(self) -> Iterator[None]:
@@ -134,7 +163,10 @@ class Storage:
                 f"storage {self.url} failed: {reason}. What was acknowledged before is kept, this call was not.{lost}"
             ) from error
         except sa.exc.TimeoutError as error:
-            raise StorageError(f"storage {self.url} failed: {error}") from error
+            raise StorageError(
+                f"storage {self.url} failed: all connections of this process were in use for {PATIENCE:g} seconds. "
+                "What was acknowledged before is kept, this call was not."
+            ) from error
 
     def version(self, connection: sa.Connection) -> str | None:
         """The version of the tables, or None where there are none."""
@@ -172,21 +204,63 @@ class Storage:
 
 
 def make_engine(url: str) -> sa.Engine:
-    """An engine for a URL: in memory, SQLite or PostgreSQL."""
+    """An engine for a URL: in memory, SQLite or PostgreSQL. An error never shows a URL: there may be a password in it,
+    anywhere if the URL is wrong."""
     try:
         parsed = sa.make_url("sqlite://" if url == MEMORY else url)
-        backend = parsed.get_backend_name()
     except sa.exc.ArgumentError:
-        backend = ""
+        raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.") from None
+    except ValueError:
+        raise InvalidInput(f"storage {beginning(url)} has a port that is not a number.") from None
+    backend, _, driver = parsed.drivername.partition("+")
+    if backend not in DRIVERS:
+        raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
+    if driver not in DRIVERS[backend]:
+        raise InvalidInput(
+            f"storage {backend}+{driver}:// names a driver that cabai does not use: write {backend}://... instead."
+        )
     if backend == "sqlite":
-        return sqlite_engine(parsed)
-    if backend in ("postgresql", "postgres"):
+        if parsed.query or parsed.username or parsed.password or parsed.host or parsed.port:
+            raise InvalidInput(f"storage sqlite:// takes a file and nothing else: {KINDS}.")
+        return sqlite_engine(parsed.set(drivername="sqlite"))
+    if parsed.port is not None and not 1 <= parsed.port <= 65535:
+        raise InvalidInput(f"the port in storage {shown(parsed)} must be from 1 to 65535.")
+    if "%00" in url:
+        raise InvalidInput(f"storage {beginning(url)} must not contain NUL, here written %00.")
+    if "@" in f"{parsed.host}{parsed.database}":  # part of a password, perhaps
+        raise InvalidInput(f"storage {beginning(url)} must have one @ at most: write %40, %3A, %2F within a password.")
+    try:
         return postgres_engine(parsed.set(drivername="postgresql+psycopg"))
-    raise InvalidInput(f"storage must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got {url!r}.")
+    except sa.exc.ArgumentError:
+        raise InvalidInput(f"storage {shown(parsed)} has options that the database does not know.") from None
+
+
+KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# psycopg2 is another driver for the same servers: its URLs mean the same.
+POSTGRES_DRIVERS = ("", "psycopg", "psycopg2")
+DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": POSTGRES_DRIVERS, "postgres": POSTGRES_DRIVERS}
+
+
+def beginning(url: str) -> str:
+    """What of a URL that cannot be read is safe to show: the word that it begins with."""
+    word = re.match(r"[A-Za-z][\w.+-]*(?=://)", url)
+    if word:
+        return f"{word[0]}://..."
+    return "something else" if re.search("[:@?=/]", url) else repr(url)
+
+
+def shown(url: sa.URL) -> str:
+    """A URL without its password, and without its options: there may be a password among those too."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def postgres_engine(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(url, pool_size=4, max_overflow=-1, connect_args={"connect_timeout": 10})
+    """Many threads share a few connections, since a server has not many; and transactions see what others have
+    committed (READ COMMITTED), whatever the server's default: who waited for a study's lock must see what was done."""
+    engine = sa.create_engine(
+        url, pool_size=8, max_overflow=0, pool_timeout=PATIENCE, isolation_level="READ COMMITTED",
+        connect_args={"connect_timeout": 10} if "connect_timeout" not in url.query else {},
+    )  # fmt: skip
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

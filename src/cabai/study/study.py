@@ -7,14 +7,14 @@ import re
 import secrets
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
 from cabai.checks import InvalidInput, amount, positive, whole
-from cabai.study import schema, statements
+from cabai.study import damage, schema, statements
 from cabai.study.errors import AlreadyTold, FailedPulls, LostPull, NoPull, StudyNotFound, StudyStopped
 from cabai.study.play import Play
 from cabai.study.settings import Settings
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]  # what is kept of each
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE = "evidence", "max_cost", "max_pulls", "certificate"  # why a study stopped
+REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Study:
 
     def __init__(self, storage: Storage, row: Any) -> None:
         self.name: str = row.name
-        self.settings = Settings.from_json(row.settings)
+        with damage.reading(self.name, storage.url):
+            self.settings = damage.settings_of(row.settings)
         self._storage, self._id, self._token = storage, int(row.id), str(row.token)
         self._of = {"of_study": self._id}
         self._known: tuple[int, Play] | None = None  # the state as of a stamp, to spare reading it again
@@ -212,7 +214,7 @@ class Study:
 
         def work(connection: sa.Connection) -> Status:
             row = self._row(connection)
-            pulls = connection.execute(statements.PULLS, self._of).all()
+            pulls = self._pulls(connection)
             now = time.time()
             lapsed = sum(pull.expires <= now for pull in pulls)
             return Status.of(self, row, self._play(connection, row), [pull.arm for pull in pulls], lapsed)
@@ -228,7 +230,9 @@ class Study:
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
             row = self._row(connection)
-            log = connection.execute(statements.LOG, self._of)
+            log = connection.execute(statements.LOG, self._of).all()
+            with damage.reading(self.name, self.storage):
+                damage.check_log(log, self.settings)
             return [self._observation(each, row.told_at_stop) for each in log]
 
         return self._storage.read(work)
@@ -259,6 +263,8 @@ class Study:
         row = connection.execute(query, {**self._of, "of_token": self._token}).one_or_none()
         if row is None:
             raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.storage}.")
+        with damage.reading(self.name, self.storage):
+            damage.check_row(row, self.settings, REASONS)
         return row
 
     def _lock(self, connection: sa.Connection) -> Any:
@@ -273,8 +279,20 @@ class Study:
 
     def _play(self, connection: sa.Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
-        arms = connection.execute(statements.ARMS, self._of)
-        return Play.restored(self.settings, arms.mappings().all(), row.spent, row.counted, row.memory)
+        arms = connection.execute(statements.ARMS, self._of).all()
+        with damage.reading(self.name, self.storage):
+            damage.check_arms(arms, self.settings, row.told)
+            sums = [arm._mapping for arm in arms]
+            play = Play.restored(self.settings, sums, row.spent, row.counted, row.memory)
+            damage.check_play(play)
+        return play
+
+    def _pulls(self, connection: sa.Connection) -> Sequence[Any]:
+        """The pulls that are under way."""
+        pulls = connection.execute(statements.PULLS, self._of).all()
+        with damage.reading(self.name, self.storage):
+            damage.check_pulls(pulls, self.settings)
+        return pulls
 
     def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
         """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept."""
@@ -282,7 +300,8 @@ class Study:
         def work(connection: sa.Connection) -> dict[str, Any]:
             row = self._lock(connection)
             if row.tests is not None and not anew:
-                return json.loads(row.tests)  # type: ignore[no-any-return]
+                with damage.reading(self.name, self.storage):
+                    return damage.tests_of(row.tests, self.settings)
             connection.execute(statements.CHANGE_STUDY, {**self._of, "tests": json.dumps(tests)})
             return tests
 
@@ -370,8 +389,7 @@ class Study:
         """The pulls under way; not those of arms that were dropped once their lease has ended: nobody is asked for
         them again."""
         in_play = play.arms["in_play"]
-        pulls = connection.execute(statements.PULLS, self._of)
-        return [pull for pull in pulls if pull.expires > now or in_play[pull.arm]]
+        return [pull for pull in self._pulls(connection) if pull.expires > now or in_play[pull.arm]]
 
     def _limit(self, pulls: int) -> str | None:
         """Which limit so many pulls have reached, if any."""
@@ -397,6 +415,8 @@ class Study:
             told = connection.execute(statements.LOGGED, self._pull(number)).one_or_none()
             self._told_before(number, told, reward, cost, failed)
             return None
+        with damage.reading(self.name, self.storage):
+            damage.check_pulls([pull], self.settings)
         play = self._play_on(connection, row)
         a = pull.arm
         paid = self._cost(a, cost, failed)

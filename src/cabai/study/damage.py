@@ -1,0 +1,141 @@
+"""What is read of a study, checked: a database can be changed by others than cabai, and nothing is made of what they
+left. Each check raises ValueError with a reason; `reading` makes one sentence of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cabai.study.errors import StorageError
+from cabai.study.settings import Settings
+
+if TYPE_CHECKING:
+    from cabai.study.play import Play
+
+
+@contextmanager
+def reading(name: str, storage: str) -> Iterator[None]:
+    """What goes wrong in here is the fault of what is stored of a study."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise StorageError(
+            f"the study {name!r} in {storage} is damaged: {reason}. Restore the storage from a copy, or delete the "
+            "study."
+        ) from error
+
+
+def settings_of(text: str) -> Settings:
+    """The stored settings, if a study could have been created with them."""
+    if not isinstance(json.loads(text), dict):
+        raise ValueError("its settings are not an object of JSON")
+    settings = Settings.from_json(text)
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    metadata = given.pop("metadata")
+    if Settings.checked(**given | {"arms": {name: metadata.get(name) for name in settings.arms}}) != settings:
+        raise ValueError("its settings are not as they were given")
+    return settings
+
+
+def check_row(row: Any, settings: Settings, reasons: Sequence[str]) -> None:
+    """The study's own row."""
+    require(is_count(row.asked) and is_count(row.told) and row.told <= row.asked, row, "asked", "told")
+    require(is_amount(row.spent) and is_amount(row.counted) and is_amount(row.created), row, "spent", "counted")
+    if row.stopped is None:
+        require(row.reason is None and row.decision is None, row, "stopped", "reason", "decision")
+        return
+    require(is_amount(row.stopped) and row.reason in reasons, row, "stopped", "reason")
+    require(row.reason not in ("max_cost", "max_pulls") or getattr(settings, row.reason) is not None, row, "reason")
+    led = row.decision is None and row.reason != "evidence"
+    require(led or is_arm(row.decision, settings), row, "decision")
+    require(is_count(row.told_at_stop) and row.told_at_stop <= row.told, row, "told_at_stop", "told")
+    require(is_amount(row.spent_at_stop), row, "spent_at_stop")
+    require(row.confidence is None or (is_amount(row.confidence) and row.confidence <= 1), row, "confidence")
+
+
+def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
+    """The sums of each arm."""
+    names = [arm.name for arm in arms]
+    if names != list(settings.arms):
+        raise ValueError(f"its arms are {names[:20]}, not {list(settings.arms)[:20]}")
+    low, high = settings.family.mean_range
+    for arm in arms:
+        require(is_count(arm.pulls) and is_count(arm.failures), arm, "name", "pulls", "failures")
+        require(is_amount(arm.costs) and is_amount(arm.spent), arm, "name", "costs", "spent")
+        require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
+        require(is_number(arm.rewards) and is_number(arm.first), arm, "name", "rewards", "first")
+        if arm.pulls:
+            possible = low <= settings.seen(arm.rewards / arm.pulls) <= high and low <= settings.seen(arm.first) <= high
+            require(possible and arm.costs > 0, arm, "name", "pulls", "rewards", "first", "costs")
+    total = sum(arm.pulls + arm.failures for arm in arms)
+    if total != told:
+        raise ValueError(f"its arms have {total} pulls, but {told} were told")
+
+
+def check_play(play: Play) -> None:
+    """What the policy remembers."""
+    arms, run = play.arms, play.run
+    in_play = arms["in_play"]
+    indices = [int(run[name]) for name in ("last", "leader", "rival", "note")]
+    known = run["leader"] < 0 or (arms[run["leader"]]["pulls"] > 0 and in_play[run["leader"]] == 1)
+    if (
+        not all(-1 <= index < len(arms) for index in indices)
+        or not ((in_play == 0) | (in_play == 1)).all()
+        or run["left"] != in_play.sum()
+        or run["t"] != arms["pulls"].sum()
+        or (run["t"] > 0) != (run["leader"] >= 0)
+        or not known
+    ):
+        raise ValueError("what its policy remembers does not fit its arms")
+
+
+def check_pulls(pulls: Iterable[Any], settings: Settings) -> None:
+    """Pulls that are under way."""
+    for pull in pulls:
+        require(is_arm(pull.arm, settings) and is_count(pull.offers), pull, "number", "arm", "offers")
+        require(is_number(pull.expires) and is_number(pull.asked), pull, "number", "expires", "asked")
+
+
+def check_log(log: Iterable[Any], settings: Settings) -> None:
+    """What was told."""
+    for each in log:
+        require(is_arm(each.arm, settings) and is_count(each.place), each, "number", "arm", "place")
+        require(each.reward is None or is_number(each.reward), each, "number", "reward")
+        require(is_amount(each.cost), each, "number", "cost")
+        require(is_number(each.asked) and is_number(each.told), each, "number", "asked", "told")
+        require((each.failed is None) != (each.reward is None), each, "number", "reward", "failed")
+
+
+def tests_of(text: str, settings: Settings) -> dict[str, Any]:
+    """How each arm is tried."""
+    tests = json.loads(text)
+    if set(tests) != set(settings.arms) or not all(isinstance(test, dict) for test in tests.values()):
+        raise ValueError("how its arms are tried does not fit its arms")
+    return tests  # type: ignore[no-any-return]
+
+
+def require(condition: bool, row: Any, *columns: str) -> None:
+    """Name the columns of a row that make no sense."""
+    if not condition:
+        raise ValueError("it has " + ", ".join(f"{column} = {getattr(row, column)!r}" for column in columns))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def is_amount(value: Any) -> bool:
+    return is_number(value) and value >= 0
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def is_arm(value: Any, settings: Settings) -> bool:
+    return is_count(value) and value < len(settings.arms)
