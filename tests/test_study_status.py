@@ -20,7 +20,7 @@ from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import roughly
 from conftest import drawer
-from studies import new, start
+from studies import new, reloaded, start
 
 
 def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: float = 1.0) -> float:
@@ -362,11 +362,12 @@ def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothi
             lambda connection: connection.execute(sa.update(schema.study).where(longer).values(values))
         )
 
-    back(told=60)
+    back(settings=study.settings.to_json().replace("max_pulls=50", "max_pulls=30"))
+    study = reloaded(study)
     with pytest.raises(cabai.StudyStopped):
         study.ask()
     assert (study.status().reason, study.decision) == ("certificate", None)
-    back(reason="evidence", told_at_stop=60)
+    back(reason="evidence")
     assert "by a threshold that is not proven, so without a guarantee" in study.status().sentence
 
 
