@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import cabai
 from cabai import InvalidInput
+from cabai.thresholds import Threshold
 from conftest import drawer
 
 ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
@@ -164,6 +167,30 @@ def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
     text = repr(comparison)
     assert "ctas(tracking=ratio)" in text
     assert "lower bound" in text
+
+
+@dataclass(frozen=True)
+class Impatient(Threshold):
+    """log(patience / delta), which nobody has proven."""
+
+    patience: float = 2.0
+    name = "impatient"
+    proof = "none"
+
+    def numbers(self, family, arms, delta):
+        return {"level": math.log(self.patience / delta)}
+
+
+def test_a_threshold_of_ones_own_is_summed_up_compared_written_and_pickled(paper_instance, tmp_path):
+    own = Impatient(patience=3.0)
+    runs = cabai.simulate(paper_instance, "co", threshold=own, trajectories=20)
+    assert runs.threshold == own
+    summary = pickle.loads(pickle.dumps(runs)).summary()
+    assert (summary.threshold, summary.proven) == ("impatient(patience=3)", False)
+    assert "threshold impatient(patience=3) (not proven for this family)" in repr(runs)
+    comparison = cabai.compare(paper_instance, ["co", "racing"], threshold=own, trajectories=20)
+    assert json.loads(json.dumps(comparison.to_dicts()))[1]["threshold"] == "impatient(patience=3)"
+    runs.to_parquet(tmp_path / "runs.parquet")
 
 
 def test_progress_is_told_how_many_are_done(paper_instance):

@@ -6,7 +6,7 @@
 | bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
 | poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
 | exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
-| bounded | [0, 1] | [0, 1] | bernoulli's, a valid bound for any rewards in [0, 1] |
+| bounded | [0, 1] | [0, 1] | bernoulli's, the least that any law on [0, 1] has |
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Family(Named):
     rewards: ClassVar[str]
     mean_range: ClassVar[tuple[float, float]]
     mirror_code: ClassVar[int]  # the number of the family as kernels see it where the smallest mean is wanted
+    has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
 
     def allows_mean(self, mean: float) -> bool:
         raise NotImplementedError
@@ -159,10 +160,15 @@ class Exponential(Family):
 
 @dataclass(frozen=True)
 class Bounded(Bernoulli):
-    """Any rewards in [0, 1], such as accuracies: bernoulli's divergence stays a valid bound for them."""
+    """Any rewards in [0, 1], such as accuracies.
+
+    Of all laws on [0, 1] with given means, bernoulli's are the hardest to tell apart. So its divergence is safe for a
+    test of the others; but what they cost at least can be less, so there is no lower bound.
+    """
 
     name = "bounded"
     rewards = "in [0, 1]"
+    has_bound = False
 
     def allows_reward(self, reward: float) -> bool:
         return 0 <= reward <= 1

@@ -92,7 +92,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
-            instance, str(chosen), str(rule), value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
+            instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
             seconds, float(epsilon),
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
