@@ -334,11 +334,49 @@ def test_rivals_tied_with_each_other_have_a_bound():
 
 @pytest.mark.parametrize(
     ("family", "means", "costs"),
-    [("gaussian", [1e-170, 0], [1, 1]), ("gaussian", [1e200, 0], [1, 1]), ("gaussian", [1, 0], [1, 1e-300])],
+    [("gaussian", [1e-170, 0], [1, 1]), ("bernoulli", [1e-320, 0], [1, 1])],
 )
 def test_what_double_precision_cannot_hold_is_refused(family, means, costs):
     with pytest.raises(InvalidInput, match="too extreme to tell the arms apart in double precision"):
         bound(Instance(family, means, costs))
+
+
+@pytest.mark.parametrize(
+    ("family", "means", "costs", "message"),
+    [
+        (
+            "gaussian",
+            [1.001e9, 0],
+            [1, 1],
+            r"means\[0\] must be from -1e\+09 to 1e\+09 for family gaussian, got 1001000000.0",
+        ),
+        (
+            "gaussian(variance=4)",
+            [0, -2.001e9],
+            [1, 1],
+            r"means\[1\] must be from -2e\+09 to 2e\+09 for family gaussian",
+        ),
+        ("poisson", [1e16, 0], [1, 1], r"means\[0\] must be from 0 to 9.0072e\+15 for family poisson, got 1e\+16\."),
+        ("exponential", [1, 1e-101], [1, 1], r"means\[1\] must be from 1e-100 to 1e\+100 for family exponential"),
+        ("gaussian", [1, 0], [1, 0.9e-12], r"costs must be at most 1e\+12 times one another, got 9e-13 and 1: "),
+        ("gaussian", [1, 0], [1e101, 1e100], r"costs\[0\] must be from 1e-100 to 1e100, got 1e\+101\."),
+    ],
+)
+def test_an_instance_beyond_what_double_precision_can_sum_is_refused(family, means, costs, message):
+    with pytest.raises(InvalidInput, match=message):
+        Instance(family, means, costs)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["best-dearest", "best-cheapest"])
+@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
+def test_costs_as_far_apart_as_allowed_agree_with_direct_optimisation(family, best, order):
+    assert_accurate(Instance(family, [best, 0.6 * best, 0.1 * best], [1.0, 1e-6, 1e-12][::order]))
+    costs = [10.0 ** (-12 * a / 299) for a in range(300)][::order]
+    means = [best * (1 - 0.9 * a / 299) for a in range(300)]
+    solved = bound(Instance(family, means, costs))
+    low, high = certificate(family.partition("(")[0], means, costs, solved.cost_shares, solved.instance.family.variance)
+    assert off([solved.hardness], [low]) <= ACCURACY
+    assert off([solved.hardness], [high]) <= ACCURACY
 
 
 def solver_state(family, arms):

@@ -193,6 +193,30 @@ def test_a_threshold_of_ones_own_is_summed_up_compared_written_and_pickled(paper
     runs.to_parquet(tmp_path / "runs.parquet")
 
 
+@pytest.mark.parametrize("policy", ["co", "ctas", "d-lucb"])
+@pytest.mark.parametrize(
+    ("family", "easy", "extreme"),
+    [
+        ("gaussian", [0.5, 0.0], [1e9, 1e9 - 0.5]),
+        ("gaussian(variance=1e-20)", [0.5e-10, 0.0], [-0.1 + 0.5e-10, -0.1]),
+        ("poisson", [1e6 + 500, 1e6], [2.0**53, 2.0**53 - 0.5 * 2**26.5]),
+        ("exponential", [2.0, 1.0], [1e100, 5e99]),
+        ("exponential", [2.0, 1.0], [2e-100, 1e-100]),
+    ],
+)
+def test_means_as_extreme_as_allowed_take_as_long_as_others(family, easy, extreme, policy):
+    """The same gap in standard deviations: rounding must not show. Five standard errors."""
+    options = {"threshold": "evalue", "delta": 0.01, "trajectories": 400, "max_pulls": 10_000}
+    near, far = (
+        cabai.simulate(cabai.Instance(family, means, [1, 1]), policy, seed=seed, **options)
+        for seed, means in enumerate([easy, extreme])
+    )
+    assert far.finished.all()
+    assert far.wrong.sum() <= 8  # at a rate of 0.001, what is seen with evalue, more once in 10^9
+    noise = math.hypot(near.steps.std(), far.steps.std()) / 20
+    assert abs(near.steps.mean() - far.steps.mean()) < 5 * noise
+
+
 def test_progress_is_told_how_many_are_done(paper_instance):
     seen: list[int] = []
     cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append)

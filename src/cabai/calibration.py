@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from cabai.checks import InvalidInput, numbers, positive, probability, whole
+from cabai.checks import InvalidInput, numbers, probability, whole
 from cabai.families import Family, family_of
 from cabai.files import write_whole
-from cabai.instance import Instance
+from cabai.instance import Instance, check_costs
 from cabai.kernels.divergence import variance_at
 from cabai.policies import CO, POLICIES, Policy, policy_of
 from cabai.policies.co import stop as co_stop
@@ -183,8 +183,7 @@ def calibrate(
     chance, sure = probability(delta), probability(confidence, "confidence")
     if len(prices) < 2:
         raise InvalidInput(f"costs must name at least 2 arms, got {len(prices)}.")
-    for a, price in enumerate(prices):
-        positive(price.item(), f"costs[{a}]")
+    check_costs(prices)
     if chance >= 0.5:
         raise InvalidInput(f"delta must be below 0.5 here, got {delta!r}.")
     whole(max_pulls, "max_pulls", 2 * len(prices))
