@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cabai.bound import bound
-from cabai.checks import InvalidInput, probability, whole
+from cabai.checks import InvalidInput, optional, probability, whole
 from cabai.families import family_of
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
@@ -73,9 +73,7 @@ class Grid:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts())
+        return optional("pandas").DataFrame(self.to_dicts())
 
     def __repr__(self) -> str:
         policies = list(dict.fromkeys(cell.policy for cell in self.cells))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.bound import bound
+from cabai.checks import optional
 from cabai.files import write_whole
 from cabai.instance import Instance
 from cabai.tables import table
@@ -150,8 +152,7 @@ class Runs:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm."""
-        import pandas as pd
-
+        pd = optional("pandas")
         names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))
         columns: dict[str, Any] = {
             "trajectory": np.arange(len(self)),
@@ -166,11 +167,7 @@ class Runs:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`."""
-        import json
-
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa, pq = optional("pyarrow"), optional("pyarrow.parquet")
         made_by = {
             "instance": repr(self.instance),
             "policy": self.policy,
@@ -213,9 +210,7 @@ class Comparison:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a policy."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts()).set_index("policy")
+        return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
     def __repr__(self) -> str:
         header = ["policy", "mean cost", "± 95 %", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]

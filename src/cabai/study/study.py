@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
-from cabai.checks import InvalidInput, positive, whole
+from cabai.checks import InvalidInput, optional, positive, whole
 from cabai.checks import number as finite
 from cabai.study import schema, statements
 from cabai.study.errors import AlreadyTold, FailedPulls, NoPull, StudyNotFound, StudyStopped
@@ -211,8 +211,7 @@ class Study:
 
     def to_frame(self) -> pd.DataFrame:
         """`observations` as a table, one row each, times in UTC."""
-        import pandas as pd
-
+        pd = optional("pandas")
         frame = pd.DataFrame(self.observations(), columns=OBSERVATION)
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
