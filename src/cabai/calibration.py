@@ -53,8 +53,8 @@ LEVELS = {
 }
 TIE = 1e-9  # standard deviations between arms that are nearly equal
 NEAR, FAR = 0.3, 6.0  # standard deviations by which arms that are not close rivals may be worse than the best
-RANDOM = 30  # instances drawn at random
-ADDED = 4  # of the instances that were looked for: how many are searched with the rest
+RANDOM = 24  # instances drawn at random
+ADDED = 3  # of the instances that were looked for: how many are searched with the rest
 
 Told = Callable[[str], None]
 
@@ -288,8 +288,10 @@ def below(family: Family, level: float, distance: float) -> float:
 def more_instances(family: Family, costs: list[float], cost_model: str, seed: int) -> list[Hard]:
     """Instances among which to look for hard ones, the best arm last: the best arm tied with the one whose cost is
     next to its own, for the dearest, a middling and the cheapest arm, the others at several distances below; and random
-    ones."""
+    ones. None has all arms tied, as `hard_instances` has them; so there is none for two arms."""
     K, ordered = len(costs), sorted(costs)
+    if K == 2:
+        return []
     drawn = "bernoulli" if family.name == "bounded" else family
     found: list[Hard] = []
 
@@ -305,7 +307,7 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     distances = {"close": [1.0], "spread": [1.0, 2.2, 4.0], "far": [FAR]}
     for best, rival in {K - 1: K - 2, K // 2: K // 2 - 1, 0: 1}.items():
         rest = [a for a in range(K) if a not in (best, rival)]
-        for how, steps in distances.items() if rest else ():
+        for how, steps in distances.items():
             gaps = {a: steps[i % len(steps)] for i, a in enumerate(rest)}
             what = f"2 tied, of costs {ordered[best]:.2g} (best) and {ordered[rival]:.2g}, others {how} below"
             add(what, LEVELS[family.name][0], best, [rival], gaps)
@@ -313,7 +315,7 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     for number in range(RANDOM):
         level = LEVELS[family.name][int(random.integers(len(LEVELS[family.name])))]
         best, *others = random.permutation(K).tolist()
-        close = min(int(random.geometric(0.5)), K - 1)  # one rival as often as more
+        close = min(int(random.geometric(0.5)), K - 2)  # one rival as often as more
         exponents = random.random(K - 1 - close) if number % 3 else [random.random()] * (K - 1 - close)
         gaps = {a: NEAR * (FAR / NEAR) ** x for a, x in zip(others[close:], exponents, strict=True)}
         what = f"random {number + 1}: {close + 1} tied, best costs {ordered[best]:.2g}"
