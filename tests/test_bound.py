@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from decimal import Decimal
 from functools import partial
 
@@ -22,7 +23,7 @@ from reference_bound import certificate, reference
 allocate = compiled(plain_allocate)
 
 GAUSSIANS = ["gaussian", "gaussian(variance=0.01)", "gaussian(variance=30)"]
-FAMILIES = [*GAUSSIANS, "bernoulli", "bounded", "poisson", "exponential"]
+FAMILIES = [*GAUSSIANS, "bernoulli", "poisson", "exponential"]
 ACCURACY = 1e-9
 
 
@@ -93,7 +94,6 @@ MEANS = {
         [1e6, 1e6 - 1e-3, 1e-6],
     ],
 }
-MEANS["bounded"] = MEANS["bernoulli"][:4]
 MEANS["gaussian(variance=0.01)"] = MEANS["gaussian(variance=30)"] = MEANS["gaussian"][:3]
 
 
@@ -120,7 +120,7 @@ def random_mean(draw, family, best=None):
         mean = draw.choice([1e-6, 10 ** draw.uniform(-6, 3)])
     elif family == "poisson":
         mean = draw.choice([0.0, 1e-6 * draw.random(), 10 ** draw.uniform(-6, 3)])
-    elif family in ("bernoulli", "bounded"):
+    elif family == "bernoulli":
         mean = draw.choice([0.0, 1.0, 1e-6 * draw.random(), 1 - 1e-6 * draw.random(), draw.random(), draw.random()])
     else:
         mean = draw.gauss(0, 10 ** draw.uniform(-3, 3))
@@ -141,10 +141,13 @@ def test_random_hard_instances_agree_with_direct_optimisation(family, seed):
     assert_accurate(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
 
 
+BEST_OF_MANY = [(family, 2.0) for family in FAMILIES if family != "bernoulli"]
+BEST_OF_MANY += [("bernoulli", best) for best in (0.9, 1 - 1e-6, 1.0)]
+
+
 @pytest.mark.parametrize("arms", [30, 300, 1000])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, arms):
-    best = {"bernoulli": 1 - 1e-6, "bounded": 1.0}.get(family, 2.0)
+@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
+def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, best, arms):
     kinds = [(best - 1e-6, 1.0), (best / 2, 1e-6), (best / 3, 0.1), (1e-6, 1e-3)]
     rivals = [kinds[a % len(kinds)] for a in range(arms - 1)]
     arms_in_order = [*rivals[:7], (best, 0.01), *rivals[7:]]
@@ -152,10 +155,9 @@ def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, arms):
 
 
 @pytest.mark.parametrize("near_ties", [False, True], ids=["spread", "near-ties"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, near_ties):
+@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
+def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, near_ties):
     draw = random.Random(7)
-    best = {"bernoulli": 0.9, "bounded": 1.0}.get(family, 2.0)
     parts = [1 - 10 ** draw.uniform(-9, -2) if near_ties else 0.99 * draw.random() for _ in range(999)]
     means = [best] + [best * part for part in parts]
     assert len(set(means)) == 1000
@@ -228,7 +230,7 @@ def test_table_1_has_the_exact_pull_shares_of_the_specification(costs, pull_shar
 def instances(draw):
     """A family, means at least 1e-9 of its range apart, often on the boundary, and costs of every size."""
     family = draw(st.sampled_from(FAMILIES))
-    ranges = {"bernoulli": (0, 1), "bounded": (0, 1), "poisson": (0, 50), "exponential": (1e-6, 50)}
+    ranges = {"bernoulli": (0, 1), "poisson": (0, 50), "exponential": (1e-6, 50)}
     low, high = ranges.get(family, (-50, 50))
     steps = draw(st.lists(st.integers(0, 10**9), min_size=2, max_size=8, unique=True))
     means = [low + (high - low) * step / 10**9 for step in steps]
@@ -297,6 +299,20 @@ def test_delta_that_is_not_a_finite_number_is_refused(delta):
         bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
 
 
+def test_bounded_rewards_have_no_bound():
+    """Rewards between 0 and 1 can be told apart for less than rewards of 0 and 1 with the same means."""
+    instance = Instance("bounded", [0.05, 0.03], [1, 1])
+    with pytest.raises(InvalidInput, match=r"holds for rewards of 0 and 1, and for other laws on \[0, 1\] less may"):
+        bound(instance)
+    runs = cabai.simulate(instance, "uniform", threshold="evalue", delta=0.1, trajectories=5)
+    summary = runs.summary()
+    assert (summary.lower_bound, summary.ratio) == (None, None)
+    assert re.search("^lower bound +-\nratio +-$", repr(runs), re.MULTILINE)
+    comparison = cabai.compare(instance, ["uniform"], threshold="evalue", delta=0.1, trajectories=5)
+    assert comparison.to_dicts()[0]["ratio_interval"] is None
+    assert "no lower bound" in repr(comparison)
+
+
 @pytest.mark.parametrize("given", [None, "gaussian", [1.0, 0.5]])
 def test_the_bound_is_of_an_instance_only(given):
     with pytest.raises(InvalidInput, match=r"bound takes a cabai\.Instance, got "):
@@ -318,11 +334,49 @@ def test_rivals_tied_with_each_other_have_a_bound():
 
 @pytest.mark.parametrize(
     ("family", "means", "costs"),
-    [("gaussian", [1e-170, 0], [1, 1]), ("gaussian", [1e200, 0], [1, 1]), ("gaussian", [1, 0], [1, 1e-300])],
+    [("gaussian", [1e-170, 0], [1, 1]), ("bernoulli", [1e-320, 0], [1, 1])],
 )
 def test_what_double_precision_cannot_hold_is_refused(family, means, costs):
     with pytest.raises(InvalidInput, match="too extreme to tell the arms apart in double precision"):
         bound(Instance(family, means, costs))
+
+
+@pytest.mark.parametrize(
+    ("family", "means", "costs", "message"),
+    [
+        (
+            "gaussian",
+            [1.001e9, 0],
+            [1, 1],
+            r"means\[0\] must be from -1e\+09 to 1e\+09 for family gaussian, got 1001000000.0",
+        ),
+        (
+            "gaussian(variance=4)",
+            [0, -2.001e9],
+            [1, 1],
+            r"means\[1\] must be from -2e\+09 to 2e\+09 for family gaussian",
+        ),
+        ("poisson", [1e16, 0], [1, 1], r"means\[0\] must be from 0 to 9.0072e\+15 for family poisson, got 1e\+16\."),
+        ("exponential", [1, 1e-101], [1, 1], r"means\[1\] must be from 1e-100 to 1e\+100 for family exponential"),
+        ("gaussian", [1, 0], [1, 0.9e-12], r"costs must be at most 1e\+12 times one another, got 9e-13 and 1: "),
+        ("gaussian", [1, 0], [1e101, 1e100], r"costs\[0\] must be from 1e-100 to 1e100, got 1e\+101\."),
+    ],
+)
+def test_an_instance_beyond_what_double_precision_can_sum_is_refused(family, means, costs, message):
+    with pytest.raises(InvalidInput, match=message):
+        Instance(family, means, costs)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["best-dearest", "best-cheapest"])
+@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
+def test_costs_as_far_apart_as_allowed_agree_with_direct_optimisation(family, best, order):
+    assert_accurate(Instance(family, [best, 0.6 * best, 0.1 * best], [1.0, 1e-6, 1e-12][::order]))
+    costs = [10.0 ** (-12 * a / 299) for a in range(300)][::order]
+    means = [best * (1 - 0.9 * a / 299) for a in range(300)]
+    solved = bound(Instance(family, means, costs))
+    low, high = certificate(family.partition("(")[0], means, costs, solved.cost_shares, solved.instance.family.variance)
+    assert off([solved.hardness], [low]) <= ACCURACY
+    assert off([solved.hardness], [high]) <= ACCURACY
 
 
 def solver_state(family, arms):
@@ -359,7 +413,7 @@ def observations(family, arms, seed):
 
 
 @pytest.mark.parametrize("arms", [2, 3, 20])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "bounded"])
 def test_warm_starts_give_what_cold_starts_give(family, arms):
     warm = solver_state(family, arms)
     leaders, ties, boundary = set(), 0, 0

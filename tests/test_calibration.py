@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.stats import beta, binom
 
 import cabai
 from cabai import InvalidInput, calibration
-from cabai.calibration import Certificate, Search, calibrate, descend, hard_instances, pilot
+from cabai.calibration import Certificate, Search, calibrate, descend, hard_instances, hardest, more_instances, pilot
 from cabai.families import FAMILIES, family_of
 from cabai.policies import policy_of
 from cabai.thresholds import Calibrated, Stylized, threshold_of
@@ -179,6 +180,66 @@ def test_hard_instances_have_their_best_arm_last_and_the_costs_given(family, cos
     assert {each.instance.costs[-1] for each in found} == {min(costs), max(costs)}
 
 
+@pytest.mark.parametrize("family", FAMILIES.names)
+@pytest.mark.parametrize("costs", [[1, 0.1, 0.01], [2] * 7, [5, 1, 2, 3, 4, 6]])
+def test_the_search_goes_on_among_pairs_of_like_cost_and_random_instances(family, costs):
+    found = more_instances(family_of(family), costs, "beta", 3)
+    assert [each.instance for each in found] == [
+        each.instance for each in more_instances(family_of(family), costs, "beta", 3)
+    ]
+    assert [each.instance for each in found] != [
+        each.instance for each in more_instances(family_of(family), costs, "beta", 4)
+    ]
+    for each in found:
+        assert each.instance.best == len(costs) - 1
+        assert sorted(each.instance.costs) == sorted(costs)
+        assert each.instance.cost_model == "beta"
+    pairs = {tuple(each.instance.costs[-2:]) for each in found if each.what.startswith("2 tied")}
+    ordered = sorted(costs)
+    assert {(ordered[-2], ordered[-1]), (ordered[1], ordered[0])} <= pairs
+    tied = [sum(each.instance.means > each.instance.means[-1] * (1 - 1e-8) - 1e-8) for each in found]
+    assert (min(tied), max(tied) <= len(costs) - 1) == (2, True)
+
+
+def test_two_arms_leave_nothing_else_to_look_for():
+    assert more_instances(family_of("gaussian"), [1, 0.1], "fixed", 0) == []
+    assert hardest(stand_in([], 1, np.random.default_rng(0)), 1.0, 100, 0) == []
+
+
+def test_the_worst_of_many_instances_are_found_with_few_trajectories():
+    search = stand_in([0.02] * 20 + [0.08, 0.07, 0.09] + [0.04] * 10, 1, np.random.default_rng(5))
+    assert sorted(hardest(search, 0.5, 250, 0)) == [20, 21, 22]
+
+
+def test_nothing_is_certified_on_the_random_numbers_that_chose_it(monkeypatch):
+    choosing, certifying, errors, descent = set(), set(), Search.errors, calibration.descend
+
+    def watched_errors(self, which, constants, trajectories, seed):
+        choosing.add(seed)
+        return errors(self, which, constants, trajectories, seed)
+
+    def watched_descent(search, guess, sizes, alpha, seed, tried):
+        assert seed not in choosing
+        certifying.add(seed)
+        return descent(search, guess, sizes, alpha, seed, tried)
+
+    monkeypatch.setattr(Search, "errors", watched_errors)
+    monkeypatch.setattr(calibration, "descend", watched_descent)
+    calibrate("gaussian", [1, 0.5, 0.1], "uniform", delta=0.1, max_pulls=100, trajectories=800)
+    assert certifying
+    assert len(choosing - certifying) == 1
+
+
+@pytest.mark.slow
+def test_an_independent_random_search_does_not_refute_a_certificate():
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parents[1] / "benchmarks" / "refute_certificate.py", "--trajectories", "10000"],
+        capture_output=True, text=True, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "none above delta = 0.05" in done.stdout
+
+
 def test_losing_the_best_arm_counts_though_the_arms_left_are_tied():
     """Without the watch, a run of racing that has dropped the best of three tied arms goes on: few would be wrong."""
     hard = hard_instances(family_of("gaussian"), [1.0] * 3, 0.1, 500, "fixed")[0]
@@ -236,7 +297,8 @@ def test_a_certificate_says_what_was_searched_and_how_surely(certificate):
     assert certificate.threshold == (
         f"calibrated(c={certificate.c:g}, policy=co, family=bernoulli, arms=3, delta=0.1, max_pulls=500)"
     )
-    assert len(certificate.searched) == 13  # at so short a horizon, both gaps are the widest there is
+    # at so short a horizon, both gaps are the widest there is; three were found among pairs of like cost and at random
+    assert len(certificate.searched) == 13 + 3
     for each in certificate.searched:
         assert each.trajectories in (800, 200)
         assert each.rate <= each.upper_limit <= 0.1

@@ -142,7 +142,8 @@ def test_a_missing_extra_is_named():
         [sys.executable, "-c", code + "import cabai.cli; cabai.cli.main()"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2
-    assert done.stderr == 'cabai: this needs pandas, which is not installed: pip install "cabai[paper]"\n'
+    how = 'pip install "cabai[frames]", or from a clone pip install ".[frames]"'
+    assert done.stderr == f"cabai: this needs pandas, which is not installed: {how}\n"
 
 
 def test_help_teaches():

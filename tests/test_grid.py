@@ -56,6 +56,15 @@ def test_a_grid_prints_a_column_a_policy_and_counts_its_work():
     assert len(found.to_frame()) == len(found.to_dicts()) == 8
 
 
+def test_a_grid_of_bounded_rewards_counts_errors_and_has_no_ratios():
+    found = grid("bounded", ["co"], thresholds=["evalue"], deltas=[0.1], arms=[2], instances=2, trajectories=5)
+    cell = found.to_dicts()[0]
+    assert (cell["mean_ratio"], cell["se_ratio"], cell["worst_ratio"]) == (None, None, None)
+    assert (cell["trajectories"], cell["unfinished"]) == (10, 0)
+    assert repr(found).splitlines()[3].split() == ["2", "0.1", "evalue", "-"]
+    assert "lower bound, which this family does not have" in repr(found)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"policies": []}, {"deltas": [0.5]}, {"deltas": []}, {"arms": [1]}, {"instances": 1}, {"family": "gamma"},

@@ -19,7 +19,7 @@ INSTANCES = {
     "gaussian, cheap best": Instance("gaussian", [1.5, 1, 0.5, 0.7], [0.01, 0.1, 1, 3], variance=2),
     "bernoulli": Instance("bernoulli", [0.3, 0.9, 0.6], [0.01, 1, 0.1]),
     "bernoulli, edge": Instance("bernoulli", [1, 0.8, 0], [1, 0.1, 0.5]),
-    "bounded": Instance("bounded", [0.7, 0.5], [1, 5]),
+    "two bernoulli arms": Instance("bernoulli", [0.7, 0.5], [1, 5]),
     "poisson": Instance("poisson", [1.5, 1, 0, 0.5], [1, 0.1, 0.2, 0.01]),
     "exponential": Instance("exponential", [1, 2, 3], [1, 2, 0.3]),
 }

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
+import re
+import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import cabai
 from cabai import InvalidInput
+from cabai.thresholds import Threshold
 from conftest import drawer
 
 ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
@@ -41,6 +46,21 @@ def test_processes_give_what_threads_give(paper_instance):
     with joblib.parallel_config(backend="loky", n_jobs=2):
         processes = cabai.simulate(paper_instance, "co", trajectories=60)
     assert same(threads, processes)
+
+
+def test_a_joblib_backend_that_cannot_return_results_one_by_one_is_refused(paper_instance):
+    """As joblib's Ray backend cannot: here one that says so itself, without Ray."""
+    import joblib
+
+    class RayBackend(joblib._parallel_backends.SequentialBackend):
+        supports_return_generator = False
+
+    joblib.register_parallel_backend("ray-alike", RayBackend)
+    with (
+        joblib.parallel_config(backend="ray-alike"),
+        pytest.raises(InvalidInput, match=r"RayBackend cannot .*; the backends threading, loky and dask can"),
+    ):
+        cabai.simulate(paper_instance, "co", trajectories=4, workers=2)
 
 
 def test_all_policies_see_the_same_rewards(paper_instance):
@@ -166,6 +186,54 @@ def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
     assert "lower bound" in text
 
 
+@dataclass(frozen=True)
+class Impatient(Threshold):
+    """log(patience / delta), which nobody has proven."""
+
+    patience: float = 2.0
+    name = "impatient"
+    proof = "none"
+
+    def numbers(self, family, arms, delta):
+        return {"level": math.log(self.patience / delta)}
+
+
+def test_a_threshold_of_ones_own_is_summed_up_compared_written_and_pickled(paper_instance, tmp_path):
+    own = Impatient(patience=3.0)
+    runs = cabai.simulate(paper_instance, "co", threshold=own, trajectories=20)
+    assert runs.threshold == own
+    summary = pickle.loads(pickle.dumps(runs)).summary()
+    assert (summary.threshold, summary.proven) == ("impatient(patience=3)", False)
+    assert "threshold impatient(patience=3) (not proven for this family)" in repr(runs)
+    comparison = cabai.compare(paper_instance, ["co", "racing"], threshold=own, trajectories=20)
+    assert json.loads(json.dumps(comparison.to_dicts()))[1]["threshold"] == "impatient(patience=3)"
+    runs.to_parquet(tmp_path / "runs.parquet")
+
+
+@pytest.mark.parametrize("policy", ["co", "ctas", "d-lucb"])
+@pytest.mark.parametrize(
+    ("family", "easy", "extreme"),
+    [
+        ("gaussian", [0.5, 0.0], [1e9, 1e9 - 0.5]),
+        ("gaussian(variance=1e-20)", [0.5e-10, 0.0], [-0.1 + 0.5e-10, -0.1]),
+        ("poisson", [1e6 + 500, 1e6], [2.0**53, 2.0**53 - 0.5 * 2**26.5]),
+        ("exponential", [2.0, 1.0], [1e100, 5e99]),
+        ("exponential", [2.0, 1.0], [2e-100, 1e-100]),
+    ],
+)
+def test_means_as_extreme_as_allowed_take_as_long_as_others(family, easy, extreme, policy):
+    """The same gap in standard deviations: rounding must not show. Five standard errors."""
+    options = {"threshold": "evalue", "delta": 0.01, "trajectories": 400, "max_pulls": 10_000}
+    near, far = (
+        cabai.simulate(cabai.Instance(family, means, [1, 1]), policy, seed=seed, **options)
+        for seed, means in enumerate([easy, extreme])
+    )
+    assert far.finished.all()
+    assert far.wrong.sum() <= 8  # at a rate of 0.001, what is seen with evalue, more once in 10^9
+    noise = math.hypot(near.steps.std(), far.steps.std()) / 20
+    assert abs(near.steps.mean() - far.steps.mean()) < 5 * noise
+
+
 def test_progress_is_told_how_many_are_done(paper_instance):
     seen: list[int] = []
     cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append)
@@ -200,6 +268,76 @@ def test_own_policy_with_a_stop_and_a_coin(paper_instance):
     # 27 tosses of 2000 trajectories fall on each arm with probability 1/3
     tosses = 27 * 2000
     assert np.abs(runs.pulls.sum(axis=0) - 2000 - tosses / 3).max() < 5 * math.sqrt(tosses * 2 / 9)
+
+
+def uses_a_missing_field(arms):
+    return arms[0].mean_reward
+
+
+WRONG = {
+    "return int(arms[0].rewardz)": "`return int(arms[0].rewardz)`: there is no field 'rewardz'; did you mean rewards?",
+    "run.colour = 3; return 0": "there is no field 'colour'; `cabai.state` lists those of arms, run and rules.",
+    "return json.dumps(1)": "Unknown attribute 'dumps' of type Module",
+    "return sum(arms)": "`return sum(arms)`: No implementation of function Function(<built-in function sum>).",
+    "return nowhere(arms)": "`return nowhere(arms)`: NameError: name 'nowhere' is not defined.",
+    "return len([arm.mean for arm in arms])": "it makes a list, an array or another object;",
+    "return 'one'": "`return 'one'`: No conversion from Literal[str](one) to int64",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_path, line):
+    path, scope = tmp_path / "own.py", {"json": json}
+    path.write_text(f"def mine(arms, run, rules):\n    x = 1\n    {line}\n")
+    exec(compile(path.read_text(), path, "exec"), scope)
+    with pytest.raises(InvalidInput) as refused:
+        cabai.simulate(paper_instance, cabai.policy(scope["mine"]), trajectories=2)
+    message = str(refused.value)
+    assert message.startswith(f"policy mine cannot be compiled: {path}, line 3, `{line}`: ")
+    assert WRONG[line] in message
+    assert len(message) < 400
+    assert refused.value.__cause__ is not None
+
+
+def test_a_helper_of_an_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance):
+    @cabai.policy
+    def mine(arms, run, rules):
+        return int(uses_a_missing_field(arms))
+
+    with pytest.raises(
+        InvalidInput, match=r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"
+    ):
+        cabai.simulate(paper_instance, mine, trajectories=2)
+
+
+def test_a_stopping_rule_of_ones_own_that_cannot_be_compiled_is_told_by_line(paper_instance):
+    def mine(arms, run, rules):
+        return 0
+
+    def tired(arms, run, rules):
+        return run.tt > 100
+
+    with pytest.raises(InvalidInput, match=r"policy mine cannot be .* `return run.tt > 100`: there is no field 'tt'"):
+        cabai.simulate(paper_instance, cabai.policy(mine, stop=tired), trajectories=2)
+
+
+def test_more_trajectories_than_memory_holds_are_refused(paper_instance):
+    with pytest.raises(
+        InvalidInput, match=r"1000000000000 trajectories would take 72,000 GB of memory, and this machine"
+    ):
+        cabai.simulate(paper_instance, "co", trajectories=10**12)
+    with pytest.raises(InvalidInput, match=r"give fewer trajectories, or a shorter grid\."):
+        cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000))
+
+
+@pytest.mark.parametrize("method", ["to_frame", "to_parquet"])
+def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, tmp_path, method):
+    runs = cabai.simulate(paper_instance, "co", trajectories=2)
+    missing = "pandas" if method == "to_frame" else "pyarrow"
+    monkeypatch.setitem(sys.modules, missing, None)
+    how = 'pip install "cabai[frames]", or from a clone pip install ".[frames]"'
+    with pytest.raises(ModuleNotFoundError, match=re.escape(f"this needs {missing}, which is not installed: {how}")):
+        getattr(runs, method)(*([] if method == "to_frame" else [tmp_path / "runs.parquet"]))
 
 
 def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):

@@ -92,6 +92,9 @@ def kl(delta: float) -> float:
 def bound(instance: Instance) -> Bound:
     """The lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
+    There is none for the `bounded` family: with the same means, rewards between 0 and 1 can be told apart for less
+    than rewards of 0 and 1.
+
     T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per
     pull of the best arm when arm a has x times its pulls.
 
@@ -106,6 +109,11 @@ def bound(instance: Instance) -> Bound:
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"bound takes a cabai.Instance, got {instance!r}.")
+    if not instance.family.has_bound:
+        raise InvalidInput(
+            f"there is no lower bound for the {instance.family} family: the bound holds for rewards of 0 and 1, and "
+            "for other laws on [0, 1] less may suffice. If every reward is 0 or 1, give the family as bernoulli."
+        )
     arms, run, rules = np.zeros(len(instance), ARM), record(RUN), record(RULES)
     arms["mean"], arms["cost"] = instance.means, instance.costs / instance.costs.max()
     run["leader"] = instance.best

@@ -6,7 +6,8 @@ hardest instances that can be thought of, as adaptive clinical trials are design
 
 How c is chosen, so that looking at data many times does not spoil the confidence:
 
-1. A pilot, on random numbers of its own, guesses c and tells hard instances from easy ones.
+1. A pilot, on random numbers of its own, guesses c and tells hard instances from easy ones. Then it looks for harder
+   ones among pairs of arms of like cost and among random instances, and adds the worst.
 2. Constants are tried in falling order, from above the pilot's guess: c_1 > c_2 > ... Each is certified if on *every*
    instance the errors are so few that, were the true rate above delta, so few would be seen with probability at most
    alpha (an exact binomial test). The first that is not certified ends the search; the last that was is the answer.
@@ -29,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from cabai.checks import InvalidInput, numbers, positive, probability, whole
+from cabai.checks import InvalidInput, numbers, probability, whole
 from cabai.families import Family, family_of
 from cabai.files import write_whole
-from cabai.instance import Instance
+from cabai.instance import Instance, check_costs
 from cabai.kernels.divergence import variance_at
 from cabai.policies import CO, POLICIES, Policy, policy_of
 from cabai.policies.co import stop as co_stop
@@ -51,6 +52,9 @@ LEVELS = {
     "exponential": [1.0],
 }
 TIE = 1e-9  # standard deviations between arms that are nearly equal
+NEAR, FAR = 0.3, 6.0  # standard deviations by which arms that are not close rivals may be worse than the best
+RANDOM = 24  # instances drawn at random
+ADDED = 3  # of the instances that were looked for: how many are searched with the rest
 
 Told = Callable[[str], None]
 
@@ -166,7 +170,8 @@ def calibrate(
 
     The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that
     the run can just see, with the best arm the dearest or the cheapest, and mean rewards in the middle of the family
-    and near its edge. `bounded` is searched with rewards of 0 and 1, which vary most.
+    and near its edge. To these come the worst of many more, found with fewer trajectories: two tied arms of like cost,
+    and random instances, which depend on the seed. `bounded` is searched with rewards of 0 and 1, which vary most.
 
     >>> certificate = calibrate("gaussian", [1, 1], "racing", delta=0.1, max_pulls=100, trajectories=1000)
     >>> certificate.threshold
@@ -183,8 +188,7 @@ def calibrate(
     chance, sure = probability(delta), probability(confidence, "confidence")
     if len(prices) < 2:
         raise InvalidInput(f"costs must name at least 2 arms, got {len(prices)}.")
-    for a, price in enumerate(prices):
-        positive(price.item(), f"costs[{a}]")
+    check_costs(prices)
     if chance >= 0.5:
         raise InvalidInput(f"delta must be below 0.5 here, got {delta!r}.")
     whole(max_pulls, "max_pulls", 2 * len(prices))
@@ -199,7 +203,12 @@ def calibrate(
         hard_instances(kind, prices.tolist(), chance, max_pulls, cost_model), chosen, chance, max_pulls, workers,
         told or (lambda text: None),
     )  # fmt: skip
-    guess, order, sizes = pilot(search, trajectories, least, 1 - sure, seed_of(seed, 0))
+    aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
+    guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, aside)
+    others = replace(search, instances=more_instances(kind, prices.tolist(), cost_model, aside))
+    worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), aside)
+    search = replace(search, instances=search.instances + [others.instances[j] for j in worst])
+    guess, order, sizes = pilot(search, trajectories, least, 1 - sure, aside, guess)
     search = replace(search, instances=[search.instances[j] for j in order])
     tried: list[float] = []
     for attempt in range(ATTEMPTS):
@@ -252,7 +261,7 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
     for level in LEVELS[family.name]:
         name = family.name
         spread = math.sqrt(variance_at(family.code, family.variance, level, 1 - level))
-        far = level - spread if name == "gaussian" else level / 4
+        far = below(family, level, FAR)
         at = "" if len(LEVELS[name]) == 1 else f", mean {level:g}"
         for place, (price, others) in places.items():
             where = "" if place == "any" else f", best {place}"
@@ -268,6 +277,59 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
                 ahead = f"best ahead by {(level - near) / spread:.2g} sd"
                 add(ahead + where + at, level, near, far, price, others, K - 1)
     return found
+
+
+def below(family: Family, level: float, distance: float) -> float:
+    """A mean that is some standard deviations below a level, or about so where the family has an edge there."""
+    spread = math.sqrt(variance_at(family.code, family.variance, level, 1 - level))
+    return level - distance * spread if family.name == "gaussian" else level * math.exp(-distance * spread / level)
+
+
+def more_instances(family: Family, costs: list[float], cost_model: str, seed: int) -> list[Hard]:
+    """Instances among which to look for hard ones, the best arm last: the best arm tied with the one whose cost is
+    next to its own, for the dearest, a middling and the cheapest arm, the others at several distances below; and random
+    ones. None has all arms tied, as `hard_instances` has them; so there is none for two arms."""
+    K, ordered = len(costs), sorted(costs)
+    if K == 2:
+        return []
+    drawn = "bernoulli" if family.name == "bounded" else family
+    found: list[Hard] = []
+
+    def add(what: str, level: float, best: int, close: list[int], gaps: dict[int, float]) -> None:
+        order = [*gaps, *close, best]
+        means = [
+            *(below(family, level, gap) for gap in gaps.values()),
+            *[below(family, level, TIE)] * len(close),
+            level,
+        ]
+        found.append(Hard(what, Instance(drawn, means, [ordered[a] for a in order], cost_model=cost_model)))
+
+    distances = {"close": [1.0], "spread": [1.0, 2.2, 4.0], "far": [FAR]}
+    for best, rival in {K - 1: K - 2, K // 2: K // 2 - 1, 0: 1}.items():
+        rest = [a for a in range(K) if a not in (best, rival)]
+        for how, steps in distances.items():
+            gaps = {a: steps[i % len(steps)] for i, a in enumerate(rest)}
+            what = f"2 tied, of costs {ordered[best]:.2g} (best) and {ordered[rival]:.2g}, others {how} below"
+            add(what, LEVELS[family.name][0], best, [rival], gaps)
+    random = np.random.default_rng(seed)
+    for number in range(RANDOM):
+        level = LEVELS[family.name][int(random.integers(len(LEVELS[family.name])))]
+        best, *others = random.permutation(K).tolist()
+        close = min(int(random.geometric(0.5)), K - 2)  # one rival as often as more
+        exponents = random.random(K - 1 - close) if number % 3 else [random.random()] * (K - 1 - close)
+        gaps = {a: NEAR * (FAR / NEAR) ** x for a, x in zip(others[close:], exponents, strict=True)}
+        what = f"random {number + 1}: {close + 1} tied, best costs {ordered[best]:.2g}"
+        add(what, level, best, others[:close], gaps)
+    return found
+
+
+def hardest(search: Search, c: float, size: int, seed: int) -> list[int]:
+    """The ADDED instances with the most errors: all are tried with few trajectories, then the worst with more."""
+    tried = list(range(len(search.instances)))
+    for keep, more in ((2 * ADDED, 1), (ADDED, 4)):
+        errors = {j: search.errors(j, [c], more * size, seed)[0] for j in tried}
+        tried = sorted(errors, key=lambda j: -errors[j])[:keep]
+    return tried
 
 
 def best_is_lost(arms, run, rules):  # type: ignore[no-untyped-def]
@@ -311,18 +373,20 @@ class Search:
         return [int(run.wrong.sum()) for run in runs]
 
 
-def pilot(search: Search, trajectories: int, least: int, alpha: float, seed: int) -> tuple[float, list[int], list[int]]:
+def pilot(
+    search: Search, trajectories: int, least: int, alpha: float, seed: int, c: float = 1.0
+) -> tuple[float, list[int], list[int]]:
     """A c at which the hardest instance would just be certified; the instances, hardest first; and how many
     trajectories to spend on each: all on those that may decide, a quarter on the others.
 
-    Errors fall roughly as a power of c: from c = 1, steps of the secant method on the logarithms of both, on the
+    Errors fall roughly as a power of c: from the c given, steps of the secant method on the logarithms of both, on the
     three worst instances.
     """
     size, aim = max(trajectories // 4, least), most_errors(trajectories, search.delta, alpha / 2) / trajectories
     rates = dict.fromkeys(range(len(search.instances)), 1.0)
     order: list[int] = []
     sizes: list[int] = []
-    c, power, last = 1.0, 1.0, (0.0, 0.0)
+    power, last = 1.0, (0.0, 0.0)
     for step in range(6):
         for j in rates:
             rates[j] = (search.errors(j, [c], size, seed)[0] + 0.5) / (size + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,37 @@ def shown(value: Any) -> str:
     except Exception:
         return f"a value of type {type(value).__name__} that cannot be shown"
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+EXTRAS = {
+    "joblib": "cluster",
+    "matplotlib": "plots",
+    "pandas": "frames",
+    "psycopg": "postgres",
+    "pyarrow": "frames",
+    "scipy": "paper",
+    "sklearn": "demo",
+}  # what brings the packages that cabai can do without
+
+
+def optional(name: str) -> Any:
+    """A package, or a part of one, that may be missing; if it is, the error says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(how_to_install(error), name=error.name) from error
+
+
+def how_to_install(error: ModuleNotFoundError) -> str:
+    """What a missing package asks of the user; the error's own words if it is not one of the extras."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return str(error)
+    extra = EXTRAS[package]
+    return (
+        f'this needs {package}, which is not installed: pip install "cabai[{extra}]", '
+        f'or from a clone pip install ".[{extra}]"'
+    )
 
 
 def number(value: Any, name: str) -> float:

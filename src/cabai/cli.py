@@ -16,7 +16,7 @@ import typer
 
 import cabai
 from cabai import interrupts
-from cabai.checks import InvalidInput
+from cabai.checks import EXTRAS, InvalidInput, how_to_install
 from cabai.cli_study import run, study_app
 from cabai.cli_tools import (
     Interrupted,
@@ -35,8 +35,6 @@ from cabai.paper import MORE, PARTS
 from cabai.policies import POLICIES
 from cabai.study import FailedPulls, NoPull, RunFailed, StorageError, StudyStopped
 from cabai.thresholds import THRESHOLDS
-
-OPTIONAL = ("matplotlib", "pandas", "psycopg", "pyarrow", "scipy", "sklearn")  # what the extras bring
 
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
@@ -488,10 +486,9 @@ def main() -> None:
     except usage_error as error:
         fail(error.format_message(), 2)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in OPTIONAL:
+        if (error.name or "").partition(".")[0] not in EXTRAS:
             raise
-        extra = "postgres" if error.name == "psycopg" else "paper"
-        fail(f'this needs {error.name}, which is not installed: pip install "cabai[{extra}]"', 2)
+        fail(how_to_install(error), 2)
     except OSError as error:
         fail(system_error(error), 1)
     except MemoryError as error:

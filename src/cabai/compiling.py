@@ -14,9 +14,13 @@
 
 from __future__ import annotations
 
+import difflib
+import dis
 import gc
 import hashlib
+import linecache
 import os
+import re
 import stat
 import tempfile
 from contextlib import suppress
@@ -31,6 +35,7 @@ from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from cabai.checks import InvalidInput
 from cabai.state import ARM, RULES, RUN
 
 Arms = numba.from_dtype(ARM)[::1]
@@ -49,6 +54,50 @@ def compiled(function: Any, signature: Any = None, features: frozenset[str] | No
     """
     folder = cache_directory("-".join(sorted(features or ["all"]))) if is_ours(function) else ""
     return _compile(_with_compiled_helpers(function, features), signature, folder, {})
+
+
+def compiled_rule(policy: str, function: Any, signature: Any, features: frozenset[str]) -> Any:
+    """A policy's `choose` or `stop`, compiled. If it is a user's own and cannot be, say which line is to blame."""
+    try:
+        return compiled(function, signature, features)
+    except Exception as error:
+        if is_ours(function):
+            raise
+        raise InvalidInput(f"policy {policy} cannot be compiled: {blame(function, error)}") from error
+
+
+def blame(function: FunctionType, error: Exception) -> str:
+    """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
+    told = str(error)
+    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises it where a record lacks a field
+    undefined = re.search(r"name '(\w+)' is not defined", told)
+    places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
+    places = [place for place in places if not Path(place[0]).is_relative_to(Path(numba.__file__).parent)]
+    places.append((function.__code__.co_filename, function.__code__.co_firstlineno))
+    name = undefined[1] if undefined else field
+    file, line = (place_of(function, name) if name else None) or places[0]
+    if field:
+        known = [name for record in (ARM, RUN, RULES) for name in record.names or ()]
+        close = difflib.get_close_matches(field, known, n=1)
+        guess = f"; did you mean {close[0]}?" if close else ";"
+        why = f"there is no field {field!r}{guess} `cabai.state` lists those of arms, run and rules."
+    elif "NRT required" in told:
+        why = "it makes a list, an array or another object; a policy may use numbers, tuples and loops only."
+    else:
+        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
+        why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."
+    return f"{file}, line {line}, `{linecache.getline(file, line).strip()}`: {why}"
+
+
+def place_of(function: FunctionType, name: str) -> tuple[str, int] | None:
+    """The file and line where a function, or one that it calls, first uses a name."""
+    for each in dis.get_instructions(function):
+        if each.argval == name and each.positions is not None and each.positions.lineno is not None:
+            return function.__code__.co_filename, each.positions.lineno
+    named = [function.__globals__.get(each) for each in function.__code__.co_names]
+    own: list[Any] = [each for each in named if _is_plain(each) and each is not function]
+    inside = (place_of(each, name) for each in own if not is_ours(each))
+    return next(filter(None, inside), None)
 
 
 @cache

@@ -6,7 +6,9 @@
 | bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
 | poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
 | exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
-| bounded | [0, 1] | [0, 1] | bernoulli's, a valid bound for any rewards in [0, 1] |
+| bounded | [0, 1] | [0, 1] | bernoulli's, the least that any law on [0, 1] has |
+
+`limits` are narrower: the means of an instance, and rewards, that double precision can sum and compare.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class Family(Named):
     rewards: ClassVar[str]
     mean_range: ClassVar[tuple[float, float]]
     mirror_code: ClassVar[int]  # the number of the family as kernels see it where the smallest mean is wanted
+    limits: ClassVar[Any] = (0.0, 1.0)  # the means and rewards that double precision can sum and compare
+    has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
 
     def allows_mean(self, mean: float) -> bool:
         raise NotImplementedError
@@ -50,6 +54,14 @@ class Family(Named):
         value = number(reward, name)
         if not self.allows_reward(value):
             raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
+        return self.check_size(value, name)
+
+    def check_size(self, value: float, name: str) -> float:
+        """Refuse a mean or a reward with which double precision would go wrong."""
+        low, high = self.limits
+        if not low <= value <= high:
+            shift = " Subtract the same number from every reward." if self.code == GAUSSIAN else ""
+            raise InvalidInput(f"{name} must be from {low:.6g} to {high:.6g} for family {self}, got {value!r}.{shift}")
         return value
 
     def check_epsilon(self, epsilon: Any) -> float:
@@ -108,6 +120,12 @@ class Gaussian(Family):
     def allows_mean(self, mean: float) -> bool:
         return math.isfinite(mean)
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """1e9 standard deviations: from there the sum of a million rewards is rounded by 3 % of its own noise."""
+        farthest = 1e9 * math.sqrt(self.variance)
+        return -farthest, farthest
+
 
 @dataclass(frozen=True)
 class Bernoulli(Family):
@@ -135,6 +153,7 @@ class Poisson(Family):
     name = "poisson"
     code, mirror_code = POISSON, MIRRORED_POISSON
     means, rewards = "0 or positive", "a whole number, 0 or more,"
+    limits = (0.0, 2.0**53)  # beyond, a double does not tell a count from the next
     mean_range = (0.0, math.inf)
 
     def allows_mean(self, mean: float) -> bool:
@@ -151,6 +170,7 @@ class Exponential(Family):
     name = "exponential"
     code, mirror_code = EXPONENTIAL, MIRRORED_EXPONENTIAL
     means = rewards = "positive"
+    limits = (1e-100, 1e100)  # of which sums and squares can be taken
     mean_range = (0.0, math.inf)
 
     def allows_mean(self, mean: float) -> bool:
@@ -159,10 +179,15 @@ class Exponential(Family):
 
 @dataclass(frozen=True)
 class Bounded(Bernoulli):
-    """Any rewards in [0, 1], such as accuracies: bernoulli's divergence stays a valid bound for them."""
+    """Any rewards in [0, 1], such as accuracies.
+
+    Of all laws on [0, 1] with given means, bernoulli's are the hardest to tell apart. So its divergence is safe for a
+    test of the others; but what they cost at least can be less, so there is no lower bound.
+    """
 
     name = "bounded"
     rewards = "in [0, 1]"
+    has_bound = False
 
     def allows_reward(self, reward: float) -> bool:
         return 0 <= reward <= 1

@@ -21,6 +21,7 @@ COST_MODELS = {
     "beta": "bell-shaped within 50 % of the mean: 0.5 + Beta(2, 2)",
     "exponential": "long-tailed, at least a tenth of the mean: 0.1 + 0.9 Exponential(1)",
 }
+COST_RATIO = 1e12  # the largest cost over the smallest
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -59,8 +60,8 @@ class Instance:
         if len(mu) < 2:
             raise InvalidInput("an instance needs at least 2 arms, got 1.")
         for a in range(len(mu)):
-            kind.check_mean(mu[a].item(), f"means[{a}]")
-            positive(c[a].item(), f"costs[{a}]")
+            kind.check_size(kind.check_mean(mu[a].item(), f"means[{a}]"), f"means[{a}]")
+        check_costs(c)
         if not isinstance(cost_model, str) or cost_model not in COST_MODELS:
             raise InvalidInput(f"unknown cost model {cost_model!r}; known: {', '.join(COST_MODELS)}.")
         mu.flags.writeable = c.flags.writeable = False
@@ -105,6 +106,18 @@ class Instance:
         if self.names != arm_names(None, len(self)):
             more += f", names={list(self.names)}"
         return f"Instance({str(self.family)!r}, means={self.means.tolist()}, costs={self.costs.tolist()}{more})"
+
+
+def check_costs(costs: NDArray[np.float64]) -> None:
+    """Costs must be positive, and neither so large, so small nor so far apart that sums of them lose the smaller."""
+    for a, cost in enumerate(costs.tolist()):
+        if not 1e-100 <= positive(cost, f"costs[{a}]") <= 1e100:
+            raise InvalidInput(f"costs[{a}] must be from 1e-100 to 1e100, got {cost!r}.")
+    if costs.max() > COST_RATIO * costs.min():
+        raise InvalidInput(
+            f"costs must be at most {COST_RATIO:g} times one another, got {costs.min():g} and {costs.max():g}: beyond "
+            "that double precision loses the smaller one."
+        )
 
 
 def arm_names(names: Sequence[str] | None, arms: int) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def command(runs: Runs) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    threshold = "" if runs.threshold == "paper" else f' --threshold "{runs.threshold}"'
+    threshold = "" if str(runs.threshold) == "paper" else f' --threshold "{runs.threshold}"'
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (
         f"cabai simulate {instance_options(instance)}{model} --policy {policy}{threshold} --delta {runs.delta:g} "

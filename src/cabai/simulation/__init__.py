@@ -80,6 +80,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
     order = sorted(deltas, reverse=True)
+    check_memory(trajectories, len(deltas), len(instance), len(marks))
     rules = [chosen.rules(instance.family, rule, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
     work = Work(instance, chosen, rules, seed, most_pulls, most_cost, marks)
     work.compiled()  # here, once, rather than in every worker at the same time
@@ -91,7 +92,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, once
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
-            instance, str(chosen), str(rule), value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
+            instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
             seconds, float(epsilon),
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
@@ -126,6 +127,20 @@ def compare(
     return Comparison(instance, runs)
 
 
+def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:
+    """Refuse more results than this machine's memory holds."""
+    needed = 8 * trajectories * (deltas * (6 + arms) + (1 + deltas) * marks * arms)  # eight bytes each
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known on this system
+        return
+    if needed > there:
+        raise InvalidInput(
+            f"{trajectories} trajectories would take {needed / 1e9:,.0f} GB of memory, and this machine has "
+            f"{there / 1e9:,.0f} GB: give fewer trajectories" + (", or a shorter grid." if marks else ".")
+        )
+
+
 class Work:
     """All that a worker needs to run a chunk of trajectories; it can be sent to another process."""
 
@@ -144,15 +159,15 @@ class Work:
 
     def compiled(self) -> tuple[Any, Any, Any]:
         """The loop and the policy's two functions, compiled or loaded when first asked for."""
-        from cabai.compiling import CHOOSE, STOP, compiled, features_of
+        from cabai.compiling import CHOOSE, STOP, compiled, compiled_rule, features_of
         from cabai.simulation.loop import RUN_CHUNK, run_chunk
         from cabai.simulation.sampling import drawing_features
 
         drawing = features_of(self.rules[0], *drawing_features(self.instance))
         loop = compiled(run_chunk, RUN_CHUNK, drawing)
         features = features_of(self.rules[0])
-        choose, stop = compiled(self.policy.choose, CHOOSE, features), compiled(self.policy.stop, STOP, features)
-        return loop, choose, stop
+        choose = compiled_rule(str(self.policy), self.policy.choose, CHOOSE, features)
+        return loop, choose, compiled_rule(str(self.policy), self.policy.stop, STOP, features)
 
     @staticmethod
     def truth(instance: Instance) -> tuple[NDArray[Any], int]:
@@ -215,11 +230,17 @@ def in_parallel(function: Callable[..., Any], arguments: list[tuple[Any, ...]], 
     """function(*arguments[i]) for every i, in any order, none of it in this thread, which stays free to hear Ctrl-C.
 
     Where joblib has been imported, it runs them: on threads, or where its parallel_config says, in other processes or
-    on a Dask or Ray cluster. Else nobody can have configured it, and it need not be loaded.
+    on a Dask cluster. Else nobody can have configured it, and it need not be loaded.
     """
     if "joblib" in sys.modules and jobs > 1:
         import joblib
 
+        backend, _ = joblib.parallel.get_active_backend(prefer="threads")
+        if not backend.supports_return_generator:
+            raise InvalidInput(
+                f"joblib's {type(backend).__name__} cannot return results one by one, which a simulation needs; "
+                "the backends threading, loky and dask can."
+            )
         tasks = (joblib.delayed(function)(*each) for each in arguments)
         yield from joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks)
         return

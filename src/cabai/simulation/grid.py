@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cabai.bound import bound
-from cabai.checks import InvalidInput, probability, whole
+from cabai.checks import InvalidInput, optional, probability, whole
 from cabai.families import family_of
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
@@ -52,9 +52,9 @@ class Cell:
     delta: float
     threshold: str
     policy: str
-    mean_ratio: float
-    se_ratio: float  # over instances
-    worst_ratio: float  # exceeded by 1 % of the trajectories
+    mean_ratio: float | None  # this and the next two are None for the bounded family, which has no lower bound
+    se_ratio: float | None  # over instances
+    worst_ratio: float | None  # exceeded by 1 % of the trajectories
     errors: int
     unfinished: int
     trajectories: int
@@ -73,9 +73,7 @@ class Grid:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts())
+        return optional("pandas").DataFrame(self.to_dicts())
 
     def __repr__(self) -> str:
         policies = list(dict.fromkeys(cell.policy for cell in self.cells))
@@ -84,14 +82,24 @@ class Grid:
         found = {(cell.arms, cell.delta, cell.threshold, cell.policy): cell for cell in self.cells}
         for place in places:
             cells = [found[(*place, policy)] for policy in policies]
-            written = [f"{cell.mean_ratio:.2f} ± {cell.se_ratio:.2f} ({cell.worst_ratio:.1f})" for cell in cells]
+            written = [
+                "-"
+                if cell.mean_ratio is None
+                else f"{cell.mean_ratio:.2f} ± {cell.se_ratio:.2f} ({cell.worst_ratio:.1f})"
+                for cell in cells
+            ]
             rows.append([str(place[0]), f"{place[1]:g}", place[2], *written])
         wrong = sum(cell.errors for cell in self.cells)
         left = sum(cell.unfinished for cell in self.cells)
         heading = (
             f"{self.family}, {self.instances} random instances for each number of arms, "
             f"{self.cells[0].trajectories // self.instances} trajectories each\n"
-            "mean cost over the lower bound ± its standard error (exceeded by 1 % of trajectories)"
+            "mean cost over the lower bound"
+            + (
+                ", which this family does not have"
+                if self.cells[0].mean_ratio is None
+                else " ± its standard error (exceeded by 1 % of trajectories)"
+            )
         )
         foot = f"errors: {wrong} of {sum(cell.trajectories for cell in self.cells)}, unfinished: {left}"
         return "\n".join([heading, table(rows, left=3), foot])
@@ -132,7 +140,7 @@ def grid(
     cells, done = [], 0
     for count in arms:
         drawn = [random_instance(family, whole(count, "arms", 2), whole(seed, "seed", 0), i) for i in range(instances)]
-        floors = [{delta: bound(instance).cost(delta) for delta in chances} for instance in drawn]
+        bounds = [bound(instance) for instance in drawn] if family_of(family).has_bound else []
         found: dict[tuple[float, str, str], list[Runs]] = {}
         for rule in rules:
             for policy in chosen:
@@ -143,7 +151,7 @@ def grid(
                     if progress is not None:
                         progress(done)
         order = [(delta, str(rule), str(policy)) for delta in chances for rule in rules for policy in chosen]
-        cells += [cell_of(count, place, found[place], [floor[place[0]] for floor in floors]) for place in order]
+        cells += [cell_of(count, place, found[place], [each.cost(place[0]) for each in bounds]) for place in order]
     return Grid(str(family_of(family)), instances, cells)
 
 
@@ -155,18 +163,23 @@ def at_each_delta(instance: Instance, policy: Policy, deltas: Sequence[float], *
 
 
 def cell_of(arms: int, place: tuple[float, str, str], runs: list[Runs], floors: list[float]) -> Cell:
-    ratios = np.array([each.costs / floor for each, floor in zip(runs, floors, strict=True)])
-    means = ratios.mean(axis=1)
+    """One cell of the grid; without floors, where there is no lower bound, it has no ratios."""
+    mean = error = worst = None
+    if floors:
+        ratios = np.array([each.costs / floor for each, floor in zip(runs, floors, strict=True)])
+        means = ratios.mean(axis=1)
+        mean, error = float(means.mean()), float(means.std(ddof=1) / math.sqrt(len(means)))
+        worst = float(np.quantile(ratios, 0.99))
     delta, threshold, policy = place
     return Cell(
         arms=arms,
         delta=delta,
         threshold=threshold,
         policy=policy,
-        mean_ratio=float(means.mean()),
-        se_ratio=float(means.std(ddof=1) / math.sqrt(len(means))),
-        worst_ratio=float(np.quantile(ratios, 0.99)),
+        mean_ratio=mean,
+        se_ratio=error,
+        worst_ratio=worst,
         errors=sum(int(each.wrong.sum()) for each in runs),
         unfinished=sum(int((~each.finished).sum()) for each in runs),
-        trajectories=ratios.size,
+        trajectories=sum(len(each) for each in runs),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.bound import bound
+from cabai.checks import optional
 from cabai.files import write_whole
 from cabai.instance import Instance
 from cabai.tables import table
-from cabai.thresholds import threshold_of
+from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +44,7 @@ class Summary:
     errors: int  # wrong decisions; an unfinished trajectory is none
     error_interval: tuple[float, float]  # 95 % confidence interval of the share of wrong decisions (Wilson)
     unfinished: int
-    lower_bound: float | None  # None where no bound exists: tied best arms, an epsilon, or delta of 1/2 and more
+    lower_bound: float | None  # None: tied best arms, an epsilon, delta of 1/2 and more, or the bounded family
     ratio: float | None  # mean_cost / lower_bound
     seconds: float
     steps: int  # pulls simulated in all
@@ -61,8 +63,8 @@ class Summary:
     def __repr__(self) -> str:
         rows = [
             ["mean cost", f"{self.mean_cost:.6g} ± {self.se_cost:.2g} (standard error)"],
-            ["lower bound", "none" if self.lower_bound is None else f"{self.lower_bound:.6g}"],
-            ["ratio", "none" if self.ratio is None else f"{self.ratio:.4g}"],
+            ["lower bound", "-" if self.lower_bound is None else f"{self.lower_bound:.6g}"],
+            ["ratio", "-" if self.ratio is None else f"{self.ratio:.4g}"],
             ["cost quantiles", ", ".join(f"{q}: {value:.4g}" for q, value in self.cost_quantiles.items())],
             ["mean pulls", ", ".join(f"{pulls:.4g}" for pulls in self.mean_pulls)],
             ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
@@ -89,7 +91,7 @@ class Runs:
 
     instance: Instance
     policy: str
-    threshold: str
+    threshold: Threshold
     delta: float
     seed: int
     decisions: NDArray[np.int64]
@@ -121,12 +123,12 @@ class Runs:
         mean, std = float(self.costs.mean()), float(self.costs.std(ddof=1)) if n > 1 else 0.0
         pulls = self.pulls.mean(axis=0)
         paid = pulls * self.instance.costs
-        floor = None
-        if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.epsilon == 0:
+        floor, family = None, self.instance.family
+        if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.epsilon == 0 and family.has_bound:
             floor = bound(self.instance).cost(self.delta)
         return Summary(
             policy=self.policy,
-            threshold=self.threshold,
+            threshold=str(self.threshold),
             delta=self.delta,
             trajectories=n,
             mean_cost=mean,
@@ -143,15 +145,14 @@ class Runs:
             ratio=None if floor is None else mean / floor,
             seconds=self.seconds,
             steps=int(self.steps.sum()),
-            proven=threshold_of(self.threshold).is_proven_for(self.instance.family),
-            standing=threshold_of(self.threshold).standing(self.instance.family),
+            proven=self.threshold.is_proven_for(family),
+            standing=self.threshold.standing(family),
             epsilon=self.epsilon,
         )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm."""
-        import pandas as pd
-
+        pd = optional("pandas")
         names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))
         columns: dict[str, Any] = {
             "trajectory": np.arange(len(self)),
@@ -166,15 +167,11 @@ class Runs:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`."""
-        import json
-
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa, pq = optional("pyarrow"), optional("pyarrow.parquet")
         made_by = {
             "instance": repr(self.instance),
             "policy": self.policy,
-            "threshold": self.threshold,
+            "threshold": str(self.threshold),
             "delta": self.delta,
             "epsilon": self.epsilon,
             "seed": self.seed,
@@ -213,9 +210,7 @@ class Comparison:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a policy."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dicts()).set_index("policy")
+        return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
     def __repr__(self) -> str:
         header = ["policy", "mean cost", "± 95 %", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
@@ -224,7 +219,7 @@ class Comparison:
                 row["policy"],
                 f"{row['mean_cost']:.6g}",
                 f"{TWO_SIDED_95 * row['se_cost']:.2g}",
-                "none" if row["ratio"] is None else f"{row['ratio']:.3f}",
+                "-" if row["ratio"] is None else f"{row['ratio']:.3f}",
                 f"{row['cost_quantiles']['0.5']:.5g}",
                 f"{row['cost_quantiles']['0.99']:.5g}",
                 f"{sum(row['mean_pulls']):.5g}",

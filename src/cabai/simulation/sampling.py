@@ -14,6 +14,8 @@ import numpy as np
 
 from cabai.instance import Instance
 from cabai.kernels import only_for
+from cabai.kernels.divergence import psi
+from cabai.kernels.evidence import HALF_LOG_2PI, stirling
 from cabai.state import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 BOUNDED = 4  # as sampled: bernoulli's divergence, but rewards that are not 0 or 1
@@ -191,7 +193,16 @@ def large_poisson(arm):
             return count
         if count < 0.0 or (us < 0.013 and v > us):
             continue
-        if math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= (
-            count * math.log(mean) - mean - math.lgamma(count + 1.0)
-        ):
+        if math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= (log_poisson(count, mean)):
             return count
+
+
+@only_for("large-poisson")
+def log_poisson(count, mean):
+    """The log of the probability of a Poisson count, as a divergence: its textbook form cancels where both are large.
+
+    count log(mean) - mean - log(count!) = -d(count, mean) - log(2 pi count)/2 - s(count),  s what Stirling leaves.
+    """
+    if count == 0.0:
+        return -mean
+    return -mean * psi((count - mean) / mean) - 0.5 * math.log(count) - HALF_LOG_2PI - stirling(count)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
-from cabai.checks import InvalidInput, amount, positive, whole
+from cabai.checks import InvalidInput, amount, optional, positive, whole
 from cabai.study import damage, schema, statements
 from cabai.study.errors import AlreadyTold, FailedPulls, LostPull, NoPull, StudyNotFound, StudyStopped
 from cabai.study.play import Play
@@ -239,8 +239,7 @@ class Study:
 
     def to_frame(self) -> pd.DataFrame:
         """`observations` as a table, one row each, times in UTC."""
-        import pandas as pd
-
+        pd = optional("pandas")
         frame = pd.DataFrame(self.observations(), columns=OBSERVATION)
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
