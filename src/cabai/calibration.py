@@ -393,7 +393,7 @@ def pilot(
         worst = max(rates.values())
         if step == 0:
             order = sorted(rates, key=lambda j: -rates[j])
-            sizes = [trajectories if rates[j] > 0.6 * worst else size for j in order]
+            sizes = [trajectories if rates[j] > 0.4 * worst else size for j in order]
             rates = {j: rates[j] for j in order[:3]}
         elif math.log(c) != last[0]:
             power = min(max((last[1] - math.log(worst)) / (math.log(c) - last[0]), 0.3), 3.0)
