@@ -24,16 +24,19 @@ from typing import Any
 import numpy as np
 
 from cabai import Instance, Runs, simulate
+from cabai.core.setup import Setup
 from cabai.paper import plain
 from cabai.policies import policy_of
-from cabai.simulation.sampling import EDGE, HEIGHT
-from cabai.tables import table
+from cabai.simulation.truth import truth_of
+from cabai.support.streams import EDGE, HEIGHT
+from cabai.support.tables import table
 from cabai.thresholds import threshold_of
 from timing import best_times
 
 COSTS, DELTA = [1, 0.1, 0.01], 1e-6
 POLICIES = "co", "ctas", "tas", "d-lucb", "uniform"  # as numbered in kernel.cpp
-TABLE_2 = {  # the paper's seconds for 1000 trajectories of co, ctas, tas and d-lucb
+UNUSED = {"variance": 1.0, "exploration": 0.0, "slack": 0.0}  # by families and policies that have none
+TABLE_2 = {  # the paper's seconds for 1000 trajectories of co, ctas, tas and d-lucb; families as numbered in kernel.cpp
     "gaussian": ([1.5, 1, 0.5], (85, 1712, 2410, 82)),
     "bernoulli": ([0.9, 0.6, 0.3], (58, 1995, 2780, 60)),
     "poisson": ([1.5, 1, 0.5], (96, 3260, 4633, 101)),
@@ -59,21 +62,30 @@ class Limit:
     def __call__(self, instance: Instance, policy: str, trajectories: int, max_pulls: int = 2**62) -> list[np.ndarray]:
         """The decision, cost and steps of each trajectory."""
         chosen, family = policy_of(policy), instance.family
-        rules = chosen.rules(family, threshold_of("paper"), arms=len(instance), delta=DELTA)
-        names = "variance", "level", "exploration", "slack", "tolerance"
-        spread = np.full(len(instance), math.sqrt(family.variance)) if family.code == 0 else np.exp(-instance.means)
-        inputs = instance.means, instance.costs, spread, np.array([float(rules[name]) for name in names]), EDGE, HEIGHT
+        rules = Setup(family, threshold_of("paper"), chosen, arms=len(instance), delta=DELTA).rules
+        known = UNUSED | {name: float(rules[name]) for name in rules.dtype.names if name != "room"}
+        numbers = np.array([known[name] for name in ("variance", "level", "exploration", "slack", "tolerance")])
+        inputs = instance.means, instance.costs, truth_of(instance)["spread"].copy(), numbers, EDGE, HEIGHT
         outputs = [np.empty(trajectories, kind) for kind in (np.int64, np.float64, np.int64)]
         integer, pointer = ctypes.c_int64, ctypes.c_void_p
+        which = list(TABLE_2).index(family.name), POLICIES.index(chosen.name)
         self.library.simulate(
-            family.code, POLICIES.index(chosen.name), integer(len(instance)), *(pointer(x.ctypes.data) for x in inputs),
-            ctypes.c_uint64(0), integer(trajectories), integer(max_pulls), *(pointer(x.ctypes.data) for x in outputs),
+            *which, integer(len(instance)), *(pointer(x.ctypes.data) for x in inputs), ctypes.c_uint64(0),
+            integer(trajectories), integer(max_pulls), *(pointer(x.ctypes.data) for x in outputs),
         )  # fmt: skip
         return outputs
 
 
 def ours(instance: Instance, policy: str, trajectories: int, max_pulls: int | None = None, workers: int = 1) -> Runs:
-    return simulate(instance, policy, delta=DELTA, trajectories=trajectories, max_pulls=max_pulls, workers=workers)
+    return simulate(
+        instance,
+        policy,
+        delta=DELTA,
+        trajectories=trajectories,
+        max_pulls=max_pulls,
+        workers=workers,
+        threshold="paper",
+    )
 
 
 def against_limit(limit: Limit | None, repetitions: int, *cell: Any) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from cabai.tables import table
+from cabai.support.tables import table
 
 MEANS = {"gaussian": "1.5,1,0.5", "bernoulli": "0.9,0.6,0.3", "poisson": "1.5,1,0.5"}  # the paper's instances
 POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")

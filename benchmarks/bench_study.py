@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from cabai.study import create_study, storage
 from cabai.study.storage import open_storage
 from cabai.study.study import Study
-from cabai.tables import table
+from cabai.support.tables import table
 
 SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("top-two", "co", "ctas")
 LOG = """
@@ -60,7 +60,7 @@ def filled(url: str, size: int, arms: int, policy: str) -> Study:
     study = create_study("study", arms=names, family="gaussian", policy=policy, delta=1e-9, storage=url)
 
     def work(connection: sa.Connection) -> None:
-        key = {"study": study._id}
+        key = {"study": study._ledger.id}
         connection.execute(sa.text(LOG), {**key, "size": size, "arms": arms})
         found = [dict(row) for row in connection.execute(sa.text(SUMS), key).mappings()]
         for row in found:

@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 import cabai
-from cabai.cli_study import live_table
+from cabai.cli.run import live_table
 from cabai.plots import new_figure, save, title
 
 if TYPE_CHECKING:

@@ -51,34 +51,45 @@ def postgres() -> Iterator[object]:
 @pytest.fixture
 def clock(monkeypatch) -> object:
     """The time that studies see, moved by hand: `clock.now += 10`."""
-    from cabai.study import study
+    from cabai.study import clock as module
     from studies import Clock
 
     clock = Clock()
-    monkeypatch.setattr(study, "time", clock)
+    monkeypatch.setattr(module, "time", clock)
     return clock
+
+
+def variance_of(family: str | cabai.families.Family) -> float:
+    """A gaussian family's variance; 1 for the others, which have none, and whose formulas do not look at it."""
+    return getattr(cabai.families.family_of(family), "variance", 1.0)
 
 
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
-    from cabai.compiling import compiled
-    from cabai.instance import COST_MODELS
-    from cabai.simulation import Work, sampling
+    from cabai.core.compiling import compiled
+    from cabai.simulation.costs import DRAWS
+    from cabai.simulation.truth import open_streams, truth_of
 
-    truth, family = Work.truth(instance)
-    compiled(sampling.open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
-    model = list(COST_MODELS).index(instance.cost_model)
-    reward, cost = compiled(sampling.draw_reward), compiled(sampling.draw_cost)
-    return lambda arm: (reward(truth[arm], family), cost(truth[arm], model))
+    truth = truth_of(instance)
+    compiled(open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
+    reward, cost = compiled(instance.family.drawing(instance.means)), compiled(DRAWS[instance.cost_model])
+    return lambda arm: (reward(truth[arm]), cost(truth[arm]))
+
+
+def coin_stream(instance: cabai.Instance, seed: int, trajectory: int) -> np.uint64:
+    """Where run.stream starts in that trajectory of a simulation."""
+    from cabai.core.compiling import compiled
+    from cabai.simulation.truth import open_streams, truth_of
+
+    return np.uint64(compiled(open_streams)(truth_of(instance), np.uint64(seed), np.uint64(trajectory)))
 
 
 def coins(instance: cabai.Instance, seed: int, trajectory: int):
-    """coin() -> a number in [0, 1): those that trajectory of a simulation hands its policy, one a step."""
-    from cabai.compiling import compiled
-    from cabai.simulation import Work, sampling
+    """coin() -> a number in [0, 1): those that the policy of that trajectory draws, one after the other."""
+    from cabai.core.compiling import compiled
+    from cabai.support import streams
 
-    truth, _ = Work.truth(instance)
-    start = compiled(sampling.open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
-    step, mix, unit = int(sampling.GOLDEN), compiled(sampling.mix), compiled(sampling.unit)
-    states = ((int(start) + n * step) % 2**64 for n in itertools.count(1))
+    start, step = int(coin_stream(instance, seed, trajectory)), int(streams.GOLDEN)
+    mix, unit = compiled(streams.mix), compiled(streams.unit)
+    states = ((start + n * step) % 2**64 for n in itertools.count(1))
     return lambda: unit(np.uint64(mix(np.uint64(next(states)))))

@@ -1,13 +1,16 @@
-"""Studies in memory, for the tests."""
+"""Studies in memory, for the tests, and whether one makes the pulls of a simulation."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
+import pytest
 import sqlalchemy as sa
 
 import cabai
 from cabai.study import schema
+from conftest import drawer
 
 NAMES = itertools.count()
 
@@ -38,6 +41,38 @@ def start(study: cabai.study.Study, rewards, cost: float = 1.0) -> None:
     """Tell these rewards, one by one, of whatever the study asks for."""
     for reward in rewards:
         study.tell(study.ask(), reward, cost)
+
+
+def check_same_pulls(instance, policy, threshold, epsilon, most, seed, *, reload=False, known=False) -> None:
+    """A study makes the pulls of trajectory 0 of a simulation, and comes to the same end."""
+    K = len(instance)
+    runs = cabai.simulate(
+        instance, policy, threshold=threshold, delta=0.1, epsilon=epsilon, trajectories=1, seed=seed, max_pulls=most,
+        grid=range(K, most + 1),
+    )  # fmt: skip
+    expected = np.diff(runs.path[0][: runs.steps[0] - K + 1], axis=0).argmax(axis=1).tolist()
+    study = new(
+        arms=list(instance.names), family=instance.family, policy=policy, threshold=threshold, delta=0.1, seed=seed,
+        epsilon=epsilon, max_pulls=most, costs=instance.costs.tolist() if known else None,
+    )  # fmt: skip
+    draw, pulled = drawer(instance, seed, 0), []
+    while not study.stopped:
+        if reload:
+            study = reloaded(study)
+        pull = study.ask()
+        a = instance.names.index(pull.arm)
+        pulled.append(a)
+        reward, cost = draw(a)
+        if reload:
+            study = reloaded(study)
+        study.tell(pull, reward, None if known else cost)
+    status = study.status()
+    assert pulled == [*range(K), *expected]
+    assert [arm.pulls for arm in status.arms] == runs.pulls[0].tolist()
+    assert status.spent == pytest.approx(runs.costs[0], rel=1e-12)
+    decided = -1 if status.decision is None else instance.names.index(status.decision)
+    assert decided == runs.decisions[0]
+    assert status.reason == ("max_pulls" if decided < 0 else "evidence")
 
 
 class Clock:

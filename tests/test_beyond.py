@@ -50,7 +50,7 @@ def test_the_grid_is_what_it_says():
 def test_pulls_settle_at_the_shares_of_the_bound(family):
     """50 trajectories of 20,000 pulls. A share after t pulls is off by about 1/sqrt(t) in a trajectory; allow 0.01."""
     instance = cabai.Instance(family, [0.8, 0.5, 0.45, 0.3], [1, 0.3, 0.05, 0.1], cost_model="uniform")
-    runs = cabai.simulate(instance, "top-two", delta=1e-300, trajectories=50, max_pulls=20_000)
+    runs = cabai.simulate(instance, "top-two", delta=1e-300, trajectories=50, max_pulls=20_000, threshold="paper")
     shares = runs.pulls / runs.steps[:, None]
     error = shares.std(axis=0, ddof=1) / math.sqrt(len(runs))
     assert (np.abs(shares.mean(axis=0) - cabai.bound(instance).pull_shares) < 0.01 + 5 * error).all()

@@ -4,7 +4,7 @@ import math
 import random
 import re
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -14,13 +14,14 @@ from mpmath import mp, mpf
 
 import cabai
 from cabai import Instance, InvalidInput, bound
-from cabai.compiling import compiled
-from cabai.kernels.allocation import allocate as plain_allocate
-from cabai.policies.base import TOLERANCE
-from cabai.state import ARM, RULES, RUN, record
+from cabai.core.compiling import compiled
+from cabai.core.setup import TOLERANCE, Setup
+from cabai.core.shares import allocate
+from cabai.families import family_of
+from cabai.policies import policy_of
+from cabai.thresholds import threshold_of
+from conftest import variance_of
 from reference_bound import certificate, reference
-
-allocate = compiled(plain_allocate)
 
 GAUSSIANS = ["gaussian", "gaussian(variance=0.01)", "gaussian(variance=30)"]
 FAMILIES = [*GAUSSIANS, "bernoulli", "poisson", "exponential"]
@@ -38,7 +39,7 @@ def off(found, exact):
 
 def errors_against_reference(instance):
     solved = bound(instance)
-    family, variance = instance.family.name, instance.family.variance
+    family, variance = instance.family.name, variance_of(instance.family)
     hardness, cost_shares, pull_shares = reference(family, instance.means, instance.costs, variance)
     return {
         "hardness": off([solved.hardness], [hardness]),
@@ -163,7 +164,8 @@ def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, n
     assert len(set(means)) == 1000
     instance = Instance(family, means, [10 ** draw.uniform(-6, 0) for _ in means])
     solved = bound(instance)
-    low, high = certificate(instance.family.name, means, instance.costs, solved.cost_shares, instance.family.variance)
+    variance = variance_of(instance.family)
+    low, high = certificate(instance.family.name, means, instance.costs, solved.cost_shares, variance)
     assert off([solved.hardness], [low]) <= ACCURACY
     assert off([solved.hardness], [high]) <= ACCURACY
 
@@ -374,20 +376,26 @@ def test_costs_as_far_apart_as_allowed_agree_with_direct_optimisation(family, be
     costs = [10.0 ** (-12 * a / 299) for a in range(300)][::order]
     means = [best * (1 - 0.9 * a / 299) for a in range(300)]
     solved = bound(Instance(family, means, costs))
-    low, high = certificate(family.partition("(")[0], means, costs, solved.cost_shares, solved.instance.family.variance)
+    low, high = certificate(family.partition("(")[0], means, costs, solved.cost_shares, variance_of(family))
     assert off([solved.hardness], [low]) <= ACCURACY
     assert off([solved.hardness], [high]) <= ACCURACY
 
 
 def solver_state(family, arms):
-    kind = cabai.families.family_of(family)
-    rules = record(RULES)
-    rules["family"], rules["variance"], rules["tolerance"] = kind.code, kind.variance, 1e-16
-    return np.zeros(arms, ARM), record(RUN), rules
+    """The records that `allocate` works on, with the tolerance of the bound, and `allocate` compiled for the family."""
+    setup = ctas_setup(family, arms)
+    rules = setup.rules.copy()
+    rules["tolerance"] = 1e-16
+    return *setup.start(), rules, compiled(setup.bound(allocate))
+
+
+@cache
+def ctas_setup(family, arms):
+    return Setup(family_of(family), threshold_of("paper"), policy_of("ctas"), arms=arms, delta=0.1)
 
 
 def solve(state, means, costs):
-    arms, run, rules = state
+    arms, run, rules, allocate = state
     arms["mean"], arms["cost"], run["leader"] = means, costs, int(np.argmax(means))
     hardness = allocate(arms, run, rules)
     return hardness, arms["share"].copy()
@@ -480,15 +488,15 @@ def test_a_joint_step_is_of_the_third_order(family):
     ):
         state = solver_state(family, len(means))
         solve(state, means, costs)
-        z, exact = float(state[1]["memo"]), state[0]["memo"].copy()
+        z, exact = float(state[1]["z"]), state[0]["u"].copy()
         direction, left = draw.uniform(-1, 1, len(means) + 1), []
         rivals = np.arange(len(means)) != np.argmax(means)
         state[2]["tolerance"] = math.inf
         for distance in (0.02, 0.005):
-            state[1]["memo"] = z * (1 + distance * direction[0])
-            state[0]["memo"] = exact * (1 + distance * direction[1:])
+            state[1]["z"] = z * (1 + distance * direction[0])
+            state[0]["u"] = exact * (1 + distance * direction[1:])
             solve(state, means, costs)
-            left.append(np.abs(state[0]["memo"][rivals] / exact[rivals] - 1).max())
+            left.append(np.abs(state[0]["u"][rivals] / exact[rivals] - 1).max())
         assert left[0] < 0.02**2
         assert left[1] < left[0] / 40
 

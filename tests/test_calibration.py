@@ -15,8 +15,11 @@ import pytest
 from scipy.stats import beta, binom
 
 import cabai
-from cabai import InvalidInput, calibration
-from cabai.calibration import Certificate, Search, calibrate, descend, hard_instances, hardest, more_instances, pilot
+from cabai import InvalidInput
+from cabai.calibration import Certificate, binomial, calibrate, search
+from cabai.calibration.instances import hard_instances, more_instances
+from cabai.calibration.search import Search, descend, hardest, pilot
+from cabai.core.setup import Setup
 from cabai.families import FAMILIES, family_of
 from cabai.policies import policy_of
 from cabai.thresholds import Calibrated, Stylized, threshold_of
@@ -73,8 +76,9 @@ def test_a_calibrated_threshold_is_refused(given, message):
 )
 def test_use_outside_what_was_certified_is_refused(family, arms, delta, message):
     with pytest.raises(InvalidInput, match=message):
-        threshold_of(FULL).rules(family, arms=arms, delta=delta)
-    assert threshold_of("calibrated(c=1.7)").rules(family, arms=arms, delta=delta)["loglog"] == 1
+        Setup(family_of(family), threshold_of(FULL), arms=arms, delta=delta)
+    bare = Setup(family_of(family), threshold_of("calibrated(c=1.7)"), arms=arms, delta=delta)
+    assert bare.rules["loglog"] == 1
 
 
 def test_another_policy_is_refused(paper_instance):
@@ -102,12 +106,12 @@ def test_summaries_say_that_it_is_certified_and_not_proven(paper_instance):
 @pytest.mark.parametrize("delta", [0.3, 0.05, 0.01])
 @pytest.mark.parametrize("alpha", [0.05, 0.005])
 def test_the_most_errors_that_certify_a_rate_are_those_of_the_exact_binomial_test(n, delta, alpha):
-    most = calibration.most_errors(n, delta, alpha)
+    most = binomial.most_errors(n, delta, alpha)
     assert binom.cdf(most, n, delta) <= alpha < binom.cdf(most + 1, n, delta)
     if most >= 0:
-        assert calibration.upper_limit(most, n, alpha) <= delta < calibration.upper_limit(most + 1, n, alpha)
+        assert binomial.upper_limit(most, n, alpha) <= delta < binomial.upper_limit(most + 1, n, alpha)
         expected = beta.ppf(1 - alpha, most + 1, n - most)
-        assert calibration.upper_limit(most, n, alpha) == pytest.approx(expected, rel=1e-9)
+        assert binomial.upper_limit(most, n, alpha) == pytest.approx(expected, rel=1e-9)
 
 
 def stand_in(rates, at_once, rng, delta=0.05):
@@ -153,7 +157,7 @@ def test_the_pilot_finds_the_hardest_instance_and_a_constant_near_the_edge():
     guess, order, sizes = pilot(search, 4000, 150, 0.01, 0)
     assert order[:2] == [1, 3]
     assert sizes == [4000, 4000, 1000, 1000, 1000]
-    edge = 0.4 / (calibration.most_errors(4000, 0.05, 0.005) / 4000)  # 9.8: where the hardest would just pass
+    edge = 0.4 / (binomial.most_errors(4000, 0.05, 0.005) / 4000)  # 9.8: where the hardest would just pass
     assert 0.7 * edge < guess < 1.4 * edge
 
 
@@ -162,7 +166,7 @@ def test_the_constants_tried_fall_and_the_last_certified_is_the_answer():
     c, errors = descend(stand_in([0.05], 1, np.random.default_rng(4)), 1.5, [4000], 0.005, 0, tried)
     assert tried == sorted(tried, reverse=True)
     assert c == tried[-2]
-    assert errors[0] <= calibration.most_errors(4000, 0.05, 0.005)
+    assert errors[0] <= binomial.most_errors(4000, 0.05, 0.005)
 
 
 # --- What is searched ------------------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ def test_the_worst_of_many_instances_are_found_with_few_trajectories():
 
 
 def test_nothing_is_certified_on_the_random_numbers_that_chose_it(monkeypatch):
-    choosing, certifying, errors, descent = set(), set(), Search.errors, calibration.descend
+    choosing, certifying, errors, descent = set(), set(), Search.errors, search.descend
 
     def watched_errors(self, which, constants, trajectories, seed):
         choosing.add(seed)
@@ -224,7 +228,7 @@ def test_nothing_is_certified_on_the_random_numbers_that_chose_it(monkeypatch):
         return descent(search, guess, sizes, alpha, seed, tried)
 
     monkeypatch.setattr(Search, "errors", watched_errors)
-    monkeypatch.setattr(calibration, "descend", watched_descent)
+    monkeypatch.setattr("cabai.calibration.calibrating.descend", watched_descent)
     calibrate("gaussian", [1, 0.5, 0.1], "uniform", delta=0.1, max_pulls=100, trajectories=800)
     assert certifying
     assert len(choosing - certifying) == 1
@@ -310,7 +314,7 @@ def test_errors_stay_below_delta_on_new_trajectories(certificate):
     for each in certificate.searched:
         instance = cabai.Instance(certificate.family, each.means, each.costs)
         runs = cabai.simulate(
-            instance, calibration.watched(policy_of("co")), threshold=f"calibrated(c={certificate.c})", delta=0.1,
+            instance, search.watched(policy_of("co")), threshold=f"calibrated(c={certificate.c})", delta=0.1,
             max_pulls=500, trajectories=4000, seed=99,
         )  # fmt: skip
         assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 4000, 0.1)
@@ -378,9 +382,9 @@ def cabai_command(*arguments, cwd):
 
 
 def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_path):
-    options = ["--family", "gaussian", "--costs", "1,0.1", "--delta", "0.1", "--max-pulls", "200"]
+    options = ["--family", "gaussian", "--costs", "1,0.1", "--delta", "0.2", "--max-pulls", "100"]
     done = cabai_command(
-        "calibrate", *options, "--policy", "co", "--trajectories", "400", "--out", "trial.json", "--json", cwd=tmp_path
+        "calibrate", *options, "--policy", "co", "--trajectories", "200", "--out", "trial.json", "--json", cwd=tmp_path
     )
     fields = json.loads(done.stdout)
     assert done.stderr == ""
@@ -389,7 +393,7 @@ def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_
     summary = json.loads(cabai_command("simulate", *options, "--policy", "co", "--json", cwd=tmp_path).stdout)
     assert (summary["threshold"], summary["standing"]) == (
         fields["threshold"],
-        "certified by simulation, up to 200 pulls",
+        "certified by simulation, up to 100 pulls",
     )
     refused = cabai_command("compare", *options, "--policies", "co,racing", cwd=tmp_path)
     assert refused.returncode == 2
@@ -416,7 +420,7 @@ def test_instances_that_were_not_searched_keep_delta_too(family, policy):
         gaps = 10 ** rng.uniform(-6, -0.3, size=3) * (1 if family == "gaussian" else level)
         instance = cabai.Instance(family, [level - gap for gap in gaps] + [level], rng.permutation(costs))
         runs = cabai.simulate(
-            instance, calibration.watched(policy_of(policy)), threshold=Stylized(), delta=0.1 / found.c,
+            instance, search.watched(policy_of(policy)), threshold=Stylized(), delta=0.1 / found.c,
             trajectories=5000, max_pulls=2000, seed=int(rng.integers(2**32)),
         )  # fmt: skip
         assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 5000, 0.1)

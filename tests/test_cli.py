@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -18,6 +21,19 @@ PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01"
 
 def cabai(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "cabai", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which need not load everything anew: for what only looks at its arguments."""
+    from cabai.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", ["cabai", *arguments])
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
 
 
 def test_bound_prints_the_papers_optimum():
@@ -126,12 +142,12 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
     ],
 )
 def test_every_error_is_one_line_and_exit_code_2(arguments, message):
-    done = cabai(*arguments)
+    done = here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("cabai: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
-    as_json = cabai(*arguments, "--json")
+    as_json = here(*arguments, "--json")
     assert as_json.returncode == 2
     assert message.partition(";")[0] in json.loads(as_json.stderr)["error"] or arguments == ["bond"]
 
@@ -248,7 +264,9 @@ main()
 
 
 def test_an_error_in_cabai_itself_is_one_line_too():
-    code = "import cabai.cli as cli; cli.cabai.bound = lambda _: 1 / 0; cli.main()"
+    code = (
+        "import cabai.cli.bound as command; command.lower_bound = lambda _: 1 / 0; import cabai.cli; cabai.cli.main()"
+    )
     command = [sys.executable, "-c", code, "bound", *PAPER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -12,6 +12,17 @@ import numpy as np
 import pytest
 
 import cabai
+from cabai.core import evidence, observe, shares, stopping, within
+from cabai.core.compiling import cache_directory, compiled, functions_in
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.families import FAMILIES, Bernoulli, Exponential, Poisson, family_of, mirror_image, slots
+from cabai.families.base import lower_end, upper_end
+from cabai.policies import policy_of, top_two
+from cabai.simulation.truth import open_streams, truth_of
+from cabai.simulation.work import Work
+from cabai.thresholds import threshold_of
+from conftest import coin_stream, drawer
 
 COUNT = """
 from numba.core import event
@@ -51,12 +62,14 @@ def test_second_process_compiles_nothing(tmp_path, source, policy):
 
 def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
     before = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
-    evidence = source / "cabai" / "kernels" / "evidence.py"
-    changed = evidence.read_text().replace("/ (2.0 * variance * n)", "/ (4.0 * variance * n)")
-    assert changed != evidence.read_text()
-    stamp = evidence.stat()
-    evidence.write_text(changed)
-    os.utime(evidence, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    gaussian = source / "cabai" / "families" / "gaussian.py"
+    changed = gaussian.read_text().replace(
+        "/ (2.0 * rules.variance * (n_a + n_b))", "/ (4.0 * rules.variance * (n_a + n_b))"
+    )
+    assert changed != gaussian.read_text()
+    stamp = gaussian.stat()
+    gaussian.write_text(changed)
+    os.utime(gaussian, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     after = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
     assert int(after[0]) > 10
     assert float(after[1]) > 1.3 * float(before[1])
@@ -82,9 +95,7 @@ def homes(tmp_path, monkeypatch):
 
 
 def cache_folder() -> str:
-    from cabai.compiling import cache_directory
-
-    return cache_directory.__wrapped__("all")
+    return cache_directory.__wrapped__()
 
 
 def test_the_cache_is_closed_to_others_whatever_the_umask(homes):
@@ -94,7 +105,7 @@ def test_the_cache_is_closed_to_others_whatever_the_umask(homes):
     finally:
         os.umask(before)
     assert folder.is_relative_to(homes / "XDG_CACHE_HOME" / "cabai")
-    assert {place.stat().st_mode & 0o777 for place in (folder, folder.parent, folder.parent.parent)} == {0o700}
+    assert {place.stat().st_mode & 0o777 for place in (folder, folder.parent)} == {0o700}
     assert cache_folder() == str(folder)
 
 
@@ -127,7 +138,7 @@ def test_compiled_code_is_never_read_from_a_folder_that_others_could_write_to(ho
 def test_compiled_code_is_never_read_from_a_folder_of_somebody_elses(homes):
     (homes / "XDG_CACHE_HOME").chmod(0o777)
     planted = Path(cache_folder())
-    for place in (planted, planted.parent, planted.parent.parent, homes / "TMPDIR"):
+    for place in (planted, planted.parent, homes / "TMPDIR"):
         os.chown(place, 65534, 65534)
         assert cache_folder() == ""
         os.chown(place, 0, 0)
@@ -143,76 +154,230 @@ def test_a_user_without_a_home_folder_has_no_cache_there(homes, monkeypatch):
     assert Path(cache_folder()).is_relative_to(homes / "TMPDIR")
 
 
-def test_kernels_cannot_allocate_and_release_the_gil():
-    """Compiled without Numba's allocator, a kernel that allocated memory would not compile."""
-    from cabai.compiling import compiled
-    from cabai.kernels.allocation import allocate
-    from cabai.simulation.loop import RUN_CHUNK, run_chunk
+def work_on(instance: cabai.Instance, policy: str, threshold: str = "paper", epsilon: float = 0.0) -> Work:
+    setup = Setup(
+        instance.family, threshold_of(threshold), policy_of(policy), arms=len(instance), delta=0.1, epsilon=epsilon
+    )
+    return Work(instance, [setup], 0, 2**62, np.inf, np.empty(0, np.int64))
 
-    for function in (compiled(allocate), compiled(run_chunk, RUN_CHUNK)):
+
+@pytest.mark.parametrize("policy", ["co", "ctas"])
+def test_kernels_cannot_allocate_and_release_the_gil(policy, paper_instance):
+    """Compiled without Numba's allocator, a kernel that allocated memory would not compile."""
+    for function in work_on(paper_instance, policy).compiled():
         assert function.targetoptions["_nrt"] is False
         assert function.targetoptions["nogil"] is True
 
 
-POLICIES = "co", "ctas", "top-two", "d-lucb"
-MEANS = {"gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.6, 0.3], "poisson": [1.5, 1, 0], "exponential": [1.5, 1, 0.5]}
+KINDS = {str(kind): kind for kind in map(family_of, ["gaussian(variance=0.3)", *FAMILIES.names[1:]])}
+KINDS |= {kind.name: kind for kind in (mirror_image(Poisson()), mirror_image(Exponential()))}
 
 
-@pytest.mark.parametrize("threshold", ["paper", "evalue"])
-@pytest.mark.parametrize("family", [*MEANS, "bounded"])
-def test_what_is_left_out_for_a_family_is_never_called(family, threshold, monkeypatch):
-    """Compiled with everything, the same trajectories come out."""
-    means = MEANS.get(family, MEANS["bernoulli"])
-    instance = cabai.Instance(family, means, [1, 0.1, 0.01])
-    other = cabai.Instance(
-        family, [12, 11.5, 3] if family == "poisson" else means, [1, 0.1, 0.01], cost_model="exponential"
-    )
-    cases = [*((instance, policy) for policy in POLICIES), (other, "co")]
-    runs = [cabai.simulate(*case, threshold=threshold, trajectories=50) for case in cases]
-    monkeypatch.setattr("cabai.compiling.features_of", lambda *given: None)
-    whole = [cabai.simulate(*case, threshold=threshold, trajectories=50) for case in cases]
-    for a, b in zip(runs, whole, strict=True):
-        assert a.costs.tolist() == b.costs.tolist()
-        assert a.pulls.tolist() == b.pulls.tolist()
+def some_mean(rng: np.random.Generator, family: str) -> float:
+    """Inside the family, near its edges and, where there is one, at its edge."""
+    if "gaussian" in family:
+        return float(rng.normal(0, 10 ** rng.uniform(-2, 2)))
+    if family in ("bernoulli", "bounded"):
+        return float(rng.choice([0.0, 1.0, 1e-9, 1 - 1e-9, *rng.uniform(0, 1, 6)]))
+    mean = 0.0 if "poisson" in family and rng.uniform() < 0.1 else 10 ** rng.uniform(-3, 3)
+    return float(-mean if "mirrored" in family else mean)
+
+
+def some_total(rng: np.random.Generator, family: str, n: int) -> float:
+    """A sum of n rewards."""
+    total = n * some_mean(rng, family)
+    return round(total) if family == "bernoulli" or "poisson" in family else total
+
+
+def state_after_some_pulls(rng: np.random.Generator, setup: Setup, family: str) -> tuple[np.ndarray, np.void]:
+    """Arms with any sums, often nearly tied, and what the policy is told of them."""
+    arms, run = setup.start()
+    for a, arm in enumerate(arms):
+        n = int(10 ** rng.uniform(0.4, 6))
+        first, total = some_total(rng, family, 1), some_total(rng, family, n - 1)
+        if a > 0 and rng.uniform() < 0.4:
+            first, total = arms[0]["first"], (n - 1) * (arms[0]["mean"] * (1 - 10 ** rng.uniform(-6, -1)))
+        arm["pulls"], arm["first"], arm["rewards"], arm["costs"] = n, first, first + total, n * 10 ** rng.uniform(-3, 0)
+        arm["mean"], arm["cost"] = arm["rewards"] / n, arm["costs"] / n
+    run["t"], run["leader"] = arms["pulls"].sum(), arms["mean"].argmax()
+    return arms, run
+
+
+# By what they are called with, besides the rules.
+OF_RULES = [slots.edges, stopping.has_prices]
+OF_A_MEAN = [slots.variance_slope, within.lowered]
+OF_A_PAIR = [
+    evidence.evidence, evidence.evidence_at_most, evidence.evidence_at_least, within.evidence_within, top_two.coin,
+]  # fmt: skip
+OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, within.surplus_within]
+OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
+COMPARED = [
+    slots.divergence, slots.variance_at, slots.remainder, slots.draw, upper_end, lower_end, shares.solve_shares,
+    *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
+]  # fmt: skip
+
+
+def numbers(found: object) -> list[float]:
+    """What a kernel returns: nothing, a number or several."""
+    several = found if isinstance(found, tuple) else () if found is None else (found,)
+    return [float(value) for value in several]
+
+
+QUICK = ("gaussian(variance=0.3)", "bernoulli", "mirrored poisson")  # each family is some 20 kernels to compile
+
+
+@pytest.mark.parametrize(
+    "family", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS if name not in QUICK)]
+)
+def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family):
+    """Also those that a family has in place of what holds for all."""
+    setup = Setup(KINDS[family], threshold_of("evalue"), policy_of("ctas"), arms=3, delta=0.3, epsilon=0.1)
+    rules, rng = setup.rules, np.random.default_rng(4)
+    for function in OF_RULES:
+        check_both_forms(setup, function, rules)
+    for _ in range(50):
+        p, q, level = some_mean(rng, family), some_mean(rng, family), 10 ** rng.uniform(-6, 3)
+        check_both_forms(setup, slots.divergence, rules, p, p - q, q, 1.0 - q)
+        check_both_forms(setup, slots.variance_at, rules, q, 1.0 - q)
+        check_both_forms(setup, upper_end, rules, p, level)
+        check_both_forms(setup, lower_end, rules, p, level)
+        n = int(10 ** rng.uniform(0, 6))
+        check_both_forms(setup, slots.remainder, rules, n, some_total(rng, family, n))
+        for function in OF_A_MEAN:
+            check_both_forms(setup, function, rules, q)
+        arms, run = state_after_some_pulls(rng, setup, family)
+        check_test(setup, arms, run)
+        b, a = arms[np.argsort(-arms["mean"])[:2]]
+        for function in OF_A_PAIR:
+            check_both_forms(setup, function, rules, b, a)
+        sizes = int(b["pulls"]), float(b["mean"]), int(a["pulls"]), float(a["mean"])
+        for function in OF_TWO_SAMPLES:
+            check_both_forms(setup, function, rules, *sizes)
+        check_both_forms(setup, shares.allocate, arms, run, rules)
+        if b["mean"] > a["mean"]:
+            check_both_forms(setup, shares.solve_shares, arms, run, rules)
+
+
+@pytest.mark.parametrize("threshold", ["mixture", "mixture(pairwise=false)", "paper"])
+@pytest.mark.parametrize("family", ["gaussian(variance=0.3)", "bernoulli"])
+def test_compiled_thresholds_called_on_records_give_what_plain_python_gives(family, threshold):
+    setup = Setup(KINDS[family], threshold_of(threshold), arms=3, delta=0.3)
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        check_test(setup, *state_after_some_pulls(rng, setup, family))
+
+
+def check_test(setup: Setup, arms: np.ndarray, run: np.void) -> None:
+    """All that a threshold says of some arms."""
+    for arm in arms:
+        check_both_forms(setup, observe.weigh, arm, setup.rules)
+        setup.bound(observe.weigh)(Record(arm), Record(setup.rules))
+    t, (b, a) = int(run["t"]), arms[np.argsort(-arms["mean"])[:2]]
+    check_both_forms(setup, stopping.required, t, setup.rules)
+    check_both_forms(setup, stopping.interval_level, b, t, setup.rules, 3)
+    for function in OF_A_PAIR_AND_TIME:
+        check_both_forms(setup, function, setup.rules, t, b, a)
+    check_both_forms(setup, stopping.leader_beats_every_rival, arms, run, setup.rules)
+
+
+def check_both_forms(setup: Setup, function, *given) -> None:
+    """Called on copies of what they may change, both forms return the same and leave the same records behind."""
+    plain, fast = ([copied(value) for value in given] for _ in range(2))
+    with np.errstate(all="ignore"):
+        expected = setup.bound(function)(*map(seen, plain))
+    found = compiled(setup.bound(function))(*fast)
+    np.testing.assert_allclose(numbers(found), numbers(expected), rtol=1e-12, err_msg=function.__name__)
+    for one, other in zip(plain, fast, strict=True):
+        if isinstance(one, np.ndarray | np.void):
+            for name in one.dtype.names:
+                np.testing.assert_allclose(other[name], one[name], rtol=1e-12, err_msg=f"{function}: {name}")
+
+
+def copied(value: object) -> object:
+    """A record or array of its own; whatever else is given is not changed."""
+    if isinstance(value, np.void):
+        return np.array([value])[0]
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def seen(value: object) -> object:
+    """What is given to compiled code, as plain Python sees it."""
+    return Record(value) if isinstance(value, np.void) else Records(value) if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+def test_compiled_draws_are_those_of_plain_python(family):
+    means = {"gaussian": [-3.0, 0.5], "poisson": [0.5, 30.0], "exponential": [0.5, 30.0]}.get(family, [0.3, 0.9])
+    instance = cabai.Instance(family, means, [1, 1])
+    draw, seed = instance.family.drawing(means), np.uint64(3)
+    plain, fast = truth_of(instance), truth_of(instance)
+    with np.errstate(over="ignore"):
+        assert open_streams(Records(plain), seed, seed) == compiled(open_streams)(fast, seed, seed)
+        for a in (0, 1):
+            expected = [draw(Record(plain[a])) for _ in range(2000)]
+            assert [compiled(draw)(fast[a]) for _ in range(2000)] == pytest.approx(expected, rel=1e-12)
+    assert plain["stream"].tolist() == fast["stream"].tolist()
+
+
+def test_every_function_of_a_family_is_compared():
+    """And only those of a mirrored family are left, which its own functions call."""
+    bound = {name for kind in KINDS.values() for name, _ in kind.binding if not name.startswith("inner_")}
+    assert bound <= {function.__name__ for function in COMPARED}
+
+
+def test_compiled_kernels_call_what_a_family_has_of_its_own():
+    """A bound of Z that is 0 keeps any arm from being beaten, in both forms; no other family sees it."""
+
+    def evidence_at_most(rules, b, a):
+        return 0.0
+
+    class Stubborn(Bernoulli):
+        functions = (*Bernoulli.functions, evidence_at_most)
+
+    for kind, answer in ((Bernoulli(), True), (Stubborn(), False), (Bernoulli(), True)):
+        setup = Setup(kind, threshold_of("evalue"), arms=2, delta=0.1)
+        arms, run = cabai.Statistics("bernoulli", [100, 100], [90, 10]).state(setup)
+        assert setup.stop(Records(arms), Record(run), Record(setup.rules)) is answer
+        assert compiled(setup.stop)(arms, run, setup.rules) is answer
 
 
 def test_kernels_run_the_same_as_plain_python():
     """A trajectory driven step by step in plain Python makes the pulls that the compiled engine makes."""
-    from cabai.kernels.evidence import begin, observe
-    from cabai.policies import policy_of
-    from cabai.state import ARM, RUN, Record, Records, record
-    from cabai.thresholds import threshold_of
-    from conftest import coins, drawer
-
     instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
     for name in ("co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"):
-        policy = policy_of(name)
-        rules = Record(policy.rules(instance.family, threshold_of("evalue"), arms=3, delta=0.05))
-        arms, run, draw = Records(np.zeros(3, ARM)), Record(record(RUN)), drawer(instance, 0, 0)
-        coin = coins(instance, 0, 0)
-        begin(arms, run)
+        setup = Setup(instance.family, threshold_of("evalue"), policy_of(name), arms=3, delta=0.05)
+        arms, run = setup.start()
+        arms, run, rules, draw = Records(arms), Record(run), Record(setup.rules), drawer(instance, 0, 0)
+        run.stream, pull = coin_stream(instance, 0, 0), setup.bound(observe.observe)
         for a in range(3):
-            observe(arms, run, rules, a, *draw(a))
-        while not policy.stop(arms, run, rules):
-            run.uniform = coin()
-            a = policy.choose(arms, run, rules)
-            observe(arms, run, rules, a, *draw(a))
+            pull(arms, run, rules, a, *draw(a))
+        while not setup.stop(arms, run, rules):
+            with np.errstate(over="ignore"):  # a stream goes round
+                a = setup.choose(arms, run, rules)
+            pull(arms, run, rules, a, *draw(a))
         runs = cabai.simulate(instance, name, threshold="evalue", delta=0.05, trajectories=1)
         assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
-        assert run.paid == pytest.approx(runs.costs[0], rel=1e-12)
+        assert run.spent == pytest.approx(runs.costs[0], rel=1e-12)
 
 
-def test_forms_of_a_function_for_different_families_have_different_names():
+def test_forms_of_a_function_for_different_families_have_different_names(paper_instance):
     """Numba looks up a function that is handed to another by its name, also where two processes have cached both."""
-    from cabai.compiling import STOP, compiled
-    from cabai.kernels.evidence import leader_beats_every_rival
-
-    features = [
-        frozenset(names) for names in (["gaussian"], ["gaussian", "epsilon"], ["gaussian", "evalue", "epsilon"])
-    ]
-    forms = [compiled(leader_beats_every_rival, STOP, each) for each in features]
-    names = {form.get_compile_result(STOP).fndesc.qualname for form in forms}
-    assert len(names) == len(forms)
+    bernoulli = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])
+    cases = [
+        (paper_instance, "top-two", "paper", 0.0), (paper_instance, "top-two", "paper", 0.1),
+        (paper_instance, "top-two", "evalue", 0.1), (paper_instance, "ctas", "evalue", 0.1),
+        (paper_instance, "ctas(tracking=ratio)", "evalue", 0.1), (bernoulli, "ctas", "evalue", 0.1),
+    ]  # fmt: skip
+    contents = {}  # of each name: what the forms of that name call, at any depth
+    for case in cases:
+        work = work_on(*case)
+        setup, (_, choose, stop) = work.setup, work.compiled()
+        for plain, form, layout in ((setup.choose, choose, setup.layout), (setup.stop, stop, setup.layout.shared)):
+            content = tuple(function.__code__ for function in functions_in(plain)), layout
+            for overload in form.overloads.values():
+                contents.setdefault(overload.fndesc.qualname, set()).add(content)
+    assert len(contents) == 10  # top-two's rule to choose thrice and ctas' too; four stopping rules
+    assert all(len(of_that_name) == 1 for of_that_name in contents.values())
 
 
 SEVERAL = """
@@ -231,3 +396,22 @@ def test_what_several_processes_have_compiled_can_be_used_by_one(tmp_path, sourc
     alone = [run(SEVERAL.replace("CASES", repr([case])), tmp_path / "cache", source).split()[0] for case in cases]
     together = run(SEVERAL.replace("CASES", repr([*cases, *cases, *cases[::-1]])), tmp_path / "cache", source).split()
     assert together == [*alone, *alone, *alone[::-1]]
+
+
+WITHOUT_PRIVATE_NUMBA = """
+import cabai
+from cabai.core import compiling
+compiling.UNCOUNTED, compiling.HELPER, compiling.HELPER_COMPILER = {}, {}, {}
+compiling.cache_directory = lambda: ""
+for policy in ("uniform",):
+    instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])
+    runs = cabai.simulate(instance, policy, trajectories=20, workers=1)
+    print(repr(runs.costs.sum()), runs.pulls.sum(axis=0).tolist())
+"""
+
+
+def test_a_numba_without_what_is_not_public_gives_the_same_trajectories(tmp_path, source):
+    plain = run(WITHOUT_PRIVATE_NUMBA, tmp_path / "cache", source)
+    lines = WITHOUT_PRIVATE_NUMBA.splitlines()
+    usual = run("\n".join(line for line in lines if not line.startswith("compiling.")), tmp_path / "cache", source)
+    assert plain == usual != ""

@@ -55,6 +55,8 @@ LESSONS = [page for page in PAGES if any(">>>" in block for _, block in blocks(p
 @pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
 def test_python_examples_give_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "docs").symlink_to(DOCS)
     parser, report = doctest.DocTestParser(), []
     names: dict[str, object] = {"__name__": "__main__"}  # one page, one interpreter
     for line, block in blocks(page, "python"):

@@ -10,51 +10,47 @@ import pytest
 from scipy.stats import binom
 
 import cabai
-from cabai.kernels.evidence import evidence, evidence_within
+from cabai.core.evidence import evidence
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records, record
+from cabai.core.within import evidence_within
+from cabai.families import Bernoulli, Exponential, Gaussian, Poisson, mirror_image
 from cabai.policies import POLICIES, policy_of
-from cabai.state import (
-    ARM,
-    BERNOULLI,
-    EXPONENTIAL,
-    GAUSSIAN,
-    MIRRORED_EXPONENTIAL,
-    MIRRORED_POISSON,
-    POISSON,
-    RULES,
-    RUN,
-    Record,
-    Records,
-    record,
-)
-from cabai.thresholds import threshold_of
+from cabai.thresholds import EValue, threshold_of
 from conftest import drawer
 
-CODES = {
-    "gaussian": GAUSSIAN,
-    "bernoulli": BERNOULLI,
-    "poisson": POISSON,
-    "exponential": EXPONENTIAL,
-    "mirrored poisson": MIRRORED_POISSON,
-    "mirrored exponential": MIRRORED_EXPONENTIAL,
+FAMILIES = {
+    "gaussian": Gaussian(),
+    "bernoulli": Bernoulli(),
+    "poisson": Poisson(),
+    "exponential": Exponential(),
+    "mirrored poisson": mirror_image(Poisson()),
+    "mirrored exponential": mirror_image(Exponential()),
 }
 
 
-def rules_of(family: str, epsilon: float, variance: float = 1.0) -> Record:
-    rules = Record(record(RULES))
-    rules.family, rules.variance, rules.epsilon = CODES[family], variance, epsilon
-    return rules
+def setup_of(family: str, epsilon: float, variance: float = 1.0) -> Setup:
+    """Two arms; with `evalue` what is required is the level, whatever the number of pulls."""
+    kind = Gaussian(variance) if family == "gaussian" else FAMILIES[family]
+    return Setup(kind, EValue(), arms=2, delta=0.1, epsilon=epsilon)
 
 
-def arm_of(n: int, mean: float) -> Record:
-    arm = Record(record(ARM))
+def arm_of(setup: Setup, n: int, mean: float) -> Record:
+    arm = Record(record(setup.layout.arm))
     arm.pulls = arm.tested = n
     arm.mean = arm.tested_mean = mean
     return arm
 
 
-def within(family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilon: float, variance: float = 1.0):
+def ask(setup: Setup, kernel, n_b: int, mean_b: float, n_a: int, mean_a: float) -> float:
+    """What a kernel says of arm b and arm a, in plain Python."""
     with np.errstate(all="ignore"):
-        return float(evidence_within(rules_of(family, epsilon, variance), arm_of(n_b, mean_b), arm_of(n_a, mean_a)))
+        b, a = arm_of(setup, n_b, mean_b), arm_of(setup, n_a, mean_a)
+        return float(setup.bound(kernel)(Record(setup.rules), b, a))
+
+
+def within(family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilon: float, variance: float = 1.0):
+    return ask(setup_of(family, epsilon, variance), evidence_within, n_b, mean_b, n_a, mean_a)
 
 
 # --- An independent minimum ------------------------------------------------------------------------------------------
@@ -139,9 +135,9 @@ def random_case(rng, family):
     return counts[0], float(means[0]), counts[1], float(means[1]), epsilon
 
 
-@pytest.mark.parametrize("family", CODES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_evidence_within_epsilon_is_the_least_of_all(family):
-    rng = np.random.default_rng(list(CODES).index(family))
+    rng = np.random.default_rng(list(FAMILIES).index(family))
     positive = 0
     for _ in range(40):
         _, mean_b, _, mean_a, epsilon = case = random_case(rng, family)
@@ -179,14 +175,12 @@ def test_evidence_within_epsilon_at_the_edges_of_a_family(family):
                         assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
 
 
-@pytest.mark.parametrize("family", CODES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_evidence_within_epsilon_grows_with_epsilon_from_the_evidence_without(family):
     rng = np.random.default_rng(7)
     for _ in range(100):
         n_b, mean_b, n_a, mean_a, _ = random_case(rng, family)
-        rules = rules_of(family, 0.0)
-        with np.errstate(all="ignore"):
-            z = float(evidence(rules, arm_of(n_b, mean_b), arm_of(n_a, mean_a)))
+        z = ask(setup_of(family, 0.0), evidence, n_b, mean_b, n_a, mean_a)
         values = [within(family, n_b, mean_b, n_a, mean_a, epsilon) for epsilon in (1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.9)]
         assert all(x <= y * (1 + 1e-9) for x, y in zip([z, *values], values, strict=False)), (z, values)
         gap = mean_b - mean_a
@@ -197,16 +191,19 @@ def test_evidence_within_epsilon_grows_with_epsilon_from_the_evidence_without(fa
 
 def test_epsilon_of_zero_asks_for_the_plain_evidence():
     """is_settled with epsilon = 0 is beats; with an epsilon that rounds away it asks for the same evidence."""
-    from cabai.kernels.evidence import beats, is_settled
+    from cabai.core import within
+    from cabai.core.stopping import beats, is_settled
 
+    none, tiny = setup_of("gaussian", 0.0), setup_of("gaussian", 1e-300)
+    none.rules["level"] = tiny.rules["level"] = 1.0
+    assert dict(tiny.binding)["is_settled"] is within.is_settled
     rng = np.random.default_rng(1)
     told = []
     for _ in range(200):
-        b, a = arm_of(int(rng.integers(1, 100)), rng.normal()), arm_of(int(rng.integers(1, 100)), rng.normal())
-        none, tiny = rules_of("gaussian", 0.0), rules_of("gaussian", 1e-300)
-        none.level = tiny.level = 1.0
-        told.append(bool(is_settled(none, 1, b, a)))
-        assert told[-1] == beats(none, 1, b, a) == is_settled(tiny, 1, b, a)
+        b, a = (arm_of(none, int(rng.integers(1, 100)), rng.normal()) for _ in range(2))
+        told.append(bool(none.bound(is_settled)(Record(none.rules), 1, b, a)))
+        assert told[-1] == none.bound(beats)(Record(none.rules), 1, b, a)
+        assert told[-1] == tiny.bound(is_settled)(Record(tiny.rules), 1, b, a)
     assert 20 < sum(told) < 180
 
 
@@ -246,18 +243,17 @@ def test_log_variance_is_concave_so_that_the_minimiser_is_unique(family):
         assert (np.diff(ratio) > 0).all()
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
-    from cabai.compiling import compiled
+    from cabai.core.compiling import compiled
 
-    fast = compiled(evidence_within, None, frozenset((family, "epsilon")))
     rng = np.random.default_rng(3)
     for _ in range(200):
         n_b, mean_b, n_a, mean_a, epsilon = random_case(rng, family)
-        rules, b, a = rules_of(family, epsilon), arm_of(n_b, mean_b), arm_of(n_a, mean_a)
-        with np.errstate(all="ignore"):
-            plain = evidence_within(rules, b, a)
-        assert fast(rules.fields, b.fields, a.fields) == plain
+        setup = setup_of(family, epsilon)
+        b, a = arm_of(setup, n_b, mean_b), arm_of(setup, n_a, mean_a)
+        fast = compiled(setup.bound(evidence_within))
+        assert fast(setup.rules, b.fields, a.fields) == ask(setup, evidence_within, n_b, mean_b, n_a, mean_a)
 
 
 # --- Policies with an epsilon ----------------------------------------------------------------------------------------
@@ -265,20 +261,20 @@ def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
 
 @pytest.mark.parametrize("policy", POLICIES.names)
 def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
-    from cabai.kernels.evidence import begin, observe
-    from cabai.study.play import coin
+    from cabai.core.observe import observe
+    from cabai.study.play import first_coin
 
     instance = cabai.Instance("bernoulli", [0.7, 0.66, 0.4], [1, 0.3, 0.1], cost_model="uniform")
-    chosen = policy_of(policy)
-    rules = Record(chosen.rules(instance.family, threshold_of("evalue"), arms=3, delta=0.1, epsilon=0.2))
-    arms, run, draw = Records(np.zeros(3, ARM)), Record(record(RUN)), drawer(instance, 5, 0)
-    begin(arms, run)
+    setup = Setup(instance.family, threshold_of("evalue"), policy_of(policy), arms=3, delta=0.1, epsilon=0.2)
+    arms, run = setup.start()
+    arms, run, rules, draw = Records(arms), Record(run), Record(setup.rules), drawer(instance, 5, 0)
+    run.stream, pull = first_coin(5), setup.bound(observe)
     for a in range(3):
-        observe(arms, run, rules, a, *draw(a))
-    while not chosen.stop(arms, run, rules):
-        run.uniform = coin(5, run.t - 2)  # the n-th for the n-th choice
-        a = chosen.choose(arms, run, rules)
-        observe(arms, run, rules, a, *draw(a))
+        pull(arms, run, rules, a, *draw(a))
+    while not setup.stop(arms, run, rules):
+        with np.errstate(over="ignore"):  # a stream goes round
+            a = setup.choose(arms, run, rules)
+        pull(arms, run, rules, a, *draw(a))
     runs = cabai.simulate(instance, policy, threshold="evalue", delta=0.1, epsilon=0.2, trajectories=1, seed=5)
     assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
     np.testing.assert_array_equal(arms.array["mean"], arms.array["rewards"] / arms.array["pulls"])
@@ -286,17 +282,16 @@ def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
 
 def state_of(means, pulls, policy, *, epsilon, level):
     """Arms with these means, as a policy sees them, under a threshold that asks for `level` nats."""
-    chosen = policy_of(policy)
-    arms, run = Records(np.zeros(len(means), ARM)), Record(record(RUN))
+    setup = Setup(Gaussian(), EValue(), policy_of(policy), arms=len(means), delta=0.1, epsilon=epsilon)
+    arms, run = setup.start()
+    arms, run = Records(arms), Record(run)
     arms.array["mean"] = arms.array["tested_mean"] = means
     arms.array["pulls"] = arms.array["tested"] = pulls
     arms.array["rewards"] = np.array(means) * pulls
     arms.array["costs"] = arms.array["cost"] = 1.0
-    arms.array["in_play"] = 1
-    run.t, run.left, run.leader, run.rival, run.note = int(np.sum(pulls)), len(means), int(np.argmax(means)), -1, -1
-    rules = rules_of("gaussian", epsilon)
-    rules.level = level
-    return chosen, arms, run, rules
+    run.t, run.leader = int(np.sum(pulls)), int(np.argmax(means))
+    setup.rules["level"] = level
+    return setup, arms, run, Record(setup.rules)
 
 
 @pytest.mark.parametrize("policy", ["co", "racing"])
@@ -304,17 +299,17 @@ def test_an_arm_is_dropped_on_evidence_without_epsilon_only(policy):
     """Two arms 0.1 apart, 200 pulls each: 0.5 nats that one is better, 12.5 that it is better up to an epsilon of 0.4;
     a third arm is in the way of stopping. With 5 nats asked for, nothing may be dropped."""
     means = [1.0, 0.9, 0.7]
-    chosen, arms, run, rules = state_of(means, [200, 200, 2], policy, epsilon=0.4, level=5.0)
+    setup, arms, run, rules = state_of(means, [200, 200, 2], policy, epsilon=0.4, level=5.0)
     z = within("gaussian", 200, 1.0, 200, 0.9, 0.4)
     assert z == pytest.approx(200 * 200 / 400 * 0.5**2 / 2)
-    assert z > 5 > float(evidence(rules, arms[0], arms[1]))
-    assert not chosen.stop(arms, run, rules)
+    assert z > 5 > float(setup.bound(evidence)(rules, arms[0], arms[1]))
+    assert not setup.stop(arms, run, rules)
     assert arms.array["in_play"].tolist() == [1, 1, 1]
-    chosen, arms, run, rules = state_of(means, [3000, 3000, 2], policy, epsilon=0.4, level=5.0)
-    assert not chosen.stop(arms, run, rules)
+    setup, arms, run, rules = state_of(means, [3000, 3000, 2], policy, epsilon=0.4, level=5.0)
+    assert not setup.stop(arms, run, rules)
     assert arms.array["in_play"].tolist() == [1, 0, 1]
-    chosen, arms, run, rules = state_of(means, [200, 200, 200], policy, epsilon=0.4, level=5.0)
-    assert chosen.stop(arms, run, rules)
+    setup, arms, run, rules = state_of(means, [200, 200, 200], policy, epsilon=0.4, level=5.0)
+    assert setup.stop(arms, run, rules)
     assert arms.array["in_play"].tolist()[:2] == [1, 1]
 
 
@@ -426,26 +421,28 @@ def test_wrong_counts_what_is_beyond_epsilon():
 def test_an_epsilon_that_makes_no_sense_is_refused(family, epsilon):
     instance = cabai.Instance(family, [0.5, 0.4], [1, 1])
     with pytest.raises(cabai.InvalidInput, match="epsilon must be"):
-        cabai.simulate(instance, "co", epsilon=epsilon, trajectories=1)
+        cabai.simulate(instance, "co", epsilon=epsilon, trajectories=1, threshold="paper")
 
 
 def test_an_epsilon_as_large_as_all_means_is_refused_where_means_are_bounded():
     for family in ("bernoulli", "bounded"):
         for epsilon in (1, 1.0, 1.5):
             with pytest.raises(cabai.InvalidInput, match=r"epsilon must be in \[0, 1\)"):
-                cabai.simulate(cabai.Instance(family, [0.5, 0.4], [1, 1]), "co", epsilon=epsilon, trajectories=1)
+                cabai.simulate(
+                    cabai.Instance(family, [0.5, 0.4], [1, 1]), "co", epsilon=epsilon, trajectories=1, threshold="paper"
+                )
     poisson = cabai.Instance("poisson", [5, 4], [1, 1])
     assert cabai.simulate(poisson, "co", threshold="evalue", epsilon=2, trajectories=5).epsilon == 2
 
 
 def test_shares_with_an_epsilon_are_those_of_lowered_gaussian_rivals():
     """And the means are what they were."""
-    from cabai.kernels.allocation import allocate
+    from cabai.core.shares import allocate
 
     means, costs, epsilon = [1.0, 0.9, 0.2], [1.0, 0.3, 0.1], 0.4
-    _, arms, run, rules = state_of(means, [7, 9, 4], "ctas", epsilon=epsilon, level=1.0)
+    setup, arms, run, rules = state_of(means, [7, 9, 4], "ctas", epsilon=epsilon, level=1.0)
     arms.array["cost"], rules.tolerance = costs, 1e-16
-    hardness = allocate(arms, run, rules)
+    hardness = setup.bound(allocate)(arms, run, rules)
     expected = cabai.bound(cabai.Instance("gaussian", [1.0, 0.5, -0.2], costs))
     np.testing.assert_allclose(arms.array["share"], expected.cost_shares, rtol=1e-6)
     assert hardness == pytest.approx(expected.hardness, rel=1e-6)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,18 +12,25 @@ from scipy import special, stats
 
 import reference
 from cabai import Instance, Statistics, simulate
-from cabai.compiling import compiled
+from cabai.core.compiling import compiled
+from cabai.core.evidence import evidence
+from cabai.core.observe import weigh
+from cabai.core.setup import Setup
+from cabai.core.state import Record
 from cabai.families import family_of
-from cabai.kernels.evidence import evidence, weigh
-from cabai.state import ARM, Record
 from cabai.thresholds import EValue
+from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 SKIPPING = ["gaussian", "gaussian(variance=0.04)", "poisson", "exponential"]  # the first reward is set aside
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 
 
-@compiled
+@cache
+def evalue_setup(family):
+    return Setup(family_of(family), EValue(), arms=2, delta=0.1)
+
+
 def log_evalues(b, a, rules, log_e):
     """log_e[i] = log E of arm record b[i] against arm record a[i]; renews what the records hold of the threshold."""
     for i in range(len(b)):
@@ -33,28 +41,30 @@ def log_evalues(b, a, rules, log_e):
 
 
 def arm_records(pulls, rewards, first):
-    """One record for each entry."""
+    """One record for each entry; they have the same fields for every family."""
     pulls, rewards, first = np.broadcast_arrays(pulls, rewards, first)
-    arms = np.zeros(pulls.shape, ARM)
+    arms = np.zeros(pulls.shape, evalue_setup("gaussian").layout.arm)
     arms["pulls"], arms["rewards"], arms["first"], arms["mean"] = pulls, rewards, first, rewards / pulls
     return arms
 
 
 def all_log_evalues(family, b, a):
-    log_e = np.empty(len(b))
-    log_evalues(b, a, EValue().rules(family, arms=2, delta=0.1), log_e)
+    setup, log_e = evalue_setup(family), np.empty(len(b))
+    compiled(setup.bound(log_evalues))(b, a, setup.rules, log_e)
     return log_e
 
 
 def log_evalue(family, pulls, rewards, first=None):
     """log E of arm 0 against arm 1, through the public statistics."""
-    rules = EValue().rules(family, arms=2, delta=0.1)
-    arms = Statistics(family, pulls, rewards, first=first).weighed(rules)
-    return evidence(Record(rules), Record(arms[0]), Record(arms[1])) - arms[0]["price"] - arms[1]["price"]
+    setup = evalue_setup(family)
+    arms, _ = Statistics(family, pulls, rewards, first=first).state(setup)
+    z = setup.bound(evidence)(Record(setup.rules), Record(arms[0]), Record(arms[1]))
+    return z - arms[0]["price"] - arms[1]["price"]
 
 
 def prices(family, pulls, rewards, first=None):
-    return Statistics(family, pulls, rewards, first=first).weighed(EValue().rules(family, arms=2, delta=0.1))["price"]
+    data = Statistics(family, pulls, rewards, first=first)
+    return data.state(Setup(data.family, EValue(), arms=len(data), delta=0.1))[0]["price"]
 
 
 def random_reward(source, name, mean):
@@ -70,7 +80,7 @@ def random_reward(source, name, mean):
 def random_arm(source, family, pulls, mean, spread):
     """(pulls, sum of rewards, first reward) as they could be with that mean: off by `spread` standard deviations."""
     kind = family_of(family)
-    variance = {"gaussian": kind.variance, "poisson": mean, "exponential": mean**2}.get(kind.name, 0.25)
+    variance = {"gaussian": variance_of(kind), "poisson": mean, "exponential": mean**2}.get(kind.name, 0.25)
     deviation = math.sqrt(variance)
     first = random_reward(source, kind.name, mean)
     rest = (pulls - 1) * mean + spread * source.gauss(0, 1) * deviation * math.sqrt(pulls - 1)
@@ -105,14 +115,14 @@ def test_log_e_equals_the_plain_reference(family):
         pulls, rewards, first = random_pair(source, family, most=3000)
         found = log_evalue(family, pulls, rewards, first)
         b, a = zip(pulls, rewards, first, strict=True)
-        assert found == pytest.approx(reference.log_evalue(kind.name, *b, *a, kind.variance), abs=1e-9)
+        assert found == pytest.approx(reference.log_evalue(kind.name, *b, *a, variance_of(kind)), abs=1e-9)
 
 
 def exact_log_evalue(family, pulls, rewards, first):
     """M(b) + M(a) - L0 in 60 digits."""
     kind = family_of(family)
     with mp.workdps(60):
-        v = mpf(kind.variance)
+        v = mpf(variance_of(kind))
 
         def x_log(x, y):
             return x * mp.log(y) if x > 0 else mpf(0)
@@ -216,7 +226,7 @@ def integrated_mixture(family, n, r, f):
     theta with p = sin² theta for bernoulli, the root of the mean for poisson, its logarithm for exponential.
     """
     kind = family_of(family)
-    n, r, f, v = mpf(n), mpf(r), mpf(f), mpf(kind.variance)
+    n, r, f, v = mpf(n), mpf(r), mpf(f), mpf(variance_of(kind))
     if kind.name in ("bernoulli", "bounded"):
         # The prior is proper: density 2/pi in theta on [0, pi/2].
         def likelihood(x):
@@ -263,7 +273,7 @@ def test_the_mixture_is_the_average_likelihood_over_jeffreys_prior(family, n, r,
     """M, as the best fit of what counts less the arm's price, against a numerical integral over the prior."""
     kind = family_of(family)
     count, total = (n, r) if kind.name in ("bernoulli", "bounded") else (n - 1, r - f)
-    fit = reference.log_largest_likelihood(kind.name, count, total, kind.variance)
+    fit = reference.log_largest_likelihood(kind.name, count, total, variance_of(kind))
     price = prices(family, [n, n], [r, r], first=[f, f])[0]
     with mp.workdps(25):
         expected = float(integrated_mixture(family, n, r, f))

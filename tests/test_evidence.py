@@ -2,6 +2,7 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,14 +10,12 @@ from mpmath import mp, mpf
 
 import reference
 from cabai import InvalidInput, Statistics, evidence
-from cabai.compiling import compiled
-from cabai.families import family_of
-from cabai.kernels import evidence as kernels
-from cabai.state import ARM, RUN, record
+from cabai.core.compiling import compiled
+from cabai.core.observe import observe
+from cabai.core.setup import Setup
+from cabai.families import family_of, mirror_image
 from cabai.thresholds import threshold_of
-
-begin, observe = compiled(kernels.begin), compiled(kernels.observe)
-leader_beats_every_rival = compiled(kernels.leader_beats_every_rival)
+from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 THRESHOLDS = ["paper", "stylized", "kt", "mixture", "evalue"]
@@ -32,7 +31,7 @@ def exact_evidence(family, n_a, r_a, n_b, r_b):
     """
     kind = family_of(family)
     with mp.workdps(80):
-        n_a, r_a, n_b, r_b, v = (mpf(float(x)) for x in (n_a, r_a, n_b, r_b, kind.variance))
+        n_a, r_a, n_b, r_b, v = (mpf(float(x)) for x in (n_a, r_a, n_b, r_b, variance_of(kind)))
 
         def x_log(x, y):
             return x * mp.log(y) if x > 0 else mpf(0)
@@ -111,14 +110,14 @@ def test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_evidence_equals_the_plain_reference(family):
     source = random.Random(f"reference {family}")
-    kind = family_of(family)
+    kind, variance = family_of(family), variance_of(family)
     for _ in range(200):
         pulls = [round(10 ** source.uniform(0, 5)) for _ in range(4)]
         rewards = [sum_of(family, n, source.uniform(0.05, 0.95)) for n in pulls]
         found = evidence(Statistics(family, pulls, rewards)).pairwise
         for a in range(4):
             for b in range(4):
-                expected = reference.evidence(kind.name, pulls[a], rewards[a], pulls[b], rewards[b], kind.variance)
+                expected = reference.evidence(kind.name, pulls[a], rewards[a], pulls[b], rewards[b], variance)
                 # The reference subtracts pooled means, so that near ties it is good to about 1e-16 t, not relatively.
                 assert max(found[a, b], 0) == pytest.approx(expected, rel=1e-9, abs=1e-15 * sum(pulls))
 
@@ -292,56 +291,58 @@ def draw(source, family):
 def test_observing_pull_by_pull_keeps_the_state_that_statistics_has_from_the_sums(family, threshold):
     source = random.Random(f"observe {family} {threshold}")
     kind, rule = family_of(family), threshold_of(threshold)
-    rules = rule.rules(kind, arms=3, delta=0.3)
-    arms, run = np.zeros(3, ARM), record(RUN)
+    setup = Setup(kind, rule, arms=3, delta=0.3)
+    pull, stops = compiled(setup.bound(observe)), compiled(setup.stop)
     for _ in range(3):
-        begin(arms, run)
+        arms, run = setup.start()
         samples = [[], [], []]
         for t in range(60):
             a = t if t < 3 else source.randrange(3)
             samples[a].append(draw(source, family))
-            observe(arms, run, rules, a, samples[a][-1], 2.0)
+            pull(arms, run, setup.rules, a, samples[a][-1], 2.0)
             if t < 2:
                 continue
             data = Statistics.of(kind, samples)
-            assert (run["t"], run["last"], run["paid"]) == (t + 1, a, 2.0 * (t + 1))
+            assert (run["t"], run["last"], run["spent"]) == (t + 1, a, 2.0 * (t + 1))
             assert run["leader"] == data.leader
-            expected = data.weighed(rules)
+            expected, run_expected = data.state(setup)
+            assert (run["t"], run["leader"]) == (run_expected["t"], run_expected["leader"])
             for field in ("pulls", "rewards", "first", "mean", "tested"):
                 assert np.array_equal(arms[field], expected[field]), field
             # Compiled code may round a logarithm or a product-and-sum differently in the last digit.
             np.testing.assert_allclose(arms["price"], expected["price"], rtol=1e-13, atol=1e-13)
             known = arms["tested"] > 0
             assert np.array_equal(arms["tested_mean"][known], expected["tested_mean"][known])
-            assert leader_beats_every_rival(arms, run, rules) == rule.stops(data, delta=0.3)
+            assert stops(arms, run, setup.rules) == rule.stops(data, delta=0.3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_rival_asked_first_does_not_change_whether_a_run_stops(family):
     source = random.Random(f"rival {family}")
     rule = threshold_of("paper")
-    rules = rule.rules(family, arms=4, delta=0.5)
+    setup = Setup(family_of(family), rule, arms=4, delta=0.5)
+    stops = compiled(setup.stop)
     answers = set()
     for _ in range(200):
         pulls = [source.randint(30, 200) for _ in range(4)]
         data = Statistics(family, pulls, [sum_of(family, n, source.choice([0.1, 0.15, 0.95])) for n in pulls])
-        arms, run = data.weighed(rules), data.run.copy()
+        arms, run = data.state(setup)
         expected = all(rule.beats(data, data.leader, a, delta=0.5) for a in range(4) if a != data.leader)
         for rival in (-1, 0, 1, 2, 3):
             run["rival"] = rival
-            assert leader_beats_every_rival(arms, run, rules) == expected
+            assert stops(arms, run, setup.rules) == expected
         answers.add(expected)
     assert answers == {True, False}
 
 
 def test_an_arm_out_of_play_is_not_the_leader_again():
-    rules = threshold_of("paper").rules("gaussian", arms=2, delta=0.1)
-    arms, run = np.zeros(2, ARM), record(RUN)
-    begin(arms, run)
-    observe(arms, run, rules, 0, 1.0, 1.0)
-    observe(arms, run, rules, 1, 0.0, 1.0)
+    setup = Setup(family_of("gaussian"), threshold_of("paper"), arms=2, delta=0.1)
+    pull = compiled(setup.bound(observe))
+    arms, run = setup.start()
+    pull(arms, run, setup.rules, 0, 1.0, 1.0)
+    pull(arms, run, setup.rules, 1, 0.0, 1.0)
     arms["in_play"][1] = 0
-    observe(arms, run, rules, 1, 100.0, 1.0)
+    pull(arms, run, setup.rules, 1, 100.0, 1.0)
     assert run["leader"] == 0
 
 
@@ -352,17 +353,20 @@ def test_statistics_of_samples_are_their_numbers_sums_and_first_rewards():
     data = Statistics.of("poisson", [[3, 0, 4], [1, 1]])
     assert data.pulls.tolist() == [3, 2]
     assert data.rewards.tolist() == [7, 2]
-    assert data.arms["first"].tolist() == [3, 1]
+    assert data.first.tolist() == [3, 1]
     assert data.means.tolist() == [7 / 3, 1]
     assert data.leader == 0
-    assert data.run["t"] == 5
+    arms, run = data.state(Setup(data.family, threshold_of("evalue"), arms=2, delta=0.1))
+    assert arms["first"].tolist() == [3, 1]
+    assert run["t"] == 5
 
 
 def test_what_statistics_hands_out_is_a_copy():
-    data = Statistics("gaussian", [3, 2], [7, 1])
-    for values in (data.pulls, data.rewards, data.means):
+    data = Statistics("gaussian", [3, 2], [7, 1], first=[4, 0])
+    for values in (data.pulls, data.rewards, data.first, data.means):
         values[:] = 99
     assert (data.pulls.tolist(), data.rewards.tolist(), data.means.tolist()) == ([3, 2], [7, 1], [7 / 3, 0.5])
+    assert data.first.tolist() == [4, 0]
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
@@ -520,19 +524,13 @@ def test_statistics_refuses_more_pulls_than_can_be_counted(pulls):
 
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"])
 def test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_it(family):
-    from cabai import state
-    from cabai.kernels.evidence import evidence_at_most, pair_evidence
+    from cabai.core.evidence import evidence_at_most, pair_evidence
 
-    codes = {
-        "bernoulli": state.BERNOULLI,
-        "poisson": state.POISSON,
-        "exponential": state.EXPONENTIAL,
-        "mirrored poisson": state.MIRRORED_POISSON,
-        "mirrored exponential": state.MIRRORED_EXPONENTIAL,
-    }
+    kind = family_of(family.removeprefix("mirrored "))
+    if family.startswith("mirrored"):
+        kind = mirror_image(kind)
     rng = np.random.default_rng(11)
-    rules, b, a = (state.Record(record(kind)) for kind in (state.RULES, ARM, ARM))
-    rules.family, rules.variance = codes[family], 1.0
+    b, a = SimpleNamespace(), SimpleNamespace()
     near = []
     for _ in range(5000):
         low, high = np.sort(rng.uniform(0, 1, 2) if family == "bernoulli" else 10 ** rng.uniform(-3, 3, 2))
@@ -542,15 +540,15 @@ def test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_i
             low, high = -high, -low
         b.tested, a.tested = (int(n) for n in 10 ** rng.uniform(0, 6, 2))
         b.tested_mean, a.tested_mean = high, low
-        z = pair_evidence(rules.family, 1.0, b.tested, high, a.tested, low)
-        most = evidence_at_most(rules, b, a)
+        z = kind.call(pair_evidence, b.tested, high, a.tested, low)
+        most = kind.call(evidence_at_most, b, a)
         assert most >= z
         if abs(high - low) < 0.05 * min(abs(high), abs(low), abs(1 - high) if family == "bernoulli" else 1e9):
             near.append(most / z)
         b.tested_mean, a.tested_mean = low, high  # the data prefer the other arm
-        assert evidence_at_most(rules, b, a) == 0.0
+        assert kind.call(evidence_at_most, b, a) == 0.0
     assert len(near) > 500
     assert max(near) < 1.01
     with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
         b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
-        assert evidence_at_most(rules, b, a) == np.inf or family == "exponential"
+        assert kind.call(evidence_at_most, b, a) == np.inf or family == "exponential"

@@ -9,6 +9,8 @@ from mpmath import inf, mp, mpf
 
 from cabai import Instance, InvalidInput
 from cabai.families import FAMILIES, Bernoulli, Gaussian, Poisson, family_of
+from cabai.thresholds import Paper
+from conftest import variance_of
 from reference_bound import divergence
 
 NAMES = ["gaussian", "gaussian(variance=0.01)", "bernoulli", "bounded", "poisson", "exponential"]
@@ -33,7 +35,7 @@ def test_divergence_is_accurate_to_1e_12(name):
     wrong = []
     with mp.workdps(60):
         for p, q in pairs(family):
-            exact, found = divergence(family.name, mpf(p), mpf(q), family.variance), family.divergence(p, q)
+            exact, found = divergence(family.name, mpf(p), mpf(q), variance_of(family)), family.divergence(p, q)
             if exact in (0, inf):
                 agrees = found == exact
             else:
@@ -83,7 +85,7 @@ def brackets(family, mean, level, end, outward):
     low, high = {"gaussian": (-inf, inf), "bernoulli": (0, 1), "bounded": (0, 1)}.get(family.name, (0, largest))
 
     def at(q):
-        return divergence(family.name, mean, q, family.variance)
+        return divergence(family.name, mean, q, variance_of(family))
 
     return (outward * (short - mean) <= 0 or at(short) <= level * (1 + 1e-13)) and (
         not low < past < high or at(past) >= level * (1 - 1e-13)
@@ -240,7 +242,8 @@ def test_bad_means_and_costs_are_refused(means, costs, message):
         ("zzz", r"unknown family 'zzz'; known: gaussian"),
         ("", r"unknown family ''; known: gaussian"),
         (None, r"family must be a name or a family, got None\."),
-        (Gaussian, r"family must be a name or a family, got <class"),
+        (Paper, r"family must be a name or a family, got <class"),
+        (int, r"family must be a name or a family, got <class"),
         ("bernoulli(variance=2)", r"family bernoulli cannot take 'variance=2'; its parameters: none\."),
         ("gaussian(sigma=2)", r"family gaussian cannot take 'sigma=2'; its parameters: variance\."),
         ("gaussian(2)", r"family gaussian cannot take '2'; its parameters: variance\."),
@@ -310,6 +313,11 @@ def test_an_unknown_cost_model_is_refused(cost_model):
 def test_a_family_is_written_as_it_is_read(text):
     assert str(family_of(text)) == text
     assert family_of(str(family_of(text))) == family_of(text)
+
+
+def test_a_class_stands_for_the_family_without_parameters():
+    assert family_of(Gaussian) == Gaussian()
+    assert Instance(Poisson, [1, 0], [1, 1]) == Instance("poisson", [1, 0], [1, 1])
 
 
 def test_the_ways_to_set_a_variance_agree():

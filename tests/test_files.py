@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cabai import InvalidInput
-from cabai.files import write_whole
+from cabai.support.files import write_whole
 
 
 def test_a_file_keeps_its_mode_and_nothing_else_is_left(tmp_path):

@@ -35,7 +35,7 @@ def test_a_cell_is_what_simulations_of_its_instances_say():
         ratios = []
         for i in range(3):
             instance = random_instance("poisson", 4, seed=5, number=i)
-            runs = cabai.simulate(instance, policy, delta=delta, trajectories=40, seed=5)
+            runs = cabai.simulate(instance, policy, delta=delta, trajectories=40, seed=5, threshold="paper")
             ratios.append(runs.costs / cabai.bound(instance).cost(delta))
         means = [ratio.mean() for ratio in ratios]
         assert cell.mean_ratio == pytest.approx(np.mean(means))

@@ -12,6 +12,7 @@ import cabai
 import reference
 from cabai import Instance, InvalidInput, bound
 from cabai.thresholds import Threshold
+from conftest import variance_of
 
 POLICIES = ["co", "ctas", "tas", "d-lucb", "uniform", "racing"]
 INSTANCES = {
@@ -31,7 +32,7 @@ def noiseless_cost(instance: Instance, policy: str, level: float) -> float:
     Evidence and interval ends are those of tests/reference.py, which shares no code with the package.
     """
     family, means, costs = instance.family.name, instance.means.tolist(), instance.costs.tolist()
-    variance, K, best = instance.family.variance, len(instance), instance.best
+    variance, K, best = variance_of(instance.family), len(instance), instance.best
     N, play = [1] * K, list(range(K))
     counted = costs if policy in ("co", "ctas") else [1.0] * K
     if policy in ("ctas", "tas"):
@@ -84,7 +85,7 @@ class Constant(Threshold):
     name = "constant"
     proof = "none"
 
-    def numbers(self, family, arms, delta):
+    def parameters(self, family, arms, delta):
         return {"level": -math.log(delta)}
 
 

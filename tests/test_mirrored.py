@@ -11,29 +11,21 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 import cabai
-from cabai.kernels.allocation import allocate
-from cabai.kernels.divergence import divergence, lower_end, upper_end, variance_at
-from cabai.kernels.evidence import evidence, weigh
+from cabai.core.evidence import evidence
+from cabai.core.observe import weigh
+from cabai.core.setup import Setup
+from cabai.core.shares import solve
+from cabai.core.state import Record
+from cabai.families import Bernoulli, Bounded, Exponential, Gaussian, Mirrored, Poisson, family_of, mirror_image
+from cabai.families.base import lower_end, upper_end
+from cabai.families.slots import divergence, edges, variance_at, variance_slope
 from cabai.policies import POLICIES
-from cabai.state import (
-    ARM,
-    EXPONENTIAL,
-    MIRRORED_EXPONENTIAL,
-    MIRRORED_POISSON,
-    POISSON,
-    RULES,
-    RUN,
-    Record,
-    Records,
-    record,
-)
 from cabai.study import LEASE
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.thresholds import threshold_of
 from conftest import drawer
 
-PAIRS = [(POISSON, MIRRORED_POISSON), (EXPONENTIAL, MIRRORED_EXPONENTIAL)]
 NAMES = itertools.count()
 
 
@@ -85,48 +77,60 @@ def test_small_rewards_win_where_they_are_wanted():
     assert "b has the smallest mean" in study.status().sentence
 
 
-@pytest.mark.parametrize(("base", "mirrored"), PAIRS, ids=["poisson", "exponential"])
-def test_divergence_variance_and_ends_are_the_familys_with_signs_flipped(base, mirrored):
-    rng = np.random.default_rng(base)
-    zero = [0.0] if base == POISSON else []
+def test_families_that_are_their_own_mirror_are_not_mirrored():
+    for family in (Gaussian(variance=2), Bernoulli(), Bounded()):
+        assert mirror_image(family) is family
+    for family in (Poisson(), Exponential()):
+        assert mirror_image(family) == Mirrored(family)
+
+
+@pytest.mark.parametrize("name", ["poisson", "exponential"])
+def test_divergence_variance_and_ends_are_the_familys_with_signs_flipped(name):
+    base = family_of(name)
+    mirrored, rng = mirror_image(base), np.random.default_rng([2, 3][name == "exponential"])
+    zero = [0.0] if name == "poisson" else []
     values = [*zero, *10 ** rng.uniform(-6, 6, 12), 1.0, 1.0 + 1e-9]
     for p, q in itertools.product(values, values):
-        plain = float(divergence(base, 1.0, p, p - q, q, 1 - q))
-        assert float(divergence(mirrored, 1.0, -p, q - p, -q, 1 + q)) == plain
-        assert variance_at(mirrored, 1.0, -q, 1 + q) == variance_at(base, 1.0, q, 1 - q)
+        plain = float(base.call(divergence, p, p - q, q, 1 - q))
+        assert float(mirrored.call(divergence, -p, q - p, -q, 1 + q)) == plain
+        assert mirrored.call(variance_at, -q, 1 + q) == base.call(variance_at, q, 1 - q)
+        assert mirrored.call(variance_slope, -q) == -base.call(variance_slope, q)
     for p, level in itertools.product(values, [0.0, 1e-9, 0.01, 1.0, 30.0]):
-        assert upper_end(mirrored, 1.0, -p, level) == -lower_end(base, 1.0, p, level)
-        assert lower_end(mirrored, 1.0, -p, level) == -upper_end(base, 1.0, p, level)
+        assert mirrored.call(upper_end, -p, level) == -base.call(lower_end, p, level)
+        assert mirrored.call(lower_end, -p, level) == -base.call(upper_end, p, level)
+    assert base.call(edges) == (0, math.inf)
+    assert mirrored.call(edges) == (-math.inf, 0)
+    assert all(mirrored.allows_mean(-value) for value in values)
+    assert not mirrored.allows_mean(1.0)
 
 
-@pytest.mark.parametrize(("base", "mirrored"), PAIRS, ids=["poisson", "exponential"])
+@pytest.mark.parametrize("name", ["poisson", "exponential"])
 @pytest.mark.parametrize("threshold", ["evalue", "paper", "mixture"])
-def test_prices_and_evidence_are_the_familys_with_the_arms_swapped(base, mirrored, threshold):
+def test_prices_and_evidence_are_the_familys_with_the_arms_swapped(name, threshold):
     """For the smallest mean, b over a counts what a over b counts for the largest."""
     rng = np.random.default_rng(1)
-    family = "poisson" if base == POISSON else "exponential"
-    plain = Record(threshold_of(threshold).rules(family, arms=3, delta=0.1))
-    flipped = Record(plain.fields.copy())
-    flipped.family = mirrored
+    base, rule = family_of(name), threshold_of(threshold)
+    plain, flipped = (Setup(family, rule, arms=3, delta=0.1) for family in (base, mirror_image(base)))
+    assert plain.rules == flipped.rules
     preferred = 0
     for _ in range(100):
         pair = []
         for _ in range(2):
             n, mean = int(rng.integers(1, 200)), 10 ** rng.uniform(-2, 1.5)
-            rewards = rng.poisson(mean, n).astype(float) if base == POISSON else rng.exponential(mean, n)
+            rewards = rng.poisson(mean, n).astype(float) if name == "poisson" else rng.exponential(mean, n)
             both = []
-            for sign, rules in ((1, plain), (-1, flipped)):
-                arm = Record(record(ARM))
+            for sign, setup in ((1, plain), (-1, flipped)):
+                arm = Record(setup.start()[0][0])
                 arm.pulls, arm.rewards, arm.first = n, sign * rewards.sum(), sign * rewards[0]
                 arm.mean = arm.rewards / n
-                weigh(arm, rules)
+                setup.bound(weigh)(arm, Record(setup.rules))
                 both.append(arm)
             assert both[0].price == both[1].price
             assert both[0].tested == both[1].tested
             pair.append(both)
         (b, mirrored_b), (a, mirrored_a) = pair
-        z = evidence(plain, a, b)
-        assert evidence(flipped, mirrored_b, mirrored_a) == z
+        z = plain.bound(evidence)(Record(plain.rules), a, b)
+        assert flipped.bound(evidence)(Record(flipped.rules), mirrored_b, mirrored_a) == z
         preferred += z > 0
     assert 25 < preferred < 75
 
@@ -157,28 +161,24 @@ def cheapest(family: str, means: list[float], costs: list[float]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("family", "code", "means"),
+    ("family", "means"),
     [
-        ("poisson", MIRRORED_POISSON, [1.0, 1.5, 4.0]),
-        ("poisson", MIRRORED_POISSON, [2.0, 0.0, 0.3]),
-        ("poisson", MIRRORED_POISSON, [8.0, 5.0, 7.0, 30.0]),
-        ("exponential", MIRRORED_EXPONENTIAL, [1.0, 1.5, 4.0]),
-        ("exponential", MIRRORED_EXPONENTIAL, [0.3, 0.2, 5.0, 0.5]),
+        ("poisson", [1.0, 1.5, 4.0]),
+        ("poisson", [2.0, 0.0, 0.3]),
+        ("poisson", [8.0, 5.0, 7.0, 30.0]),
+        ("exponential", [1.0, 1.5, 4.0]),
+        ("exponential", [0.3, 0.2, 5.0, 0.5]),
     ],
 )
-def test_shares_for_the_smallest_mean_solve_the_lower_bound(family, code, means):
+def test_shares_for_the_smallest_mean_solve_the_lower_bound(family, means):
     rng = np.random.default_rng(5)
     for _ in range(3):
         costs = (10 ** rng.uniform(-1.5, 0, len(means))).tolist()
-        arms, run, rules = np.zeros(len(means), ARM), record(RUN), record(RULES)
-        arms["mean"], arms["cost"] = -np.array(means), costs
-        run["leader"] = int(np.argmin(means))
-        rules["family"], rules["variance"], rules["tolerance"] = code, 1.0, 1e-16
-        with np.errstate(all="ignore"):
-            hardness = float(allocate(Records(arms), Record(run), Record(rules)))
+        best = int(np.argmin(means))
+        hardness, shares = solve(mirror_image(family_of(family)), -np.array(means), np.array(costs), best)
         assert hardness == pytest.approx(cheapest(family, means, costs), rel=1e-6)
-        n, best = hardness * arms["share"] / costs, int(np.argmin(means))
-        assert arms["share"].sum() == pytest.approx(1)
+        n = hardness * shares / costs
+        assert shares.sum() == pytest.approx(1)
         for a in range(len(means)):  # all rivals are as hard: 1 nat each
             if a != best:
                 m = (n[best] * means[best] + n[a] * means[a]) / (n[best] + n[a])
@@ -196,8 +196,8 @@ def smallest_mean_settings(family: str, arms: int, policy: str, delta: float) ->
 def decide(settings: Settings, rng: np.random.Generator, draw, most: int) -> int | None:
     """One trajectory in plain Python, without a database."""
     play, K = Play(settings), len(settings.arms)
-    for t in range(1, most + 1):
-        a = play.choose(t, [0] * K)
+    for _ in range(most):
+        a = play.choose([0] * K)
         play.observe(a, settings.seen(float(draw(rng, a))), 1.0)
         if play.stops():
             return play.leader

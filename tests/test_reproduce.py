@@ -118,7 +118,7 @@ def test_the_errata_page_is_what_the_code_shows():
 def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, monkeypatch):
     from pathlib import Path
 
-    from cabai.files import write_whole
+    from cabai.support.files import write_whole
 
     target = write_whole(tmp_path / "report.md", b"old")
 

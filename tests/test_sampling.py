@@ -1,5 +1,6 @@
 """Random rewards and costs: the right distributions, and streams that know nothing of each other."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,68 +9,79 @@ from scipy import stats
 
 import cabai
 from cabai import Instance
-from cabai.compiling import compiled
+from cabai.core.compiling import compiled
 from cabai.families import FAMILIES, family_of
+from cabai.families.slots import draw
 from cabai.instance import COST_MODELS
-from cabai.simulation import Work, sampling
-from cabai.simulation.sampling import BOUNDED, EDGE, HEIGHT, TAIL, TRUTH
-from cabai.state import ARM
+from cabai.simulation import truth
+from cabai.simulation.costs import DRAWS, draw_cost
+from cabai.simulation.loop import State
+from cabai.simulation.truth import TRUTH
+from cabai.simulation.work import Work
+from cabai.support.specialise import binding, specialised
+from cabai.support.streams import EDGE, HEIGHT, TAIL
 
-draw_reward, draw_cost = compiled(sampling.draw_reward), compiled(sampling.draw_cost)
-open_streams = compiled(sampling.open_streams)
+open_streams = compiled(truth.open_streams)
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SIGMAS = stats.norm.isf(CHANCE / 2)  # 4.9
 MANY = 1_000_000
 
 
-@compiled
+def next_rewards(arm, out):
+    for i in range(len(out)):
+        out[i] = draw(arm)
+
+
+def next_costs(arm, out):
+    for i in range(len(out)):
+        out[i] = draw_cost(arm)
+
+
 def fill_rewards(arm, family, out):
-    for i in range(len(out)):
-        out[i] = draw_reward(arm, family)
+    """The next rewards of an arm, in compiled code, as a simulation would draw them."""
+    drawing = family_of(family).drawing([float(arm["mean"])])
+    compiled(specialised(next_rewards, binding([("draw", drawing)])))(arm, out)
 
 
-@compiled
 def fill_costs(arm, model, out):
-    for i in range(len(out)):
-        out[i] = draw_cost(arm, model)
+    compiled(specialised(next_costs, binding([("draw_cost", DRAWS[model])])))(arm, out)
+
+
+def draw_reward(arm, family):
+    return compiled(family_of(family).drawing([float(arm["mean"])]))(arm)
 
 
 @compiled
-def fill_starts(truth, seed, first, coins, rewards, costs):
+def fill_starts(arms, seed, first, coins, rewards, costs):
     """The starts of the streams of trajectories first, first + 1, ..., as SplitMix64 states."""
     trajectory = first
     for i in range(len(coins)):
-        coins[i] = open_streams(truth, seed, trajectory)
+        coins[i] = open_streams(arms, seed, trajectory)
         trajectory += np.uint64(1)
-        for a in range(len(truth)):
-            rewards[i, a] = truth[a].rewards
-            costs[i, a] = truth[a].costs
+        for a in range(len(arms)):
+            rewards[i, a] = arms[a].stream
+            costs[i, a] = arms[a].cost_stream
 
 
 def truth_of(family, means, costs=1.0, *, seed=0, trajectory=0):
     """The records of some arms, with their streams open."""
-    kind = family_of(family)
-    truth = np.zeros(len(means), TRUTH)
-    truth["mean"], truth["cost"] = means, costs
-    truth["spread"] = math.sqrt(kind.variance) if kind.name == "gaussian" else np.exp(-np.asarray(means, float))
-    open_streams(truth, np.uint64(seed), np.uint64(trajectory))
-    return truth
-
-
-def code(family):
-    return BOUNDED if family == "bounded" else family_of(family).code
+    arms = np.zeros(len(means), TRUTH)
+    arms["mean"], arms["cost"] = means, costs
+    arms["spread"] = [family_of(family).spread(mean) for mean in means]
+    open_streams(arms, np.uint64(seed), np.uint64(trajectory))
+    return arms
 
 
 def rewards(family, mean, count=MANY, **where):
     out = np.empty(count)
-    fill_rewards(truth_of(family, [mean, mean], **where)[0], code(family), out)
+    fill_rewards(truth_of(family, [mean, mean], **where)[0], family, out)
     return out
 
 
 def costs(model, mean=1.0, count=MANY, **where):
     out = np.empty(count)
-    fill_costs(truth_of("gaussian", [0.0, 0.0], mean, **where)[0], list(COST_MODELS).index(model), out)
+    fill_costs(truth_of("gaussian", [0.0, 0.0], mean, **where)[0], model, out)
     return out
 
 
@@ -157,10 +169,7 @@ def assert_counts(sample, law, least=20):
 @pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (1.5, 1.0), (-3.0, 0.04), (1e6, 100.0)])
 def test_gaussian_rewards_are_normal(mean, variance):
     family = f"gaussian(variance={variance})"
-    truth = truth_of(family, [mean, mean])
-    sample = np.empty(MANY)
-    fill_rewards(truth[0], code(family), sample)
-    assert_continuous(sample, stats.norm(mean, math.sqrt(variance)))
+    assert_continuous(rewards(family, mean), stats.norm(mean, math.sqrt(variance)))
 
 
 def test_normal_tails_are_normal_beyond_the_ziggurats_last_layer():
@@ -265,7 +274,7 @@ def test_fixed_costs_are_the_mean():
 
 
 def test_every_cost_model_is_tested_here():
-    assert set(COST_MODELS) == {"fixed", "uniform", "two-point", "beta", "exponential"}
+    assert set(COST_MODELS) == set(DRAWS) == {"fixed", "uniform", "two-point", "beta", "exponential"}
 
 
 # --- The ends of the unit interval, where formulas break --------------------------------------------------------------
@@ -275,9 +284,9 @@ LOWEST, HIGHEST = 0, WORD - 1  # every bit 0, every bit 1: the uniform number is
 
 
 def next_reward(family, mean, bits):
-    truth = truth_of(family, [mean, mean])
-    truth["rewards"] = start_that_gives(bits)
-    return draw_reward(truth[0], code(family))
+    arms = truth_of(family, [mean, mean])
+    arms["stream"] = start_that_gives(bits)
+    return draw_reward(arms[0], family)
 
 
 @pytest.mark.parametrize("bits", [LOWEST, 1 << 11, HIGHEST, 1 << 63])
@@ -325,15 +334,15 @@ def test_the_tail_of_the_normal_is_finite_for_extreme_uniform_numbers():
 
 
 def test_rewards_come_from_the_splitmix64_stream_of_their_arm():
-    truth = truth_of("bounded", [0.5, 0.5, 0.5], seed=11, trajectory=5)
+    arms = truth_of("bounded", [0.5, 0.5, 0.5], seed=11, trajectory=5)
     _, of_rewards, of_costs = starts(1, 3, seed=11, first=5)
-    assert np.array_equal(of_rewards[0], truth["rewards"])
-    assert np.array_equal(of_costs[0], truth["costs"])
+    assert np.array_equal(of_rewards[0], arms["stream"])
+    assert np.array_equal(of_costs[0], arms["cost_stream"])
     out = np.empty(1000)
     for a in range(3):
-        fill_rewards(truth[a], BOUNDED, out)
+        fill_rewards(arms[a], "bounded", out)
         assert np.array_equal(out, units(stream(of_rewards[0, a], 1000)[0]))
-        fill_costs(truth[a], 1, out)
+        fill_costs(arms[a], "uniform", out)
         assert np.array_equal(out, 0.5 + units(stream(of_costs[0, a], 1000)[0]))
 
 
@@ -489,16 +498,16 @@ INSTANCES = {
 
 @pytest.mark.parametrize("family", FAMILIES.names)
 def test_rewards_depend_neither_on_the_number_of_arms_nor_on_the_costs_drawn_in_between(family):
-    means = INSTANCES[family]
+    means, models = INSTANCES[family], list(COST_MODELS)
     few, many = truth_of(family, means[:2], seed=3, trajectory=9), truth_of(family, means * 20, seed=3, trajectory=9)
     for a in range(2):
-        plain = [draw_reward(few[a], code(family)) for _ in range(200)]
+        plain = [draw_reward(few[a], family) for _ in range(200)]
         between = []
         for i in range(200):
-            draw_cost(many[a], i % len(COST_MODELS))
-            draw_cost(many[a + 1], 3)
-            between.append(draw_reward(many[a], code(family)))
-            draw_reward(many[a + 2], code(family))
+            compiled(DRAWS[models[i % len(models)]])(many[a])
+            compiled(DRAWS["beta"])(many[a + 1])
+            between.append(draw_reward(many[a], family))
+            draw_reward(many[a + 2], family)
         assert plain == between
 
 
@@ -511,7 +520,7 @@ def last_states(monkeypatch, instance, policy, **options):
 
         def loop(*arguments):
             done = run_chunk(*arguments)
-            found.append(next(x for x in arguments if isinstance(x, np.ndarray) and x.dtype == ARM).copy())
+            found.append(next(x for x in arguments if isinstance(x, State)).arms.copy())
             return done
 
         return loop, choose, stop
@@ -523,34 +532,51 @@ def last_states(monkeypatch, instance, policy, **options):
     return found
 
 
+# Every pair is compiled anew, so the default run has some of them, and the slow one all.
+EVERY_PAIR = list(itertools.product(
+    ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"),
+    (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)),
+))  # fmt: skip
+SOME_PAIRS = [("uniform", ("fixed", 2)), ("co", ("fixed", 2)), ("ctas", ("beta", 3)), ("top-two", ("beta", 3))]
+
+
+@pytest.mark.parametrize("pairs", [SOME_PAIRS, pytest.param(EVERY_PAIR, marks=pytest.mark.slow)], ids=["some", "every"])
 @pytest.mark.parametrize("family", FAMILIES.names)
-def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards(family, monkeypatch):
+def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards(family, pairs, monkeypatch):
     """Each arm's sum of rewards is that of the first rewards of its stream, to the last bit."""
     means = INSTANCES[family]
     seen = set()
-    for policy in ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"):
-        for model, arms in (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)):
-            instance = Instance(family, means[:arms], [1.0, 0.2, 0.3][:arms], cost_model=model)
-            states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)
-            for trajectory, state in enumerate(states):
-                truth = truth_of(family, means[:arms], seed=17, trajectory=trajectory)
-                for a in range(arms):
-                    out = np.empty(state[a]["pulls"])
-                    fill_rewards(truth[a], code(family), out)
-                    assert state[a]["rewards"] == np.add.accumulate(out)[-1]
-                    assert state[a]["first"] == out[0]
-                    seen.add(len(out))
-    assert len(seen) > 20  # the policies did sample differently
+    for policy, (model, arms) in pairs:
+        instance = Instance(family, means[:arms], [1.0, 0.2, 0.3][:arms], cost_model=model)
+        states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)
+        for trajectory, state in enumerate(states):
+            drawn = truth_of(family, means[:arms], seed=17, trajectory=trajectory)
+            for a in range(arms):
+                out = np.empty(state[a]["pulls"])
+                fill_rewards(drawn[a], family, out)
+                assert state[a]["rewards"] == np.add.accumulate(out)[-1]
+                assert state[a]["first"] == out[0]
+                seen.add(len(out))
+    assert len(seen) > 2 * len(pairs)  # the policies did sample differently
 
 
-@pytest.mark.parametrize("model", [m for m in COST_MODELS if m != "fixed"])
-def test_every_policy_and_family_faces_the_same_costs(model, monkeypatch):
+MODELS = [model for model in COST_MODELS if model != "fixed"]
+
+
+@pytest.mark.parametrize(
+    ("model", "families"),
+    [
+        *zip(MODELS, ([name] for name in FAMILIES.names), strict=False),
+        *(pytest.param(model, FAMILIES.names, marks=pytest.mark.slow) for model in MODELS),
+    ],
+)
+def test_every_policy_and_family_faces_the_same_costs(model, families, monkeypatch):
     for policy in ("co", "ctas"):
-        for family in FAMILIES.names:
+        for family in families:
             instance = Instance(family, INSTANCES[family], [1.0, 0.2, 0.3], cost_model=model)
             for trajectory, state in enumerate(last_states(monkeypatch, instance, policy, seed=18, max_pulls=300)):
-                truth = truth_of(family, INSTANCES[family], [1.0, 0.2, 0.3], seed=18, trajectory=trajectory)
+                drawn = truth_of(family, INSTANCES[family], [1.0, 0.2, 0.3], seed=18, trajectory=trajectory)
                 for a in range(3):
                     out = np.empty(state[a]["pulls"])
-                    fill_costs(truth[a], list(COST_MODELS).index(model), out)
+                    fill_costs(drawn[a], model, out)
                     assert state[a]["costs"] == np.add.accumulate(out)[-1]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai import InvalidInput
+from cabai import InvalidInput, uniform
 from cabai.thresholds import Threshold
 from conftest import drawer
 
@@ -28,23 +28,26 @@ def same(a: cabai.Runs, b: cabai.Runs) -> bool:
 
 @pytest.mark.parametrize("policy", ALL)
 def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
-    whole = cabai.simulate(paper_instance, policy, trajectories=130, seed=5, grid=[3, 10, 100])
+    whole = cabai.simulate(paper_instance, policy, trajectories=130, seed=5, grid=[3, 10, 100], threshold="paper")
     for workers in (1, 3):
         assert same(
-            whole, cabai.simulate(paper_instance, policy, trajectories=130, seed=5, workers=workers, grid=[3, 10, 100])
+            whole,
+            cabai.simulate(
+                paper_instance, policy, trajectories=130, seed=5, workers=workers, grid=[3, 10, 100], threshold="paper"
+            ),
         )
-    fewer = cabai.simulate(paper_instance, policy, trajectories=7, seed=5)
+    fewer = cabai.simulate(paper_instance, policy, trajectories=7, seed=5, threshold="paper")
     assert np.array_equal(fewer.costs, whole.costs[:7])
-    other = cabai.simulate(paper_instance, policy, trajectories=130, seed=6)
+    other = cabai.simulate(paper_instance, policy, trajectories=130, seed=6, threshold="paper")
     assert not np.array_equal(other.steps, whole.steps)
 
 
 def test_processes_give_what_threads_give(paper_instance):
     import joblib
 
-    threads = cabai.simulate(paper_instance, "co", trajectories=60)
+    threads = cabai.simulate(paper_instance, "co", trajectories=60, threshold="paper")
     with joblib.parallel_config(backend="loky", n_jobs=2):
-        processes = cabai.simulate(paper_instance, "co", trajectories=60)
+        processes = cabai.simulate(paper_instance, "co", trajectories=60, threshold="paper", engine="joblib")
     assert same(threads, processes)
 
 
@@ -60,7 +63,7 @@ def test_a_joblib_backend_that_cannot_return_results_one_by_one_is_refused(paper
         joblib.parallel_config(backend="ray-alike"),
         pytest.raises(InvalidInput, match=r"RayBackend cannot .*; the backends threading, loky and dask can"),
     ):
-        cabai.simulate(paper_instance, "co", trajectories=4, workers=2)
+        cabai.simulate(paper_instance, "co", trajectories=4, workers=2, engine="joblib")
 
 
 def test_all_policies_see_the_same_rewards(paper_instance):
@@ -72,10 +75,10 @@ def test_all_policies_see_the_same_rewards(paper_instance):
 
 
 def test_cost_models_keep_the_rewards_and_the_mean(paper_instance):
-    fixed = cabai.simulate(paper_instance, "uniform", trajectories=200)
+    fixed = cabai.simulate(paper_instance, "uniform", trajectories=200, threshold="paper")
     for model in ("uniform", "two-point", "beta", "exponential"):
         drawn = cabai.Instance("gaussian", paper_instance.means, paper_instance.costs, cost_model=model)
-        runs = cabai.simulate(drawn, "uniform", trajectories=200)
+        runs = cabai.simulate(drawn, "uniform", trajectories=200, threshold="paper")
         assert np.array_equal(runs.pulls, fixed.pulls)
         # Each cost has a standard deviation of at most its mean; so has the sum, in root mean square over pulls.
         spread = math.sqrt((fixed.pulls * paper_instance.costs**2).sum())
@@ -86,7 +89,7 @@ def test_cost_models_keep_the_rewards_and_the_mean(paper_instance):
 @pytest.mark.parametrize("policy", ["ctas", "tas", "top-two", "uniform"])
 def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy):
     deltas = [0.01, 0.3, 1e-6]
-    options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500]}
+    options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500], "threshold": "paper"}
     together = cabai.simulate(paper_instance, policy, delta=deltas, **options)
     assert [runs.delta for runs in together] == deltas
     for runs in together:
@@ -96,12 +99,12 @@ def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, 
 @pytest.mark.parametrize("policy", ["co", "racing", "d-lucb"])
 def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance, policy):
     with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
-        cabai.simulate(paper_instance, policy, delta=[0.1, 0.01])
+        cabai.simulate(paper_instance, policy, delta=[0.1, 0.01], threshold="paper")
 
 
 @pytest.mark.parametrize("policy", ALL)
 def test_limits_leave_a_trajectory_unfinished(paper_instance, policy):
-    runs = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_pulls=40)
+    runs = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_pulls=40, threshold="paper")
     unfinished = runs.decisions == -1
     assert unfinished.any()
     assert (runs.steps[unfinished] == 40).all()
@@ -109,7 +112,7 @@ def test_limits_leave_a_trajectory_unfinished(paper_instance, policy):
     summary = runs.summary()
     assert summary.unfinished == unfinished.sum()
     assert summary.errors == 0
-    paid = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_cost=20.0)
+    paid = cabai.simulate(paper_instance, policy, trajectories=50, delta=1e-6, max_cost=20.0, threshold="paper")
     over = paid.decisions == -1
     assert over.any()
     assert ((paid.costs[over] >= 20) & (paid.costs[over] <= 20 + 1.0)).all()
@@ -117,14 +120,14 @@ def test_limits_leave_a_trajectory_unfinished(paper_instance, policy):
 
 def test_a_tie_ends_at_the_limit_and_any_best_arm_is_right():
     tied = cabai.Instance("bernoulli", [0.5, 0.5], [1, 1])
-    summary = cabai.simulate(tied, "co", delta=0.1, trajectories=100, max_pulls=500).summary()
+    summary = cabai.simulate(tied, "co", delta=0.1, trajectories=100, max_pulls=500, threshold="paper").summary()
     assert summary.unfinished > 50
     assert (summary.errors, summary.lower_bound, summary.ratio) == (0, None, None)
 
 
 def test_grid_counts_the_pulls_along_the_way(paper_instance):
     grid = [1, 3, 4, 50, 200, 10**6]
-    runs = cabai.simulate(paper_instance, "ctas", delta=0.01, trajectories=40, grid=grid)
+    runs = cabai.simulate(paper_instance, "ctas", delta=0.01, trajectories=40, grid=grid, threshold="paper")
     assert runs.grid.tolist() == grid
     reached = runs.steps[:, None] >= runs.grid
     reached[:, runs.grid < 3] = False  # a path begins when every arm has been pulled once
@@ -134,7 +137,7 @@ def test_grid_counts_the_pulls_along_the_way(paper_instance):
 
 
 def test_summary_agrees_with_the_arrays(paper_instance):
-    runs = cabai.simulate(paper_instance, "co", delta=0.1, trajectories=400, seed=2)
+    runs = cabai.simulate(paper_instance, "co", delta=0.1, trajectories=400, seed=2, threshold="paper")
     summary = runs.summary()
     assert summary.mean_cost == pytest.approx(np.mean(runs.pulls @ paper_instance.costs), rel=1e-12)
     assert summary.se_cost == pytest.approx(np.std(runs.costs, ddof=1) / 20)
@@ -153,7 +156,7 @@ def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
     import pandas as pd
     import pyarrow.parquet as pq
 
-    runs = cabai.simulate(paper_instance, "co", trajectories=30, max_pulls=200, delta=1e-6)
+    runs = cabai.simulate(paper_instance, "co", trajectories=30, max_pulls=200, delta=1e-6, threshold="paper")
     frame = runs.to_frame()
     assert len(frame) == 30
     assert frame["decision"].isna().sum() == (runs.decisions == -1).sum() > 0
@@ -167,7 +170,7 @@ def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
 
 
 def test_parquet_makes_its_folder_or_says_why_not(paper_instance, tmp_path):
-    runs = cabai.simulate(paper_instance, "co", trajectories=2)
+    runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
     runs.to_parquet(tmp_path / "new" / "runs.parquet")
     assert (tmp_path / "new" / "runs.parquet").exists()
     with pytest.raises(InvalidInput, match=r"cannot write .*: .*runs.parquet is not a folder"):
@@ -175,7 +178,9 @@ def test_parquet_makes_its_folder_or_says_why_not(paper_instance, tmp_path):
 
 
 def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
-    comparison = cabai.compare(paper_instance, ["co", "ctas(tracking=ratio)"], delta=0.01, trajectories=100)
+    comparison = cabai.compare(
+        paper_instance, ["co", "ctas(tracking=ratio)"], delta=0.01, trajectories=100, threshold="paper"
+    )
     frame = comparison.to_frame()
     assert frame.index.tolist() == ["co", "ctas(tracking=ratio)"]
     for row in comparison.to_dicts():
@@ -194,7 +199,7 @@ class Impatient(Threshold):
     name = "impatient"
     proof = "none"
 
-    def numbers(self, family, arms, delta):
+    def parameters(self, family, arms, delta):
         return {"level": math.log(self.patience / delta)}
 
 
@@ -236,11 +241,11 @@ def test_means_as_extreme_as_allowed_take_as_long_as_others(family, easy, extrem
 
 def test_progress_is_told_how_many_are_done(paper_instance):
     seen: list[int] = []
-    cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append)
+    cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append, threshold="paper")
     assert seen == sorted(seen)
     assert seen[-1] == 500
     seen.clear()
-    cabai.compare(paper_instance, ["co", "racing"], trajectories=100, progress=seen.append)
+    cabai.compare(paper_instance, ["co", "racing"], trajectories=100, progress=seen.append, threshold="paper")
     assert seen[-1] == 200
 
 
@@ -249,8 +254,8 @@ def test_own_policy_runs_and_stops_by_evidence(paper_instance):
     def in_turn(arms, run, rules):
         return run.t % len(arms)
 
-    own = cabai.simulate(paper_instance, in_turn, trajectories=50, delta=[0.1, 0.01])
-    built_in = cabai.simulate(paper_instance, "uniform", trajectories=50, delta=[0.1, 0.01])
+    own = cabai.simulate(paper_instance, in_turn, trajectories=50, delta=[0.1, 0.01], threshold="paper")
+    built_in = cabai.simulate(paper_instance, "uniform", trajectories=50, delta=[0.1, 0.01], threshold="paper")
     assert all(same(a, b) for a, b in zip(own, built_in, strict=True))
     assert own[0].policy == "in-turn"
 
@@ -261,9 +266,9 @@ def test_own_policy_with_a_stop_and_a_coin(paper_instance):
 
     @cabai.policy(stop=after_thirty)
     def toss(arms, run, rules):
-        return int(run.uniform * len(arms))
+        return int(uniform(run) * len(arms))
 
-    runs = cabai.simulate(paper_instance, toss, trajectories=2000)
+    runs = cabai.simulate(paper_instance, toss, trajectories=2000, threshold="paper")
     assert (runs.steps == 30).all()
     # 27 tosses of 2000 trajectories fall on each arm with probability 1/3
     tosses = 27 * 2000
@@ -276,7 +281,7 @@ def uses_a_missing_field(arms):
 
 WRONG = {
     "return int(arms[0].rewardz)": "`return int(arms[0].rewardz)`: there is no field 'rewardz'; did you mean rewards?",
-    "run.colour = 3; return 0": "there is no field 'colour'; `cabai.state` lists those of arms, run and rules.",
+    "run.colour = 3; return 0": "there is no field 'colour'; `cabai.core.state` lists those of arms, run and rules.",
     "return json.dumps(1)": "Unknown attribute 'dumps' of type Module",
     "return sum(arms)": "`return sum(arms)`: No implementation of function Function(<built-in function sum>).",
     "return nowhere(arms)": "`return nowhere(arms)`: NameError: name 'nowhere' is not defined.",
@@ -291,7 +296,7 @@ def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_
     path.write_text(f"def mine(arms, run, rules):\n    x = 1\n    {line}\n")
     exec(compile(path.read_text(), path, "exec"), scope)
     with pytest.raises(InvalidInput) as refused:
-        cabai.simulate(paper_instance, cabai.policy(scope["mine"]), trajectories=2)
+        cabai.simulate(paper_instance, cabai.policy(scope["mine"]), trajectories=2, threshold="paper")
     message = str(refused.value)
     assert message.startswith(f"policy mine cannot be compiled: {path}, line 3, `{line}`: ")
     assert WRONG[line] in message
@@ -307,7 +312,7 @@ def test_a_helper_of_an_own_policy_that_cannot_be_compiled_is_told_by_line(paper
     with pytest.raises(
         InvalidInput, match=r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"
     ):
-        cabai.simulate(paper_instance, mine, trajectories=2)
+        cabai.simulate(paper_instance, mine, trajectories=2, threshold="paper")
 
 
 def test_a_stopping_rule_of_ones_own_that_cannot_be_compiled_is_told_by_line(paper_instance):
@@ -318,21 +323,21 @@ def test_a_stopping_rule_of_ones_own_that_cannot_be_compiled_is_told_by_line(pap
         return run.tt > 100
 
     with pytest.raises(InvalidInput, match=r"policy mine cannot be .* `return run.tt > 100`: there is no field 'tt'"):
-        cabai.simulate(paper_instance, cabai.policy(mine, stop=tired), trajectories=2)
+        cabai.simulate(paper_instance, cabai.policy(mine, stop=tired), trajectories=2, threshold="paper")
 
 
 def test_more_trajectories_than_memory_holds_are_refused(paper_instance):
     with pytest.raises(
         InvalidInput, match=r"1000000000000 trajectories would take 72,000 GB of memory, and this machine"
     ):
-        cabai.simulate(paper_instance, "co", trajectories=10**12)
+        cabai.simulate(paper_instance, "co", trajectories=10**12, threshold="paper")
     with pytest.raises(InvalidInput, match=r"give fewer trajectories, or a shorter grid\."):
-        cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000))
+        cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000), threshold="paper")
 
 
 @pytest.mark.parametrize("method", ["to_frame", "to_parquet"])
 def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, tmp_path, method):
-    runs = cabai.simulate(paper_instance, "co", trajectories=2)
+    runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
     missing = "pandas" if method == "to_frame" else "pyarrow"
     monkeypatch.setitem(sys.modules, missing, None)
     how = 'pip install "cabai[frames]", or from a clone pip install ".[frames]"'
@@ -346,7 +351,7 @@ def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):
         return len(arms)
 
     with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
-        cabai.simulate(paper_instance, beyond, trajectories=5)
+        cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ ONCE_IN_A_MILLION = 1e-6
     ("policy", "mean", "tolerance"), [("co", 317, 7), ("ctas", 310, 7), ("tas", 389, 9), ("racing", 388, 9)]
 )
 def test_mean_cost_on_the_papers_instance(paper_instance, policy, mean, tolerance):
-    summary = cabai.simulate(paper_instance, policy, delta=1e-6, trajectories=2000, seed=1).summary()
+    summary = cabai.simulate(paper_instance, policy, delta=1e-6, trajectories=2000, seed=1, threshold="paper").summary()
     assert abs(summary.mean_cost - mean) < tolerance
 
 
@@ -77,13 +77,13 @@ def test_errors_stay_below_delta_in_the_long_run(family, threshold, policy):
 
 def test_stylized_with_elimination_breaks_its_promise():
     """With ten arms all but tied, racing drops the best arm in far more than a delta share of the runs."""
-    from cabai.policies.co import choose, stop
+    from cabai.policies.co import CO, choose, stop
 
     def best_arm_is_out(arms, run, rules):
         stop(arms, run, rules)
         return arms[0].in_play == 0
 
-    racing = cabai.policy(choose, stop=best_arm_is_out, cost_blind=True)
+    racing = cabai.policy(choose, stop=best_arm_is_out, cost_blind=True, run_memory=CO.run_memory)
     tied = cabai.Instance("gaussian", [1e-9] + [0.0] * 9, [1.0] * 10)
     runs = cabai.simulate(tied, racing, threshold="stylized", delta=0.1, trajectories=4000, max_pulls=5000)
     assert runs.summary().errors > binom.isf(ONCE_IN_A_MILLION, 4000, 0.1)
@@ -106,5 +106,7 @@ def test_the_unsigned_statistic_stops_wrongly_and_ours_does_not():
 
     wrong = sum(unsigned_decision(i) in (1, 2) for i in range(trajectories))
     assert wrong > binom.isf(ONCE_IN_A_MILLION, trajectories, delta)
-    ours = cabai.simulate(instance, "uniform", delta=delta, trajectories=trajectories, max_pulls=300).summary()
+    ours = cabai.simulate(
+        instance, "uniform", delta=delta, trajectories=trajectories, max_pulls=300, threshold="paper"
+    ).summary()
     assert ours.errors == 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 import cabai
+from cabai import normal, uniform
 from cabai.policies import POLICIES
-from conftest import drawer
-from studies import new, reloaded, start
+from studies import check_same_pulls, new, reloaded, start
 
 # --- A study makes the pulls that a simulation makes -----------------------------------------------------------------
 
@@ -21,37 +20,6 @@ CASES = {
     "exponential": (cabai.Instance("exponential", [3, 1, 0.4], [1, 0.1, 0.3], cost_model="exponential"), "paper", 0.0),
     "bounded": (cabai.Instance("bounded", [0.8, 0.7, 0.2], [1, 0.1, 0.3], cost_model="uniform"), "evalue", 0.1),
 }
-
-
-def check_same_pulls(instance, policy, threshold, epsilon, most, seed, *, reload=False, known=False) -> None:
-    K = len(instance)
-    runs = cabai.simulate(
-        instance, policy, threshold=threshold, delta=0.1, epsilon=epsilon, trajectories=1, seed=seed, max_pulls=most,
-        grid=range(K, most + 1),
-    )  # fmt: skip
-    expected = np.diff(runs.path[0][: runs.steps[0] - K + 1], axis=0).argmax(axis=1).tolist()
-    study = new(
-        arms=list(instance.names), family=instance.family, policy=policy, threshold=threshold, delta=0.1, seed=seed,
-        epsilon=epsilon, max_pulls=most, costs=instance.costs.tolist() if known else None,
-    )  # fmt: skip
-    draw, pulled = drawer(instance, seed, 0), []
-    while not study.stopped:
-        if reload:
-            study = reloaded(study)
-        pull = study.ask()
-        a = instance.names.index(pull.arm)
-        pulled.append(a)
-        reward, cost = draw(a)
-        if reload:
-            study = reloaded(study)
-        study.tell(pull, reward, None if known else cost)
-    status = study.status()
-    assert pulled == [*range(K), *expected]
-    assert [arm.pulls for arm in status.arms] == runs.pulls[0].tolist()
-    assert status.spent == pytest.approx(runs.costs[0], rel=1e-12)
-    decided = -1 if status.decision is None else instance.names.index(status.decision)
-    assert decided == runs.decisions[0]
-    assert status.reason == ("max_pulls" if decided < 0 else "evidence")
 
 
 @pytest.mark.parametrize("policy", POLICIES.names)
@@ -79,15 +47,22 @@ def test_a_long_study_makes_the_pulls_of_a_simulation(family, policy, seed):
     check_same_pulls(instance, policy, threshold, epsilon, most=500, seed=seed, reload=seed == 2)
 
 
-def test_the_policys_coins_are_those_of_trajectory_zero():
-    from cabai.simulation.sampling import GOLDEN, mix, open_streams, unit
-    from cabai.study.play import coin
+@cabai.policy(arm_memory={"drawn": 0.0})
+def several_coins(arms, run, rules):
+    """Thompson-like: as many random numbers per pull as there are arms, and one more where the pull is odd."""
+    chosen, largest = 0, -1e300
+    for a in range(len(arms)):
+        arms[a].drawn = arms[a].mean + normal(run) / arms[a].pulls ** 0.5
+        if arms[a].drawn > largest:
+            chosen, largest = a, arms[a].drawn
+    if run.t % 2 == 1 and uniform(run) < 0.2:
+        return run.leader
+    return chosen
 
-    with np.errstate(over="ignore"):
-        coins = open_streams((), np.uint64(9), np.uint64(0))
-        for n in range(1, 5):
-            coins += GOLDEN
-            assert coin(9, n) == unit(mix(coins))
+
+def test_a_policy_draws_as_many_numbers_as_it_likes_live_as_simulated():
+    instance = cabai.Instance("gaussian", [1.0, 0.5, 0.0], [1, 0.5, 0.2])
+    check_same_pulls(instance, several_coins, "evalue", 0.0, most=300, seed=3, reload=True)
 
 
 # --- Pulls under way ------------------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ import textwrap
 import time
 
 import pytest
+import sqlalchemy as sa
 
 import cabai
+from cabai.cli.main import app
+from cabai.study.storage import open_storage
 
 JUDGE = """
 import json, random, sys, time
@@ -199,6 +202,39 @@ def test_storage_can_come_from_the_environment(folder):
         assert run("run", file, cwd=folder, env=environment).returncode == 3
     assert cabai.list_studies(storage=f"sqlite:///{folder}/elsewhere.db") == ["x", "judges"]
     assert cabai.list_studies(storage=f"sqlite:///{folder}/named.db") == ["named"]
+
+
+def statements_of_list(storage, capsys) -> tuple[int, str]:
+    """How many statements `cabai study list` sends to the database, and what it prints."""
+    sent = []
+    engine = open_storage(storage).engine
+
+    def count(connection, cursor, statement, *_) -> None:
+        sent.append(statement)
+
+    sa.event.listen(engine, "before_cursor_execute", count)
+    try:
+        app(["study", "list", "--storage", storage], standalone_mode=False)
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", count)
+    return len(sent), capsys.readouterr().out
+
+
+def test_listing_many_studies_asks_the_database_as_often_as_listing_few(tmp_path, capsys):
+    storage, counts = f"sqlite:///{tmp_path}/cabai.db", []
+    for number in range(30):
+        study = cabai.create_study(f"study {number}", arms=["a", "b"], family="bernoulli", max_pulls=2, storage=storage)
+        for reward in range(number % 3):
+            study.tell(study.ask(), reward, cost=1.0)
+        if number % 3 < 2:
+            study.ask()
+        if number in (2, 29):
+            sent, printed = statements_of_list(storage, capsys)
+            names = [f"study {n}" for n in range(number + 1)]
+            one_by_one = [cabai.load_study(name, storage=storage).status().sentence for name in names]
+            assert printed.splitlines() == [f"{name}: {text}" for name, text in zip(names, one_by_one, strict=True)]
+            counts.append(sent)
+    assert counts[0] == counts[1] <= 4  # studies, arms, pulls; and SQLite's BEGIN
 
 
 def test_many_failures_are_a_warning_of_one_line(tmp_path):

@@ -12,6 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 import cabai
+from cabai.study.catalogue import statuses
+from cabai.study.storage import open_storage
 from studies import new, start, tables
 
 STUDY, ARM, PULL, LOG = "UPDATE cabai_study SET", "UPDATE cabai_arm SET", "UPDATE cabai_pull SET", "cabai_observation"
@@ -74,8 +76,8 @@ def damaged(statement: str):
     pull = study.ask()
     if statement.startswith("UPDATE"):
         key = "id" if statement.startswith(STUDY) else "study"
-        statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {study._id}"
-    work = sa.text(statement.replace("STUDY", str(study._id)).replace(":", r"\:"))
+        statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {study._ledger.id}"
+    work = sa.text(statement.replace("STUDY", str(study._ledger.id)).replace(":", r"\:"))
     study._storage.write(lambda connection: connection.execute(work))
     return study, pull
 
@@ -153,3 +155,16 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
     assert cabai_in(tmp_path, "delete", "second", "--yes").returncode == 0
     assert cabai_in(tmp_path, "delete", "third", "--yes").returncode == 0
     assert cabai_in(tmp_path, "list").returncode == 0
+
+
+def test_what_the_database_itself_cannot_read_hides_no_other_study(tmp_path):
+    storage = f"sqlite:///{tmp_path}/cabai.db"
+    for name in ("first", "second"):
+        cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage=storage)
+    with contextlib.closing(sqlite3.connect(tmp_path / "cabai.db")) as connection:
+        connection.execute("UPDATE cabai_study SET memory = CAST(X'FF' AS TEXT) WHERE name = 'first'")
+        connection.commit()
+    found, damaged = statuses(open_storage(storage))
+    assert [status.name for status in found] == ["second"]
+    assert len(damaged) == 1
+    assert "Could not decode to UTF-8" in damaged[0]

@@ -232,6 +232,16 @@ def test_several_processes_make_the_same_storage_at_once(
 # 3. Files and servers that fail
 
 
+@pytest.mark.parametrize("url", ["memory", "sqlite:///cabai.db"])
+def test_a_storage_that_is_open_is_opened_again_without_a_second_engine(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened = open_storage(url)
+    monkeypatch.setattr(sa, "create_engine", lambda *_, **__: pytest.fail("a second engine"))
+    others = {"memory": "sqlite://", "sqlite:///cabai.db": f"sqlite:///{tmp_path}/cabai.db"}
+    for same in (url, others[url]):
+        assert open_storage(same) is open_storage(same, make=False) is opened
+
+
 def tables_of_a_newer_version(url: str) -> None:
     new_study(url)
     opened = open_storage(url)
@@ -742,3 +752,4 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         stack.close()
         told.result(10)
     assert study.status().pulls == 1
+    study._storage.engine.dispose()  # its storage was closed, and it has connected again

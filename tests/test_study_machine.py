@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 import cabai
-from cabai.study import study as module
+from cabai.study import clock as module
 
 NAMES = itertools.count()
 ARMS = ("a", "b", "c")
@@ -177,7 +177,7 @@ class StudyMachine(RuleBasedStateMachine):
 
     @property
     def token(self):
-        return self.study._token
+        return self.study._ledger.token
 
     @rule(n=st.one_of(st.none(), st.integers(1, 5)))
     def ask(self, n):
@@ -279,7 +279,7 @@ class StudyMachine(RuleBasedStateMachine):
         number = data.draw(st.integers(1, self.model.asked))
         if number in self.model.under_way and self.model.under_way[number]["offers"] > 1:
             with pytest.raises(cabai.LostPull):  # the one it was offered to first
-                self.study.release(module.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
+                self.study.release(cabai.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
         self.study.release(f"{self.token}-{number}")
         if number in self.model.under_way:
             self.model.under_way[number]["expires"] = 0.0

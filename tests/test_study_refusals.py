@@ -95,13 +95,13 @@ def test_a_study_needs_a_printable_name(name):
         cabai.load_study(name, storage="memory")
 
 
-def test_a_policy_of_ones_own_is_refused_because_it_cannot_be_stored():
+def test_a_policy_that_no_other_process_could_import_is_refused():
     @cabai.policy
     def co(arms, run, rules):
         return 0
 
     for own in (co, cabai.policy(lambda arms, run, rules: 0)):
-        with pytest.raises(cabai.InvalidInput, match="must be one that cabai knows by name"):
+        with pytest.raises(cabai.InvalidInput, match="must be defined at the top of a Python file"):
             new(policy=own)
 
 

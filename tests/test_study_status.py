@@ -193,7 +193,7 @@ def test_a_forecast_that_fails_is_missing_and_the_rest_of_the_status_is_shown(mo
     study = new(policy="uniform")
     start(study, [1, 0, 0, 1, 0, 1])
     before = study.status()
-    monkeypatch.setattr("cabai.study.play.allocate", fails)
+    monkeypatch.setattr("cabai.study.play.solve", fails)
     after = study.status()
     assert before.remaining_cost is not None
     assert after == dataclasses.replace(before, remaining_cost=None)

@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 
 import reference
 from cabai import InvalidInput, Statistics
+from cabai.core.setup import Setup
 from cabai.families import family_of
 from cabai.thresholds import (
     KT,
@@ -18,18 +19,20 @@ from cabai.thresholds import (
     Mixture,
     Paper,
     Stylized,
-    calibration,
-    gaussian_calibration,
-    h_inverse,
-    smallest_log_B,
     threshold_of,
-    zeta,
 )
+from cabai.thresholds.mixture import calibration, gaussian_calibration, h_inverse, zeta
+from cabai.thresholds.paper import smallest_log_B
+from conftest import variance_of
 
 ALL = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 PULLS = [(1, 1), (1, 2), (3, 7, 2), (40, 60), (1, 999), (5000, 5000, 10, 10**6), (10**9, 3), (10**9, 10**9, 10**9)]
 DELTAS = [0.9, 0.5, 0.05, 1e-6, 1e-100]
+
+
+def rules_of(family, threshold, **options):
+    return Setup(family_of(family), threshold_of(threshold), **options).rules
 
 
 def flat(family, pulls):
@@ -96,8 +99,7 @@ def test_a_smaller_delta_asks_for_more_evidence(threshold):
 
 @pytest.mark.parametrize("threshold", ["paper", "kt", "mixture", "evalue"])
 def test_more_arms_ask_for_more_evidence(threshold):
-    rules = [threshold_of(threshold).rules("bernoulli", arms=arms, delta=0.05) for arms in (2, 3, 10, 1000)]
-    levels = [float(rule["level"]) for rule in rules]
+    levels = [float(rules_of("bernoulli", threshold, arms=arms, delta=0.05)["level"]) for arms in (2, 3, 10, 1000)]
     assert levels == sorted(levels)
     assert len(set(levels)) == len(levels)
 
@@ -118,7 +120,7 @@ def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
         first = [min(f, r) for f, r in zip(first, rewards, strict=True)]
         data = Statistics(kind, pulls, rewards, first=first)
         delta = 10 ** source.uniform(-6, -0.1)
-        run = reference._Run(kind.name, kind.variance, arms, threshold, delta, lambda a: (0, 1), None, {})
+        run = reference._Run(kind.name, variance_of(kind), arms, threshold, delta, lambda a: (0, 1), None, {})
         run.N, run.R, run.F, run.order = pulls, rewards, first, [0] * sum(pulls)
         for b, a in itertools.permutations(range(arms), 2):
             beats = rule.beats(data, b, a, delta=delta)
@@ -180,7 +182,7 @@ def test_the_constant_of_the_gaussian_mixture_is_exact(x):
 def test_the_level_of_the_mixture_is_twice_its_constant_at_half_the_log_odds(arms, delta):
     half = mp.log(mpf(arms - 1) / mpf(delta)) / 2
     for family, constant in [("poisson", exact_calibration), ("gaussian", exact_gaussian_calibration)]:
-        level = Mixture().rules(family, arms=arms, delta=delta)["level"]
+        level = rules_of(family, Mixture(), arms=arms, delta=delta)["level"]
         assert level == pytest.approx(float(2 * constant(half)), rel=1e-10)
 
 
@@ -305,8 +307,8 @@ def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
 
 
 def prices(family, pulls, rewards):
-    rules = EValue().rules(family, arms=2, delta=0.1)
-    return Statistics(family, pulls, rewards).weighed(rules)["price"]
+    data = Statistics(family, pulls, rewards)
+    return data.state(Setup(data.family, EValue(), arms=len(data), delta=0.1))[0]["price"]
 
 
 def test_kt_is_never_earlier_than_evalue_on_bernoulli_data():
@@ -503,7 +505,7 @@ def test_paper_refuses(options, message):
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential", "gaussian(variance=2)"])
 def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
     with pytest.raises(InvalidInput) as error:
-        KT().rules(family, arms=3, delta=0.1)
+        rules_of(family, KT(), arms=3, delta=0.1)
     assert str(error.value) == f"threshold kt holds for bernoulli and bounded rewards only, got family {family}."
     with pytest.raises(InvalidInput, match="kt holds for bernoulli and bounded rewards only"):
         KT().stops(Statistics(family, [3, 3], [3, 6]), delta=0.1)
@@ -526,7 +528,7 @@ def test_a_threshold_refuses_a_delta_that_is_no_probability(threshold, delta, me
     data = flat("bernoulli", [4, 4])
     rule = threshold_of(threshold)
     for ask in (
-        lambda: rule.rules("bernoulli", arms=2, delta=delta),
+        lambda: rules_of("bernoulli", rule, arms=2, delta=delta),
         lambda: rule.required(data, 0, 1, delta=delta),
         lambda: rule.beats(data, 0, 1, delta=delta),
         lambda: rule.stops(data, delta=delta),
@@ -539,5 +541,5 @@ def test_a_threshold_refuses_a_delta_that_is_no_probability(threshold, delta, me
 @pytest.mark.parametrize("arms", [1, 0, -2, 2.5, "3", True, None])
 def test_a_threshold_refuses_fewer_than_two_arms(arms):
     with pytest.raises(InvalidInput) as error:
-        Paper().rules("gaussian", arms=arms, delta=0.1)
+        rules_of("gaussian", Paper(), arms=arms, delta=0.1)
     assert str(error.value) == f"arms must be a whole number of at least 2, got {arms!r}."

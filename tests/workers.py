@@ -172,7 +172,7 @@ def check_replay(study: Study) -> None:
     play, under_way, stopped = Play(study.settings), Counter[int](), None
     for _, asks, each in sorted(events, key=lambda event: (event[0], event[1])):
         if asks:
-            assert play.choose(each.number, [under_way[a] for a in range(len(arms))]) == each.arm
+            assert play.choose([under_way[a] for a in range(len(arms))]) == each.arm
             under_way[each.arm] += 1
             continue
         under_way[each.arm] -= 1
@@ -189,7 +189,7 @@ def check_replay(study: Study) -> None:
         }
         for arm in arms
     ]
-    assert (float(play.run["paid"]), float(play.run["spent"])) == (row.spent, row.counted)
+    assert (float(play.run["spent"]), float(play.run["counted"])) == (row.spent, row.counted)
     assert json.loads(row.memory) == json.loads(play.memory())
     assert row.told_at_stop == stopped
     if stopped is not None:

@@ -3,7 +3,8 @@
 import math
 
 import cabai
-from cabai.kernels.allocation import allocate
+from cabai.core.shares import ARM_MEMORY, ARM_SCRATCH, RUN_MEMORY, allocate
+from cabai.policies import CO
 from cabai.policies.co import stop as drop_beaten
 
 
@@ -16,7 +17,8 @@ def balance(arms):
     return chosen
 
 
-@cabai.policy(stop=drop_beaten)
+# What `allocate` and co's rule keep from one pull to the next has to have its fields.
+@cabai.policy(stop=drop_beaten, arm_memory=ARM_MEMORY | ARM_SCRATCH, run_memory=RUN_MEMORY | CO.run_memory)
 def eliminating_ctas(arms, run, rules):
     """Among the arms in play, explore below sqrt(t) - K/2 pulls, else pull the one with the largest w / C."""
     least = -1

@@ -1,13 +1,15 @@
 """Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money."""
 
+from typing import TYPE_CHECKING, Any
+
 import cabai.interrupts as _  # noqa: F401 - first: it answers Ctrl-C while the rest is loaded
 from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
 from cabai.calibration import Certificate, calibrate
-from cabai.checks import InvalidInput
-from cabai.evidence import Evidence, Statistics, evidence
+from cabai.core.statistics import Evidence, Statistics, evidence
+from cabai.families import Family
 from cabai.instance import Instance
-from cabai.policies import policy
+from cabai.policies import Policy, policy
 from cabai.simulation import Comparison, Runs, Summary, compare, simulate
 from cabai.study import (
     AlreadyTold,
@@ -15,6 +17,7 @@ from cabai.study import (
     LostPull,
     NoPull,
     RunFailed,
+    SourceChanged,
     StorageError,
     StudyNotFound,
     StudyStopped,
@@ -23,6 +26,12 @@ from cabai.study import (
     list_studies,
     load_study,
 )
+from cabai.support.streams import normal, uniform
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from cabai.study import Pull, Status, Study
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,17 +41,24 @@ __all__ = [
     "Comparison",
     "Evidence",
     "FailedPulls",
+    "Family",
     "Instance",
     "InvalidInput",
     "LostPull",
     "NoPull",
+    "Policy",
+    "Pull",
     "RunFailed",
     "Runs",
+    "SourceChanged",
     "Statistics",
+    "Status",
     "StorageError",
+    "Study",
     "StudyNotFound",
     "StudyStopped",
     "Summary",
+    "Threshold",
     "bound",
     "calibrate",
     "compare",
@@ -52,8 +68,19 @@ __all__ = [
     "families",
     "list_studies",
     "load_study",
+    "normal",
     "policies",
     "policy",
     "simulate",
     "thresholds",
+    "uniform",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Study, Pull and Status, loaded when first asked for: they bring the database code with them."""
+    if name in ("Study", "Pull", "Status"):
+        from cabai import study
+
+        return getattr(study, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.checks import InvalidInput, probability
+from cabai.core.shares import solve
 from cabai.hardness import HARDNESS
 from cabai.instance import Instance
-from cabai.kernels.allocation import allocate
-from cabai.state import ARM, RULES, RUN, Record, Records, record
-from cabai.tables import table
+from cabai.support.tables import table
+from cabai.support.validation import InvalidInput, probability
 
 if TYPE_CHECKING:
     from cabai.policies import Policy
@@ -40,6 +39,9 @@ class Bound:
 
         T* log(1/delta) is its limit for small delta only. From delta = 1/2 on there is no such bound: with two arms,
         guessing without any data is then good enough.
+
+        >>> round(bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])).cost(0.05), 2)
+        36.79
         """
         chance = probability(delta)
         if chance >= 0.5:
@@ -114,14 +116,9 @@ def bound(instance: Instance) -> Bound:
             f"there is no lower bound for the {instance.family} family: the bound holds for rewards of 0 and 1, and "
             "for other laws on [0, 1] less may suffice. If every reward is 0 or 1, give the family as bernoulli."
         )
-    arms, run, rules = np.zeros(len(instance), ARM), record(RUN), record(RULES)
-    arms["mean"], arms["cost"] = instance.means, instance.costs / instance.costs.max()
-    run["leader"] = instance.best
-    rules["family"], rules["variance"], rules["tolerance"] = instance.family.code, instance.family.variance, 1e-16
-    with np.errstate(all="ignore"):  # what is too extreme ends in inf or nan, and is refused below
-        hardness = float(allocate(Records(arms), Record(run), Record(rules)) * instance.costs.max())
-    shares = arms["share"].copy()
-    pulls = shares / arms["cost"]
+    most = instance.costs.max()
+    hardness, shares = solve(instance.family, instance.means, instance.costs / most, instance.best)
+    hardness, pulls = float(hardness * most), shares / instance.costs * most
     if not (math.isfinite(hardness) and np.isfinite(pulls).all()):
         raise InvalidInput(
             f"the means or costs are too extreme to tell the arms apart in double precision: {instance}."

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.evidence import pair_evidence
+from cabai.core.shares import solve
+from cabai.families.slots import divergence
 from cabai.instance import Instance
-from cabai.kernels.divergence import divergence
-from cabai.kernels.evidence import pair_evidence
 
 if TYPE_CHECKING:
     from cabai.bound import Bound
@@ -63,10 +64,9 @@ def ctas(bound: Bound) -> float:
 
 
 def tas(bound: Bound) -> float:
-    from cabai.bound import bound as solve
-
-    blind = solve(Instance(bound.instance.family, bound.instance.means, np.ones(len(bound.instance))))
-    return float(blind.hardness * (blind.pull_shares @ bound.instance.costs))
+    instance = bound.instance
+    blind, shares = solve(instance.family, instance.means, np.ones(len(instance)), instance.best)
+    return float(blind * (shares @ instance.costs))
 
 
 def d_lucb(bound: Bound) -> float:
@@ -82,7 +82,7 @@ def d_lucb(bound: Bound) -> float:
         u = top - s * (top - second)
         distances = [s * (top - second), *((means[a] - second) - (1 - s) * (top - second) for a in rivals)]
         pulls = [
-            1 / divergence(family.code, family.variance, mean, distance, u, 1 - u)
+            1 / family.call(divergence, mean, distance, u, 1 - u)
             for mean, distance in zip([top, *means[rivals]], distances, strict=True)
         ]
         return pulls[0], np.array(pulls[1:])
@@ -115,8 +115,5 @@ def evidence(instance: Instance, pulls: Numbers) -> Numbers:
     best, rivals = split(instance)
     family, means = instance.family, instance.means
     return np.array(
-        [
-            pair_evidence(family.code, family.variance, 1, means[best], x, means[a])
-            for a, x in zip(rivals, pulls, strict=True)
-        ]
+        [family.call(pair_evidence, 1, means[best], x, means[a]) for a, x in zip(rivals, pulls, strict=True)]
     )

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.checks import InvalidInput, numbers, positive
 from cabai.families import Family, family_of
+from cabai.support.validation import InvalidInput, numbers, positive
 
 # How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by
 # position.
@@ -79,7 +79,11 @@ class Instance:
 
     @property
     def best(self) -> int:
-        """The arm with the largest mean; an error if several share it."""
+        """The arm with the largest mean; an error if several share it.
+
+        >>> Instance("bernoulli", means=[0.6, 0.9], costs=[1, 2]).best
+        1
+        """
         if len(self.best_arms) > 1:
             tied = ", ".join(self.names[a] for a in self.best_arms)
             raise InvalidInput(

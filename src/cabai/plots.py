@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.checks import InvalidInput
-from cabai.files import write_whole
+from cabai.support.files import write_whole
+from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cabai.checks import InvalidInput, whole
+from cabai.support.validation import InvalidInput, whole
 
 if TYPE_CHECKING:
     from cabai.paper.section import Section
@@ -32,13 +32,13 @@ def reproduce(
     seed: int = 0,
     quick: bool = False,
     workers: int | None = None,
-    told: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Section], list[Path]]:
     """Make a part of the paper again, or all of it; write a report below `out` if that is given.
 
     The part `beyond` is not of the paper, and `all` leaves it out.
 
-    Returns the sections of the report and the files written. `quick` runs 100 trajectories; `told` is called with a
+    Returns the sections of the report and the files written. `quick` runs 100 trajectories; `progress` is called with a
     word on what is being done.
     """
     from cabai.paper.lab import Lab
@@ -47,7 +47,7 @@ def reproduce(
     if part != "all" and part not in known:
         raise InvalidInput(f"unknown part {part!r}; known: {', '.join(known)}, all.")
     count = 100 if quick else whole(trajectories, "trajectories", 20)
-    lab = Lab(count, seed, workers, quick, told or (lambda text: None))
+    lab = Lab(count, seed, workers, quick, progress or (lambda text: None))
     sections = []
     for name in PARTS if part == "all" else [part]:
         file, function = known[name]

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 
 from cabai.bound import bound
+from cabai.core.evidence import pair_evidence
 from cabai.instance import Instance
-from cabai.kernels.evidence import pair_evidence
 from cabai.paper.lab import Lab, command
 from cabai.paper.published import instance
 from cabai.paper.section import Section, Table, pm
 from cabai.policies.base import own_policy
 from cabai.policies.top_two import coin
 from cabai.simulation import Runs, simulate
+from cabai.support.streams import uniform
 
 TOP_TWO = "top-two"
 RATIO = "ctas(tracking=ratio, slack=0.5)"
@@ -176,11 +177,11 @@ def empirical_leader(arms, run, rules):  # type: ignore[no-untyped-def]
     challenger, least = -1, np.inf
     for a in range(len(arms)):
         if a != run.leader:
-            z = pair_evidence(rules.family, rules.variance, leader.pulls, leader.mean, arms[a].pulls, arms[a].mean)
+            z = pair_evidence(rules, leader.pulls, leader.mean, arms[a].pulls, arms[a].mean)
             if z < least or challenger < 0:
                 challenger, least = a, z
     h_l, h_c = coin(rules, leader, arms[challenger])
-    return run.leader if run.uniform * (h_l + h_c) < h_l else challenger
+    return run.leader if uniform(run) * (h_l + h_c) < h_l else challenger
 
 
 def tails(lab: Lab, section: Section) -> None:
@@ -188,9 +189,8 @@ def tails(lab: Lab, section: Section) -> None:
     problem, delta, rows = instance("G50"), 0.1, []
     good = lab.runs(problem, TOP_TWO, delta, share=0.4)
     bad = simulate(
-        problem, own_policy(empirical_leader, None, cost_blind=False), delta=delta, trajectories=len(good),
-        seed=lab.seed, workers=lab.workers,
-    )  # fmt: skip
+        problem, own_policy(empirical_leader), delta=delta, trajectories=len(good),
+        seed=lab.seed, workers=lab.workers, threshold="paper")  # fmt: skip
     for name, runs in (("largest upper end", good), ("best mean", bad)):
         costs = runs.costs
         quantiles = [f"{np.quantile(costs, q):.5g}" for q in (0.5, 0.99, 1)]

@@ -6,21 +6,22 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cabai.bound import bound, kl
+from cabai.core.evidence import pair_evidence
 from cabai.instance import Instance
-from cabai.kernels.evidence import pair_evidence
 from cabai.paper.lab import Lab
 from cabai.paper.published import DELTA, instance
 from cabai.paper.section import Section, Table
-from cabai.policies import policy
+from cabai.policies import CO, policy
 from cabai.policies.co import choose as co_choose
 from cabai.policies.co import stop as co_stop
 from cabai.policies.uniform import choose as uniform_choose
 from cabai.simulation import simulate
-from cabai.thresholds import smallest_log_B
+from cabai.thresholds.paper import smallest_log_B
 
 SEED = 0
 
@@ -70,7 +71,7 @@ def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
         least = np.inf
         for b in range(len(arms)):
             if b != a:
-                z = pair_evidence(0, 1.0, arms[a].pulls, arms[a].mean, arms[b].pulls, arms[b].mean)
+                z = pair_evidence(rules, arms[a].pulls, arms[a].mean, arms[b].pulls, arms[b].mean)
                 least = min(least, z)
         largest = max(largest, least)
     return largest > rules.level + math.log(run.t)
@@ -84,7 +85,13 @@ def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
 def sign_of_z(lab: Lab) -> str:
     literal = policy(uniform_choose, stop=unsigned_stop, cost_blind=True)
     problem = Instance("gaussian", [1.0, 0.98, -4.0], [1.0, 1.0, 1.0])
-    options = {"delta": 0.01, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 3000}
+    options: dict[str, Any] = {
+        "delta": 0.01,
+        "trajectories": runs_of(lab),
+        "seed": SEED,
+        "max_pulls": 3000,
+        "threshold": "paper",
+    }
     wrong, ours = (simulate(problem, each, **options).wrong.mean() for each in (literal, "uniform"))
     return f"means 1, 0.98, -4, delta 0.01, uniform sampling: read literally, {wrong:.1%} errors; signed, {ours:.1%}"
 
@@ -149,7 +156,7 @@ def large_delta(lab: Lab) -> str:
 )
 def costs_and_stopping(lab: Lab) -> str:
     problem = instance("G3", "exponential")
-    runs = simulate(problem, "co", delta=DELTA, trajectories=20 * runs_of(lab), seed=SEED)
+    runs = simulate(problem, "co", delta=DELTA, trajectories=20 * runs_of(lab), seed=SEED, threshold="paper")
     excess = runs.costs - runs.pulls @ problem.costs
     error = excess.std(ddof=1) / math.sqrt(len(runs))
     correlation = np.corrcoef(excess, runs.steps)[0, 1]
@@ -167,7 +174,9 @@ def costs_and_stopping(lab: Lab) -> str:
 def early_exploration(lab: Lab) -> str:
     problem = instance("G50")
     grid = np.arange(50, 2700)
-    path = simulate(problem, "ctas", delta=DELTA, trajectories=1, seed=SEED, max_pulls=2700, grid=grid.tolist()).path[0]
+    path = simulate(
+        problem, "ctas", delta=DELTA, trajectories=1, seed=SEED, max_pulls=2700, grid=grid.tolist(), threshold="paper"
+    ).path[0]
     least = path.min(axis=1)
     forced = int(np.argmax(least >= np.sqrt(grid)))
     lag = np.max(np.sqrt(grid) - 1 - least)
@@ -200,7 +209,9 @@ def co_lemma(lab: Lab) -> str:
 )
 def only_half(lab: Lab) -> str:
     tied = Instance("bernoulli", [0.5, 0.5], [1.0, 1.0])
-    runs = simulate(tied, "co", delta=0.05, trajectories=runs_of(lab) // 4, seed=SEED, max_pulls=5000)
+    runs = simulate(
+        tied, "co", delta=0.05, trajectories=runs_of(lab) // 4, seed=SEED, max_pulls=5000, threshold="paper"
+    )
     return f"on two equal arms {np.mean(runs.decisions < 0):.0%} of CO's runs have not ended after 5000 pulls"
 
 
@@ -210,7 +221,7 @@ def only_half(lab: Lab) -> str:
     right="stop when one arm is left",
 )
 def one_more_pull(lab: Lab) -> str:
-    runs = simulate(instance("G3"), "co", delta=DELTA, trajectories=1000, seed=SEED)
+    runs = simulate(instance("G3"), "co", delta=DELTA, trajectories=1000, seed=SEED, threshold="paper")
     return f"on the paper's instance it would add 1 to a mean cost of {runs.costs.mean():.0f}"
 
 
@@ -285,11 +296,11 @@ def stylized_elimination(lab: Lab) -> str:
         co_stop(arms, run, rules)
         return arms[0].in_play == 0
 
-    racing = policy(co_choose, stop=best_is_out, cost_blind=True)
+    racing = policy(co_choose, stop=best_is_out, cost_blind=True, run_memory=CO.run_memory)
     shares = []
     for K in (3, 10):
         tied = Instance("gaussian", [1e-9] + [0.0] * (K - 1), [1.0] * K)
-        options = {"delta": 0.1, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 10_000}
+        options: dict[str, Any] = {"delta": 0.1, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 10_000}
         shares.append(f"{simulate(tied, racing, threshold='stylized', **options).wrong.mean():.0%} at K = {K}")
     return "delta 0.1, arms all but tied: racing drops the best arm within 10,000 pulls in " + ", ".join(shares)
 

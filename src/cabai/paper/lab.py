@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from cabai import thresholds
 from cabai.instance import Instance
 from cabai.simulation import Runs, simulate
 
@@ -13,13 +14,13 @@ SLOWER = ("co", "racing", "d-lucb")  # a run for each delta, because their choic
 
 @dataclass
 class Lab:
-    """How many trajectories, from which seed; `told` is called with a word on what is being done."""
+    """How many trajectories, from which seed; `progress` is called with a word on what is being done."""
 
     trajectories: int = 1000
     seed: int = 0
     workers: int | None = None
     quick: bool = False
-    told: Callable[[str], None] = lambda text: None
+    progress: Callable[[str], None] = lambda text: None
     done: dict[tuple[object, ...], Runs] = field(default_factory=dict)
 
     def runs(
@@ -55,7 +56,7 @@ class Lab:
         missing = [delta for delta in deltas if (instance, policy, delta, *rest) not in self.done]
         single = policy.partition("(")[0] in SLOWER
         for group in [[delta] for delta in missing] if single else [missing] if missing else []:
-            self.told(f"{policy} on {instance.family}, K = {len(instance)}, delta {', '.join(map(str, group))}")
+            self.progress(f"{policy} on {instance.family}, K = {len(instance)}, delta {', '.join(map(str, group))}")
             results = simulate(
                 instance, policy, delta=group, threshold=threshold, grid=grid, max_pulls=max_pulls,
                 trajectories=count, seed=self.seed, workers=self.workers,
@@ -69,7 +70,7 @@ def command(runs: Runs) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    threshold = "" if str(runs.threshold) == "paper" else f' --threshold "{runs.threshold}"'
+    threshold = "" if str(runs.threshold) == thresholds.DEFAULT else f' --threshold "{runs.threshold}"'
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (
         f"cabai simulate {instance_options(instance)}{model} --policy {policy}{threshold} --delta {runs.delta:g} "

@@ -7,10 +7,10 @@ import html
 import io
 from pathlib import Path
 
-from cabai.files import write_whole
 from cabai.paper.section import Section, Table
 from cabai.plots import as_bytes
-from cabai.tables import table
+from cabai.support.files import write_whole
+from cabai.support.tables import table
 
 STYLE = """
 body { font: 16px/1.5 Georgia, serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111; }

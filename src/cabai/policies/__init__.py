@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cabai.named import Registry
+from cabai.core.state import Fields
 from cabai.policies.base import Policy, own_policy
 from cabai.policies.co import CO
 from cabai.policies.ctas import CTAS
@@ -13,9 +13,24 @@ from cabai.policies.racing import Racing
 from cabai.policies.tas import TAS
 from cabai.policies.top_two import TopTwo
 from cabai.policies.uniform import Uniform
+from cabai.support.registry import Registry
 
-__all__ = ["CO", "CTAS", "DLUCB", "POLICIES", "TAS", "Policy", "Racing", "TopTwo", "Uniform", "policy", "policy_of"]
+__all__ = [
+    "CO",
+    "CTAS",
+    "DEFAULT",
+    "DLUCB",
+    "POLICIES",
+    "TAS",
+    "Policy",
+    "Racing",
+    "TopTwo",
+    "Uniform",
+    "policy",
+    "policy_of",
+]
 
+DEFAULT = "top-two"  # of simulations and studies alike
 POLICIES: Registry[Policy] = Registry("policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing)
 
 
@@ -28,14 +43,23 @@ def policy_of(given: str | Policy) -> Policy:
     return POLICIES.get(given)
 
 
-def policy(choose: Any = None, *, stop: Any = None, cost_blind: bool = False) -> Any:
+def policy(
+    choose: Any = None,
+    *,
+    stop: Any = None,
+    cost_blind: bool = False,
+    arm_memory: Fields | None = None,
+    run_memory: Fields | None = None,
+) -> Any:
     """A policy of your own, from a plain Python function that chooses the next arm; a decorator.
 
-    `choose(arms, run, rules)` sees the records of `cabai.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
+    `choose(arms, run, rules)` sees the records of `cabai.core.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
     run.leader and so on, and returns the number of the arm to pull. It is compiled by Numba, so it may use numbers,
-    loops and the functions of `math`, and runs as fast as the policies here. It stops when the leader beats every
-    rival, unless `stop` says otherwise. A `choose` that looks at `rules.level` depends on delta: simulate it with one
-    delta at a time.
+    loops and the functions of `math`, and runs as fast as the policies here. `cabai.uniform(run)` and
+    `cabai.normal(run)` give it random numbers, as many as it asks for. What it wants to keep from one pull to the next
+    has fields that it names: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`, with their values at the
+    start. It stops when the leader beats every rival, unless `stop` says otherwise. A `choose` that looks at
+    `rules.level` depends on delta: simulate it with one delta at a time.
 
     >>> import cabai
     >>> @cabai.policy
@@ -51,6 +75,7 @@ def policy(choose: Any = None, *, stop: Any = None, cost_blind: bool = False) ->
     >>> cabai.simulate(instance, leader_or_cheapest, delta=0.1, trajectories=100).summary().errors
     0
     """
+    more: dict[str, Any] = {"cost_blind": cost_blind, "arm_memory": arm_memory, "run_memory": run_memory}
     if choose is None:
-        return lambda function: own_policy(function, stop, cost_blind=cost_blind)
-    return own_policy(choose, stop, cost_blind=cost_blind)
+        return lambda function: own_policy(function, stop, **more)
+    return own_policy(choose, stop, **more)

@@ -1,18 +1,14 @@
-"""What a policy is: a rule that chooses the next arm and one that stops, and the parameters of both."""
+"""What a policy is: a rule that chooses the next arm and one that stops, the parameters of both, and what they keep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from cabai.families import Family
-from cabai.kernels.evidence import leader_beats_every_rival
-from cabai.named import Named
+from cabai.core.state import Fields
+from cabai.core.stopping import leader_beats_every_rival
+from cabai.support.registry import Named
 from cabai.thresholds import Threshold
-
-TOLERANCE = 1e-7  # of shares computed in a policy, relative
 
 
 @dataclass(frozen=True)
@@ -21,7 +17,8 @@ class Policy(Named):
 
     `choose(arms, run, rules)` returns the arm to pull; `stop(arms, run, rules)` is asked after each pull, once every
     arm has been pulled, and says whether the run is over. Both are plain functions of the records in
-    `cabai.state`; simulation compiles them.
+    `cabai.core.state`; simulation compiles them. What they keep from one pull to the next has fields of its own, named
+    here with their values at the start.
     """
 
     kind = "policy"
@@ -29,37 +26,43 @@ class Policy(Named):
     stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
     cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
-    keeps: ClassVar[tuple[str, ...]] = ()  # what `choose` must find in the run as it left it, not only to be quicker
+    arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
+    run_memory: ClassVar[Fields] = {}  # fields of the run
+    arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
+    keeps: ClassVar[tuple[str, ...]] = ()  # of the run's, what must be as it was left, not only to be quicker
+    functions: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names
+    within: ClassVar[tuple[Any, ...]] = ()  # and where epsilon is not 0
 
-    def numbers(self, arms: int) -> dict[str, float]:
-        """The policy's own numbers among the rules; those left out are 0."""
+    def parameters(self, arms: int) -> dict[str, float]:
+        """The policy's own numbers among the rules."""
         return {}
 
     def threshold(self, given: Threshold) -> Threshold:
         """The threshold as this policy can use it."""
         return given
 
-    def rules(self, family: Family, threshold: Threshold, *, arms: int, delta: float, epsilon: float = 0.0) -> np.void:
-        """Everything that does not change while a run lasts."""
-        threshold.check_use(str(self), epsilon)
-        rules = self.threshold(threshold).rules(family, arms=arms, delta=delta)
-        rules["epsilon"] = family.check_epsilon(epsilon)
-        rules["cost_blind"], rules["tolerance"] = self.cost_blind, TOLERANCE
-        for name, value in self.numbers(arms).items():
-            rules[name] = value
-        return rules
 
-
-def own_policy(choose: Any, stop: Any, *, cost_blind: bool) -> Policy:
+def own_policy(
+    choose: Any,
+    stop: Any = None,
+    *,
+    cost_blind: bool = False,
+    arm_memory: Fields | None = None,
+    run_memory: Fields | None = None,
+) -> Policy:
     """See `cabai.policy`."""
-    name = choose.__name__.replace("_", "-")
     members = {
-        "name": name,
+        "name": choose.__name__.replace("_", "-"),
         "__doc__": choose.__doc__,
+        "__module__": choose.__module__,
+        "__qualname__": choose.__qualname__,
         "choose": staticmethod(choose),
         "cost_blind": cost_blind,
+        "arm_memory": dict(arm_memory or {}),
+        "run_memory": dict(run_memory or {}),
+        "keeps": tuple(run_memory or {}),
     }
     if stop is not None:
         members |= {"stop": staticmethod(stop), "depends_on_delta": True}
-    own: Any = type(name, (Policy,), members)
+    own: Any = type(choose.__name__, (Policy,), members)
     return dataclass(frozen=True)(own)()

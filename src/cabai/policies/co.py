@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from cabai.kernels import only_for
-from cabai.kernels.evidence import beats, surplus_within
+from cabai.core.state import Fields
+from cabai.core.stopping import beats
+from cabai.core.within import surplus_within
 from cabai.policies.base import Policy
+from cabai.support.specialise import slot
 
 
 def stop(arms, run, rules):
@@ -18,28 +21,31 @@ def stop(arms, run, rules):
     leader, or the leader is a new one, the arm pulled last is the only one to ask.
     """
     leader, last = run.leader, run.last
-    if leader == run.note and last != leader:
+    if leader == run.dropped_for and last != leader:
         first, end = last, last + 1
     else:
         first, end = 0, len(arms)
-    run.note = leader
+    run.dropped_for = leader
     for a in range(first, end):
         if a != leader and arms[a].in_play and beats(rules, run.t, arms[leader], arms[a]):
             arms[a].in_play = 0
             run.left -= 1
-    if run.left > 1 and rules.epsilon != 0.0:  # the arms in play may be too close to drop, and close enough to stop
-        return least_surplus(arms, run, rules) > 0.0
-    return run.left == 1
+    return run.left == 1 or are_close(arms, run, rules)
 
 
-@only_for("epsilon")
-def least_surplus(arms, run, rules):
-    """By how much the evidence that the leader is within epsilon of each arm in play exceeds what is required."""
-    least = np.inf
+@slot
+def are_close(arms, run, rules):
+    """Whether the arms in play, too close to be dropped, are close enough to stop: never without an epsilon."""
+    return False
+
+
+def are_within_epsilon(arms, run, rules):
+    """Whether the leader is shown to be at most epsilon worse than every other arm in play."""
     for a in range(len(arms)):
-        if a != run.leader and arms[a].in_play:
-            least = min(least, surplus_within(rules, run.t, arms[run.leader], arms[a]))
-    return least
+        rival = a != run.leader and arms[a].in_play
+        if rival and not surplus_within(rules, run.t, arms[run.leader], arms[a]) > 0.0:
+            return False
+    return True
 
 
 def choose(arms, run, rules):
@@ -62,3 +68,5 @@ class CO(Policy):
     choose = staticmethod(choose)
     stop = staticmethod(stop)
     depends_on_delta = True
+    run_memory: ClassVar[Fields] = {"dropped_for": -1}  # the leader that every arm in play was last asked about
+    within = (("are_close", are_within_epsilon),)

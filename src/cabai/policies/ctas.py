@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from cabai.checks import InvalidInput, number
-from cabai.kernels.allocation import allocate
-from cabai.policies.base import Policy
+from cabai.core.shares import ARM_MEMORY, ARM_SCRATCH, RUN_MEMORY, allocate
+from cabai.policies.tracking import Tracking
+from cabai.support.specialise import required_slot
+from cabai.support.validation import InvalidInput
 
-TRACKING = ("deficit", "ratio")
 
-
-def choose(arms, run, rules):
-    least = 0
-    for a in range(len(arms)):
-        if arms[a].pulls < arms[least].pulls:
-            least = a
-    if arms[least].pulls < rules.exploration * math.sqrt(run.t) - rules.slack:
-        return least  # forced exploration
+def track(arms, run, rules):
     allocate(arms, run, rules)
     chosen, largest = -1, -np.inf
     for a in range(len(arms)):
-        arm = arms[a]
-        if rules.tracking == 0:
-            lag = run.spent * arm.share - arm.costs  # J w_a - C_a
-        else:
-            lag = arm.share / arm.costs
-        if lag > largest:
-            chosen, largest = a, lag
+        behind = lag(run, arms[a])
+        if behind > largest:
+            chosen, largest = a, behind
     return chosen
 
 
+@required_slot
+def lag(run, arm):
+    """How far an arm is behind its share."""
+
+
+def deficit(run, arm):
+    return run.counted * arm.share - arm.costs  # J w_a - C_a
+
+
+def ratio(run, arm):
+    return arm.share / arm.costs
+
+
+LAGS = {"deficit": deficit, "ratio": ratio}
+
+
 @dataclass(frozen=True)
-class CTAS(Policy):
+class CTAS(Tracking):
     """Cost-aware Track-and-Stop: track the optimal cost shares of the estimated instance.
 
     While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm
@@ -43,22 +48,15 @@ class CTAS(Policy):
     ratio w_a / C_a (`tracking="ratio"`), which is much cheaper when arms are many.
     """
 
-    exploration: float = 1.0
-    slack: float = 0.0
     tracking: str = "deficit"
     name = "ctas"
-    choose = staticmethod(choose)
+    arm_memory, run_memory, arm_scratch = ARM_MEMORY, RUN_MEMORY, ARM_SCRATCH
 
     def __post_init__(self) -> None:
-        for field in ("exploration", "slack"):
-            if number(getattr(self, field), field) < 0:
-                raise InvalidInput(f"{field} must not be negative, got {getattr(self, field)!r}.")
-        if self.tracking not in TRACKING:
-            raise InvalidInput(f"tracking must be one of {', '.join(TRACKING)}, got {self.tracking!r}.")
+        super().__post_init__()
+        if self.tracking not in LAGS:
+            raise InvalidInput(f"tracking must be one of {', '.join(LAGS)}, got {self.tracking!r}.")
 
-    def numbers(self, arms: int) -> dict[str, float]:
-        return {
-            "exploration": self.exploration,
-            "slack": self.slack * arms,
-            "tracking": TRACKING.index(self.tracking),
-        }
+    @property
+    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return track, ("lag", LAGS[self.tracking])

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from cabai.kernels.divergence import lower_end, upper_end
-from cabai.kernels.evidence import required
+from cabai.core.state import Fields
+from cabai.core.stopping import interval_level
+from cabai.families.base import lower_end, upper_end
 from cabai.policies.base import Policy
 from cabai.thresholds import Mixture, Threshold
-
-
-def level_of(arm, run, rules, arms):
-    """What an arm's interval {q : d(mean_a, q) <= level} allows, per pull that counts."""
-    if rules.evalue:  # each of the K arms alone, hence log(K/delta) and one price
-        return (rules.level + math.log(arms / (arms - 1)) + arm.price) / arm.tested
-    return required(run.t, rules) / arm.tested
 
 
 def highest_rival(arms, run, rules):
@@ -29,7 +23,7 @@ def highest_rival(arms, run, rules):
             arm = arms[a]
             end = np.inf
             if arm.tested > 0:
-                end = upper_end(rules.family, rules.variance, arm.tested_mean, level_of(arm, run, rules, len(arms)))
+                end = upper_end(rules, arm.tested_mean, interval_level(arm, run.t, rules, len(arms)))
             if end > highest:
                 run.rival, highest = a, end
     return highest
@@ -37,24 +31,22 @@ def highest_rival(arms, run, rules):
 
 def stop(arms, run, rules):
     """At the end of a round: is the leader's lower end above every rival's upper end, less epsilon?"""
-    if run.note >= 0:  # the rival's pull of this round is still to come
+    if run.waiting >= 0:  # the rival's pull of this round is still to come
         return False
     highest = highest_rival(arms, run, rules) - rules.epsilon
     leader = arms[run.leader]
     if leader.tested == 0 or leader.tested_mean <= highest:
         return False
-    return (
-        lower_end(rules.family, rules.variance, leader.tested_mean, level_of(leader, run, rules, len(arms))) > highest
-    )
+    return lower_end(rules, leader.tested_mean, interval_level(leader, run.t, rules, len(arms))) > highest
 
 
 def choose(arms, run, rules):
     """A round pulls the leader, then the rival that `stop` has just found."""
-    if run.note >= 0:
-        rival = run.note
-        run.note = -1
+    if run.waiting >= 0:
+        rival = run.waiting
+        run.waiting = -1
         return rival
-    run.note = run.rival
+    run.waiting = run.rival
     return run.leader
 
 
@@ -72,7 +64,8 @@ class DLUCB(Policy):
     stop = staticmethod(stop)
     cost_blind = True
     depends_on_delta = True
-    keeps = ("note",)
+    run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival whose pull of this round is still to come
+    keeps = ("waiting",)
 
     def threshold(self, given: Threshold) -> Threshold:
         return dataclasses.replace(given, pairwise=False) if isinstance(given, Mixture) else given

@@ -2,63 +2,80 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any, NamedTuple
+
 import numba
 import numpy as np
 from numba import types
 
-from cabai.compiling import CHOOSE, STOP, Arms, Rules, Run
-from cabai.kernels.evidence import begin, observe
-from cabai.simulation.sampling import GOLDEN, ONE, TRUTH, draw_cost, draw_reward, mix, open_streams, unit
+from cabai.core.compiling import choosing, stopping, types_of
+from cabai.core.observe import observe
+from cabai.core.state import Layout
+from cabai.families.slots import draw
+from cabai.simulation.costs import draw_cost
+from cabai.simulation.truth import TRUTH, open_streams
+from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
 STOP_EARLY, NO_SUCH_ARM = 0, 1
 RESULT = np.dtype([("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
-RUN_CHUNK = types.int64(
-    types.FunctionType(CHOOSE),
-    types.FunctionType(STOP),
-    Arms,
-    Run,
-    Rules,
-    types.float64[::1],  # levels
-    numba.from_dtype(TRUTH)[::1],  # truth
-    types.int64,  # family, as sampled
-    types.int64,  # cost_model
-    types.uint64,  # seed
-    types.uint64,  # first trajectory
-    types.int64,  # max_pulls
-    types.float64,  # max_cost
-    types.int64[::1],  # grid
-    numba.from_dtype(RESULT)[:, ::1],  # results
-    types.int64[:, :, ::1],  # pulls
-    types.int64[:, :, ::1],  # path
-    types.int64[::1],  # signals
-)
 
 
-def write(arms, run, decision, result, pulls):
-    result.decision = decision
-    result.cost = run.paid
-    result.steps = run.t
-    for a in range(len(arms)):
-        pulls[a] = arms[a].pulls
+class State(NamedTuple):
+    """The records of one trajectory, and what they are before its first pull."""
+
+    arms: Any
+    run: Any
+    rules: Any
+    first_arms: Any
+    first_run: Any
 
 
-def run_chunk(
-    choose, stop, arms, run, rules, levels, truth, family, cost_model, seed, first, max_pulls, max_cost, grid,
-    results, pulls, path, signals,
-):  # fmt: skip
-    """Run trajectories first, first + 1, ...: one for each row of `results`, one column for each of `levels`.
+class Chunk(NamedTuple):
+    """Some trajectories: which, from what, until when, and where their results go."""
 
-    `levels` are the threshold's levels for the deltas asked for, the largest delta first; a trajectory goes on until
-    the last is reached. `path[i, j]` receives the pulls of each arm after grid[j] pulls, or stays as it is if the
-    trajectory was over. signals[STOP_EARLY] is set from outside; signals[NO_SUCH_ARM] says that the policy chose an
-    arm that does not exist. Returns how many trajectories were run.
-    """
-    K = len(arms)
-    trajectory = first
-    for i in range(len(results)):
-        begin(arms, run)
-        coins = open_streams(truth, seed, trajectory)
+    seed: Any
+    first: Any  # the number of the first
+    truth: Any
+    levels: Any  # the threshold's levels for the deltas asked for, the largest delta first
+    max_pulls: Any
+    max_cost: Any
+    grid: Any  # numbers of pulls after which to record each arm's pulls
+    results: Any  # a row per trajectory, a column per level
+    pulls: Any  # the same, of each arm
+    path: Any  # the pulls of each arm after grid[j] pulls; left as it is where the trajectory was over
+    signals: Any  # [STOP_EARLY] is set from outside; [NO_SUCH_ARM]: the policy chose an arm that does not exist
+
+
+@cache
+def signature(layout: Layout) -> Any:
+    """The types of `run_chunk`'s arguments for a layout of records."""
+    arms, run, rules = types_of(*layout.shared)
+    runs, counts = types.Array(run, 1, "C"), types.int64[:, :, ::1]
+    chunk = (
+        types.uint64, types.uint64, numba.from_dtype(TRUTH)[::1], types.float64[::1], types.int64, types.float64,
+        types.int64[::1], numba.from_dtype(RESULT)[:, ::1], counts, counts, types.int64[::1],
+    )  # fmt: skip
+    return types.int64(
+        types.FunctionType(choosing(layout)),
+        types.FunctionType(stopping(layout)),
+        types.NamedTuple((arms, runs, rules, arms, runs), State),
+        types.NamedTuple(chunk, Chunk),
+    )
+
+
+def run_chunk(choose, stop, state, chunk):
+    """Run a chunk of trajectories, each until the last of `chunk.levels` is reached; return how many were run."""
+    arms, run, rules = state.arms, state.run[0], state.rules
+    truth, levels, grid, signals = chunk.truth, chunk.levels, chunk.grid, chunk.signals
+    max_pulls, max_cost = chunk.max_pulls, chunk.max_cost
+    K, trajectory = len(arms), chunk.first
+    for i in range(len(chunk.results)):
+        for a in range(K):
+            arms[a] = state.first_arms[a]
+        state.run[0] = state.first_run[0]
+        run.stream = open_streams(truth, chunk.seed, trajectory)
         trajectory += ONE
         reached, mark = 0, 0
         rules.level = levels[0]
@@ -69,29 +86,35 @@ def run_chunk(
                 while mark < len(grid) and grid[mark] <= run.t:
                     if grid[mark] == run.t:
                         for a in range(K):
-                            path[i, mark, a] = arms[a].pulls
+                            chunk.path[i, mark, a] = arms[a].pulls
                     mark += 1
                 while stop(arms, run, rules):
-                    write(arms, run, run.leader, results[i, reached], pulls[i, reached])
+                    write(arms, run, run.leader, chunk.results[i, reached], chunk.pulls[i, reached])
                     reached += 1
                     if reached == len(levels):
                         break
                     rules.level = levels[reached]
                 if reached == len(levels):
                     break
-                if run.t >= max_pulls or run.paid >= max_cost:
+                if run.t >= max_pulls or run.spent >= max_cost:
                     for j in range(reached, len(levels)):
-                        write(arms, run, UNFINISHED, results[i, j], pulls[i, j])
+                        write(arms, run, UNFINISHED, chunk.results[i, j], chunk.pulls[i, j])
                     break
-                coins += GOLDEN
-                run.uniform = unit(mix(coins))
                 a = choose(arms, run, rules)
                 if a < 0 or a >= K:
                     signals[NO_SUCH_ARM] = 1
                     return i
-            observe(arms, run, rules, a, draw_reward(truth[a], family), draw_cost(truth[a], cost_model))
+            observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
             if run.t % 1024 == 0 and signals[STOP_EARLY]:
                 return i
         if signals[STOP_EARLY]:
             return i + 1
-    return len(results)
+    return len(chunk.results)
+
+
+def write(arms, run, decision, result, pulls):
+    result.decision = decision
+    result.cost = run.spent
+    result.steps = run.t
+    for a in range(len(arms)):
+        pulls[a] = arms[a].pulls

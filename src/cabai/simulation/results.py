@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.bound import bound
-from cabai.checks import optional
-from cabai.files import write_whole
 from cabai.instance import Instance
-from cabai.tables import table
+from cabai.support.files import write_whole
+from cabai.support.tables import table
+from cabai.support.validation import optional
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
@@ -54,10 +54,23 @@ class Summary:
 
     @property
     def allowed(self) -> str:
-        """delta, and epsilon where it is not 0, in words."""
+        """delta, and epsilon where it is not 0, in words.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().allowed
+        'delta 0.05'
+        """
         return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "")
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as a dictionary that JSON can hold.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().to_dict()["errors"]
+        0
+        """
         return asdict(self)
 
     def __repr__(self) -> str:
@@ -108,17 +121,37 @@ class Runs:
 
     @property
     def finished(self) -> NDArray[np.bool_]:
+        """Which trajectories came to a decision.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).finished.all()
+        np.True_
+        """
         return self.decisions >= 0
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Which trajectories decided for an arm that is not the best, nor within epsilon of it."""
+        """Which trajectories decided for an arm that is not the best, nor within epsilon of it.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> int(cabai.simulate(instance, "uniform", trajectories=20).wrong.sum())
+        0
+        """
         means = self.instance.means
         slack = 1e-12 * max(1.0, abs(means.max())) if self.epsilon else 0.0  # for what rounding does to a difference
         good = np.flatnonzero(means >= means.max() - self.epsilon - slack)
         return self.finished & ~np.isin(self.decisions, good)
 
     def summary(self) -> Summary:
+        """What it cost, how often it was wrong, and what the lower bound is.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().trajectories
+        20
+        """
         n = len(self)
         mean, std = float(self.costs.mean()), float(self.costs.std(ddof=1)) if n > 1 else 0.0
         pulls = self.pulls.mean(axis=0)
@@ -151,7 +184,13 @@ class Runs:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm."""
+        """One row per trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).to_frame().shape[0]
+        20
+        """
         pd = optional("pandas")
         names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))
         columns: dict[str, Any] = {
@@ -195,6 +234,13 @@ class Comparison:
 
     @property
     def summaries(self) -> list[Summary]:
+        """The summary of each policy.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> [each.policy for each in cabai.compare(instance, ["co", "uniform"], trajectories=20).summaries]
+        ['co', 'uniform']
+        """
         return [runs.summary() for runs in self.runs]
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -209,7 +255,13 @@ class Comparison:
         return rows
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a policy."""
+        """One row per policy.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.compare(instance, ["co", "uniform"], trajectories=20).to_frame().index.tolist()
+        ['co', 'uniform']
+        """
         return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from cabai.study.runner import Failed, legal_cost
 
 if TYPE_CHECKING:
-    from cabai.study.study import Pull
+    from cabai.study.pull import Pull
 
 LONGEST_WAIT = 0.02  # seconds between looks at a running command
 LAST_LINE = 10_000  # characters of output within which the last line must lie

@@ -36,8 +36,9 @@ def settings_of(text: str) -> Settings:
         raise ValueError("its settings are not an object of JSON")
     settings = Settings.from_json(text)
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    metadata = given.pop("metadata")
-    if Settings.checked(**given | {"arms": {name: metadata.get(name) for name in settings.arms}}) != settings:
+    metadata, sources = given.pop("metadata"), given.pop("sources")
+    checked = Settings.checked(**given | {"arms": {name: metadata.get(name) for name in settings.arms}})
+    if dataclasses.replace(checked, sources=sources) != settings:
         raise ValueError("its settings are not as they were given")
     return settings
 
@@ -81,7 +82,7 @@ def check_play(play: Play) -> None:
     """What the policy remembers."""
     arms, run = play.arms, play.run
     in_play = arms["in_play"]
-    indices = [int(run[name]) for name in ("last", "leader", "rival", "note")]
+    indices = [int(run[name]) for name in ("last", "leader", "rival")]
     known = run["leader"] < 0 or (arms[run["leader"]]["pulls"] > 0 and in_play[run["leader"]] == 1)
     if (
         not all(-1 <= index < len(arms) for index in indices)

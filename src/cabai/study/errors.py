@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.checks import InvalidInput
+from cabai.support.validation import InvalidInput
 
 
 class StudyNotFound(InvalidInput):
@@ -31,6 +31,10 @@ class RunFailed(Exception):
 
 class StorageError(Exception):
     """The storage cannot be read or written; the message says why and what was kept."""
+
+
+class SourceChanged(UserWarning):
+    """The file of a family, threshold or policy of one's own is not what it was when the study was created."""
 
 
 class FailedPulls(UserWarning):

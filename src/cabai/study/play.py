@@ -7,22 +7,26 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.checks import InvalidInput
-from cabai.kernels.allocation import allocate
-from cabai.kernels.divergence import lower_end, upper_end
-from cabai.kernels.evidence import begin, evidence, evidence_within, observe, required, weigh
-from cabai.simulation.sampling import GOLDEN, mix, open_streams, unit
-from cabai.state import ARM, RUN, Record, Records, record
+from cabai.core.evidence import evidence
+from cabai.core.observe import observe, weigh
+from cabai.core.shares import solve
+from cabai.core.state import Record, Records
+from cabai.core.stopping import interval_level, required
+from cabai.core.within import evidence_within, lowered
+from cabai.families.base import lower_end, upper_end
+from cabai.simulation.truth import open_streams
+from cabai.study.absent import Absent
 from cabai.study.settings import Settings
+from cabai.support.streams import GOLDEN
+from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
-ARM_MEMORY = ("in_play", "share", "memo", "memo_1", "memo_2")
-RUN_MEMORY = ("last", "leader", "second", "left", "rival", "note", "memo")
+RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # besides the policy's own
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
@@ -30,12 +34,13 @@ class Play:
     """Arms, run and rules of a study, and what its policy says of them."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.policy, self.rules = settings, settings.policy, settings.rules()
-        arms, run = the_start(len(settings.arms))
-        self.arms, self.run = arms.copy(), run.copy()
-        self.paid = np.zeros(len(arms))  # for each arm, failed pulls included
-        self.failures = np.zeros(len(arms), np.int64)
-        self.largest_cost = np.zeros(len(arms))  # of one pull of each arm, failed pulls included
+        self.settings, self.setup = settings, settings.setup()
+        self.policy, self.rules = settings.policy, self.setup.rules
+        self.arms, self.run = self.setup.start()
+        self.run["stream"] = first_coin(settings.seed)
+        self.spent = np.zeros(len(self.arms))  # for each arm, failed pulls included
+        self.failures = np.zeros(len(self.arms), np.int64)
+        self.largest_cost = np.zeros(len(self.arms))  # of one pull of each arm, failed pulls included
 
     @classmethod
     def restored(
@@ -43,44 +48,58 @@ class Play:
     ) -> Play:
         """The state that the stored sums and the policy's memory describe."""
         play = cls(settings)
+        renew = play.setup.bound(weigh)
         for a, sums in enumerate(arms):
-            play.paid[a], play.failures[a] = sums["spent"], sums["failures"]
+            play.spent[a], play.failures[a] = sums["spent"], sums["failures"]
             play.largest_cost[a] = sums["largest_cost"] or 0.0
             arm = Record(play.arms[a])
             arm.pulls, arm.rewards, arm.costs, arm.first = sums["pulls"], sums["rewards"], sums["costs"], sums["first"]
             if arm.pulls > 0:
                 arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
                 with np.errstate(all="ignore"):
-                    weigh(arm, Record(play.rules))
-        play.run["t"], play.run["spent"], play.run["paid"] = int(play.arms["pulls"].sum()), counted, spent
+                    renew(arm, Record(play.rules))
+        play.run["t"], play.run["counted"], play.run["spent"] = int(play.arms["pulls"].sum()), counted, spent
+        drawn = max(int(play.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
+        with np.errstate(over="ignore"):
+            play.run["stream"] += np.uint64(drawn) * GOLDEN
         remembered = json.loads(memory)
-        for name, values in remembered.get("arms", {}).items():
-            play.arms[name] = values
-        for name, value in remembered.get("run", {}).items():
-            play.run[name] = value
+        known, targets = (play.arm_memory, play.run_memory), cast(tuple[Any, Any], (play.arms, play.run))
+        for part, target, names in zip(("arms", "run"), targets, known, strict=True):
+            for name, value in remembered.get(part, {}).items():
+                if name in names:  # what an older version of a policy kept is computed again
+                    target[name] = value
         return play
+
+    @property
+    def arm_memory(self) -> list[str]:
+        """The fields of an arm that are kept from one pull to the next, besides its sums."""
+        return ["in_play", *self.policy.arm_memory, *self.setup.threshold.arm_fields]
+
+    @property
+    def run_memory(self) -> list[str]:
+        return [*RUN_MEMORY, *self.policy.run_memory]
 
     def memory(self) -> str:
         """What the policy remembers, to be stored: the fields that are not as they were at the start."""
-        arms, run = the_start(len(self.arms))
-        changed = [name for name in ARM_MEMORY if (self.arms[name] != arms[name]).any()]
+        arms, run = self.setup.start()
+        changed = [name for name in self.arm_memory if (self.arms[name] != arms[name]).any()]
         return json.dumps(
             {
                 "arms": {name: self.arms[name].tolist() for name in changed},
-                "run": {name: self.run[name].item() for name in RUN_MEMORY if self.run[name] != run[name]},
+                "run": {name: self.run[name].item() for name in self.run_memory if self.run[name] != run[name]},
             }
         )
 
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
         stored = {name: self.arms[a][name].item() for name in ("pulls", "rewards", "first", "costs")}
-        others = {"spent": self.paid, "failures": self.failures, "largest_cost": self.largest_cost}
+        others = {"spent": self.spent, "failures": self.failures, "largest_cost": self.largest_cost}
         return stored | {name: values[a].item() for name, values in others.items()}
 
     def copy(self) -> Play:
         """The same state, to try something out on."""
         other = copy.copy(self)
-        for name in ("arms", "run", "paid", "failures", "largest_cost"):
+        for name in ("arms", "run", "spent", "failures", "largest_cost"):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -97,9 +116,10 @@ class Play:
         """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`."""
         counted = cost if self.settings.costs is None else self.settings.costs[a]
         with np.errstate(all="ignore"):
-            observe(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
-            self.run["paid"] += cost - counted
-            self.paid[a] += cost
+            take_in = self.setup.bound(observe)
+            take_in(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
+            self.run["spent"] += cost - counted
+            self.spent[a] += cost
             self.largest_cost[a] = max(self.largest_cost[a], cost)
 
     def fail(self, a: int, cost: float) -> None:
@@ -107,19 +127,19 @@ class Play:
         arm = Record(self.arms[a])
         self.failures[a] += 1
         with np.errstate(all="ignore"):
-            self.run["paid"] += cost
-            self.paid[a] += cost
+            self.run["spent"] += cost
+            self.spent[a] += cost
             self.largest_cost[a] = max(self.largest_cost[a], cost)
             if self.settings.costs is None and not self.rules["cost_blind"]:
                 arm.costs += cost
-                self.run["spent"] += cost
+                self.run["counted"] += cost
                 if arm.pulls > 0:
                     arm.cost = arm.costs / arm.pulls
 
     @property
     def has_overflown(self) -> bool:
         """Whether a sum of rewards or of costs has grown beyond what a double can hold."""
-        sums = *self.arms["rewards"], *self.arms["costs"], self.run["spent"], self.run["paid"]
+        sums = *self.arms["rewards"], *self.arms["costs"], self.run["counted"], self.run["spent"]
         return not all(math.isfinite(total) for total in sums)
 
     def stops(self) -> bool:
@@ -127,13 +147,13 @@ class Play:
         if not self.everything_pulled:
             return False
         with np.errstate(all="ignore"):
-            return bool(self.policy.stop(Records(self.arms), Record(self.run), Record(self.rules)))
+            return bool(self.setup.stop(Records(self.arms), Record(self.run), Record(self.rules)))
 
     @property
     def is_spent(self) -> bool:
         """Whether nothing is left of the budget."""
         limit = self.settings.max_cost
-        return limit is not None and bool(self.run["paid"] >= limit * (1 - ROUNDING))
+        return limit is not None and bool(self.run["spent"] >= limit * (1 - ROUNDING))
 
     @property
     def knows_cost(self) -> NDArray[np.bool_]:
@@ -155,12 +175,12 @@ class Play:
         else:
             reserved = np.where(self.largest_cost > 0, self.largest_cost, self.largest_cost.max())
         with np.errstate(all="ignore"):
-            left = limit - self.run["paid"] - (pending * reserved).sum()
+            left = limit - self.run["spent"] - (pending * reserved).sum()
             fits: NDArray[np.bool_] = reserved <= left + limit * ROUNDING
         return np.where(self.knows_cost, fits, (pending == 0) & (left > limit * ROUNDING))
 
-    def choose(self, number: int, under_way: Sequence[int]) -> int:
-        """The arm for pull `number`, where `under_way[a]` pulls of each arm a have been handed out and not been told.
+    def choose(self, under_way: Sequence[int]) -> int:
+        """The arm for the next pull, where `under_way[a]` pulls of each arm a have been handed out and not been told.
 
         They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
         """
@@ -173,17 +193,16 @@ class Play:
             arms["rewards"] += pending * arms["mean"]
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
-            run["spent"] += (pending * arms["cost"]).sum()
-        run["uniform"] = coin(self.settings.seed, number - len(arms))
+            run["counted"] += (pending * arms["cost"]).sum()
         with np.errstate(all="ignore"):
-            chosen = int(self.policy.choose(Records(arms), Record(run), Record(self.rules)))
+            chosen = int(self.setup.choose(Records(arms), Record(run), Record(self.rules)))
         if pending.any():  # what was computed with pulls that are not told yet must not be taken for the truth later
-            for name in self.policy.keeps:
+            for name in ("stream", *self.policy.keeps):
                 self.run[name] = run[name]
         else:
-            for name in ARM_MEMORY:
+            for name in self.arm_memory:
                 self.arms[name] = arms[name]
-            for name in RUN_MEMORY:
+            for name in self.run_memory:
                 self.run[name] = run[name]
         return chosen
 
@@ -204,9 +223,9 @@ class Play:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
         arms, rules = Records(self.arms), Record(self.rules)
         with np.errstate(all="ignore"):
-            gathered = evidence_within if self.settings.epsilon > 0 else evidence
-            least = float(required(int(self.run["t"]), rules) + arms[b].price + arms[a].price)
-            return float(gathered(rules, arms[b], arms[a])), least
+            gathered = self.setup.bound(evidence_within if self.settings.epsilon > 0 else evidence)
+            least = self.setup.bound(required)(int(self.run["t"]), rules) + arms[b].price + arms[a].price
+            return float(gathered(rules, arms[b], arms[a])), float(least)
 
     def closest(self) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
@@ -230,11 +249,7 @@ class Play:
         gathered = z - least + float(self.rules["level"])  # the level that would have been reached
 
         def level(chance: float) -> float:
-            rules = self.policy.rules(
-                self.settings.family, self.settings.threshold, arms=len(self.arms), delta=chance,
-                epsilon=self.settings.epsilon,
-            )  # fmt: skip
-            return float(rules["level"])
+            return float(self.settings.setup(delta=chance).rules["level"])
 
         low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
         if gathered > level(delta):
@@ -256,19 +271,22 @@ class Play:
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
         for one arm alone: proven for every family, whatever the study's own threshold.
         """
-        rules = EValue().rules(self.settings.family, arms=len(self.arms), delta=self.settings.delta)
-        rules["family"] = self.rules["family"]
-        arm = Record(self.arms[a].copy())
         everything = self.settings.family.mean_range
-        if arm.pulls == 0:
+        if self.arms[a]["pulls"] == 0 or isinstance(self.settings.family, Absent):
             return everything
+        try:
+            setup = self.settings.test(EValue())
+        except InvalidInput:  # a family of the user's own, without a mixture
+            return everything
+        arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
+        for name in ("pulls", "rewards", "first", "mean"):
+            setattr(arm, name, self.arms[a][name])
         with np.errstate(all="ignore"):
-            weigh(arm, Record(rules))
+            setup.bound(weigh)(arm, rules)
             if arm.tested == 0:
                 return everything
-            level = (math.log(len(self.arms) / self.settings.delta) + arm.price) / arm.tested
-            family, variance, mean = rules["family"], rules["variance"], arm.tested_mean
-            ends = lower_end(family, variance, mean, level), upper_end(family, variance, mean, level)
+            level = setup.bound(interval_level)(arm, 0, rules, len(self.arms))
+            ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
         low, high = sorted(float(self.settings.seen(end)) for end in ends)
         return low, high
 
@@ -281,27 +299,24 @@ class Play:
         closest = self.closest()
         if closest is None or not math.isfinite(closest[2]):
             return None
-        arms, run = self.arms.copy(), self.run.copy()
-        arms["cost"] = self.paid_costs()
-        fresh_arms, fresh_run = the_start(len(arms))
-        for name in ("share", "memo", "memo_1", "memo_2"):  # `allocate` would take the policy's notes for its own
-            arms[name] = fresh_arms[name]
-        for name in ("note", "memo"):
-            run[name] = fresh_run[name]
         missing = max(closest[2] - closest[1], 0.0)
         try:
             with np.errstate(all="ignore"):
-                hardness = float(allocate(Records(arms), Record(run), Record(self.rules)))
+                means, leader = self.arms["mean"].copy(), int(self.run["leader"])
+                rivals = np.arange(len(means)) != leader
+                lower = self.setup.bound(lowered)
+                means[rivals] = [lower(Record(self.rules), mean) for mean in means[rivals]]
+                hardness, _ = solve(self.setup.family, means, self.paid_costs(), leader)
+                return finite_or_none(hardness * missing)
         except Exception:  # a forecast is a courtesy: what is known must be shown without it
             return None
-        return finite_or_none(hardness * missing)
 
     def paid_costs(self) -> NDArray[np.float64]:
         """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.paid / self.arms["pulls"]
+            costs: NDArray[np.float64] = self.spent / self.arms["pulls"]
         return costs
 
 
@@ -310,15 +325,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 @cache
-def the_start(arms: int) -> tuple[NDArray[Any], np.void]:
-    """The state before the first pull; to be copied."""
-    records, run = np.zeros(arms, ARM), record(RUN)
-    begin(Records(records), Record(run))
-    return records, run
-
-
-def coin(seed: int, n: int) -> float:
-    """The policy's n-th random number in [0, 1), the one that trajectory 0 of a simulation with this seed sees."""
+def first_coin(seed: int) -> np.uint64:
+    """Where the policy's random numbers start: those that trajectory 0 of a simulation with this seed sees."""
     with np.errstate(over="ignore"):
-        start = open_streams((), np.uint64(seed), np.uint64(0))
-        return float(unit(mix(start + np.uint64(n) * GOLDEN)))
+        return np.uint64(open_streams((), np.uint64(seed), np.uint64(0)))

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cabai.checks import InvalidInput, positive, shown, whole
 from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
 from cabai.study.runner import Failed, read
+from cabai.support.validation import InvalidInput, positive, shown, whole
 
 if TYPE_CHECKING:
-    from cabai.study.study import Pull, Study
+    from cabai.study.pull import Pull
+    from cabai.study.study import Study
 
 # What `create_study` takes, and what only a run looks at.
 STUDY = (

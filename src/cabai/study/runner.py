@@ -13,12 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cabai.checks import InvalidInput, positive, whole
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
+from cabai.support.validation import InvalidInput, positive, whole
 
 if TYPE_CHECKING:
+    from cabai.study.pull import Pull
     from cabai.study.status import Status
-    from cabai.study.study import Pull, Study
+    from cabai.study.study import Study
 
 PAUSE = 0.05  # seconds, while pulls under way have reserved what is left of the budget
 

@@ -6,14 +6,19 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from cabai.checks import InvalidInput, positive, probability, shown, whole
-from cabai.families import Family, family_of
+from cabai.core.setup import Setup
+from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import Policy, policy_of
+from cabai.study.absent import KINDS, Absent, is_own, present, stored
+from cabai.support.own import source_digest
+from cabai.support.registry import Named
+from cabai.support.validation import InvalidInput, positive, probability, shown, whole
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
@@ -38,6 +43,7 @@ class Settings:
     lease: float
     seed: int
     metadata: dict[str, Any]  # by arm
+    sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
 
     @classmethod
     def checked(
@@ -46,15 +52,15 @@ class Settings:
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
-        kind = family_of(family)
+        kind = findable(family_of(family))
         if direction not in DIRECTIONS:
             raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {shown(direction)}.")
         settings = cls(
             arms=names,
             family=kind,
             delta=probability(delta),
-            policy=by_name(policy_of(policy), policy_of),
-            threshold=by_name(threshold_of(threshold), threshold_of),
+            policy=findable(policy_of(policy)),
+            threshold=findable(threshold_of(threshold)),
             epsilon=kind.check_epsilon(epsilon),
             direction=direction,
             costs=None if costs is None else checked_costs(costs, names),
@@ -63,14 +69,15 @@ class Settings:
             lease=positive(lease, "lease"),
             seed=whole(seed, "seed", 0),
             metadata=metadata,
+            sources={},
         )
-        settings.rules()  # a threshold may refuse a family
         if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
             raise InvalidInput(
                 f"the threshold is certified for the largest mean of {kind.name} rewards, got direction {direction!r}; "
                 "a proven threshold, such as evalue, holds for both."
             )
-        return settings
+        settings.setup()  # a threshold may refuse a family
+        return dataclasses.replace(settings, sources=settings.sources_now())
 
     @property
     def certified_pulls(self) -> int | None:
@@ -80,17 +87,29 @@ class Settings:
     @property
     def is_certified(self) -> bool:
         """Whether simulation has certified the threshold for this study: they look for the largest mean."""
-        looks_the_same = self.direction == "maximize" or self.family.mirror_code == self.family.code
+        looks_the_same = self.direction == "maximize" or self.family.is_symmetric
         return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
 
-    def rules(self) -> np.void:
-        """The rules of the game, for the kernels."""
-        rules = self.policy.rules(
-            self.family, self.threshold, arms=len(self.arms), delta=self.delta, epsilon=self.epsilon
+    def setup(self, delta: float | None = None) -> Setup:
+        """The rules of the game, its records and its functions; for another delta, if one is given."""
+        if delta is None:
+            return self._setup
+        return Setup(
+            self.kernel_family, self.threshold, self.policy, arms=len(self.arms), delta=delta, epsilon=self.epsilon
         )
-        if self.direction == "minimize":
-            rules["family"] = self.family.mirror_code
-        return rules
+
+    @cached_property
+    def _setup(self) -> Setup:
+        return self.setup(self.delta)
+
+    def test(self, threshold: Threshold) -> Setup:
+        """The same arms, tested by another threshold, without a policy or an epsilon."""
+        return Setup(self.kernel_family, threshold, arms=len(self.arms), delta=self.delta)
+
+    @property
+    def kernel_family(self) -> Family:
+        """The family of rewards as the kernels see them."""
+        return mirror_image(self.family) if self.direction == "minimize" else self.family
 
     def seen(self, value: float) -> float:
         """A reward or mean as the kernels see it, and back: they look for the largest."""
@@ -98,29 +117,53 @@ class Settings:
 
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("family", "policy", "threshold"):
-            values[name] = str(values[name])
+        for kind in KINDS:
+            values[kind] = values[kind].address
+        if not self.sources:
+            del values["sources"]  # so that workers of an older version can read what they always could
         return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        values = json.loads(text)
+        """The settings of a stored study; what is the user's own is named, and not imported."""
+        values = {"sources": {}, **json.loads(text)}
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
-        values |= {
-            "family": family_of(values["family"]),
-            "policy": policy_of(values["policy"]),
-            "threshold": threshold_of(values["threshold"]),
-        }
-        return cls(**values)
+        return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What is the user's own, by kind."""
+        return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
+
+    @property
+    def is_present(self) -> bool:
+        """Whether everything that is the user's own has been imported."""
+        return not any(isinstance(value, Absent) for value in self.own.values())
+
+    @property
+    def can_test(self) -> bool:
+        """Whether the family and the threshold are at hand."""
+        return not isinstance(self.family, Absent) and not isinstance(self.threshold, Absent)
+
+    def imported(self) -> Settings:
+        """The same, with what is the user's own imported; an error if it cannot be."""
+        return dataclasses.replace(self, **{kind: present(kind, value) for kind, value in self.own.items()})
+
+    def sources_now(self) -> dict[str, str]:
+        return {kind: source_digest(value) for kind, value in self.own.items() if not isinstance(value, Absent)}
 
     def differences(self, other: Settings) -> list[str]:
         """The settings in which two studies differ, in words."""
-        names = [field.name for field in dataclasses.fields(self)]
+        names = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
         if self.arms != other.arms:
             names.remove("metadata")
-        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
+        pairs = [(name, self._compared(name), other._compared(name)) for name in names]
         return [f"{name} is {_words(mine)}, not {_words(given)}" for name, mine, given in pairs if mine != given]
+
+    def _compared(self, name: str) -> Any:
+        value = getattr(self, name)
+        return value.address if name in KINDS else value
 
 
 def _words(value: Any) -> str:
@@ -175,12 +218,10 @@ def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
     return tuple(positive(cost, f"costs[{i}]") for i, cost in enumerate(costs))
 
 
-def by_name(given: Any, find: Any) -> Any:
-    """A policy or threshold that can be found again by what is written of it: a study is stored, and so is its name."""
-    try:
-        found = find(str(given))
-    except InvalidInput:
-        found = None
-    if found != given:
-        raise InvalidInput(f"a study's {given.kind} must be one that cabai knows by name, got {given}.")
+def findable(given: Named) -> Any:
+    """A family, policy or threshold that every process can find by what is stored of it."""
+    if not isinstance(given, Absent):
+        found = KINDS[given.kind][0].get(given.address)
+        if found != given and (not given.is_own or found.address != given.address):
+            raise InvalidInput(f"a study's {given.kind} must be one that can be found by its name, got {given}.")
     return given

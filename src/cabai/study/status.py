@@ -6,13 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cabai.study.play import Play, finite_or_none
-from cabai.tables import table
-
-if TYPE_CHECKING:
-    from cabai.study.study import Study
+from cabai.support.tables import table
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,17 @@ class ArmStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A study at one moment."""
+    """A study at one moment, from `study.status()`; printed, it is a table of the arms and a sentence.
+
+    >>> from cabai import create_study
+    >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+    >>> study.tell(study.ask(), reward=1)
+    >>> status = study.status()
+    >>> status.leader, status.spent, status.stopped, status.decision
+    ('a', 1.0, False, None)
+    >>> [(arm.name, arm.pulls, arm.mean, arm.cost) for arm in status.arms]
+    [('a', 1, 1.0, 1.0), ('b', 0, None, 2.0)]
+    """
 
     name: str
     family: str
@@ -70,10 +77,10 @@ class Status:
     warnings: list[str]
 
     @classmethod
-    def of(cls, study: Study, row: Any, play: Play, under_way: Sequence[int], lapsed: int) -> Status:
-        """The status of a study from its row, its state, the arms of the pulls under way and how many have lapsed."""
-        settings, names = study.settings, study.arms
-        out, costs = Counter(under_way), play.paid_costs()
+    def of(cls, row: Any, play: Play, pulls: Sequence[Any], now: float) -> Status:
+        """The status of a study from its row, its state and its pulls under way."""
+        settings, names = play.settings, play.settings.arms
+        out, costs = Counter(pull.arm for pull in pulls), play.paid_costs()
         arms = []
         for a, name in enumerate(names):
             arm = play.arms[a]
@@ -88,18 +95,19 @@ class Status:
                     low=finite_or_none(low),
                     high=finite_or_none(high),
                     cost=finite_or_none(costs[a]),
-                    spent=float(play.paid[a]),
+                    spent=float(play.spent[a]),
                     in_play=bool(arm["in_play"]),
                 )
             )
         stopped = row.stopped is not None
         leader = row.decision if stopped else play.leader
-        closest = play.closest() if leader == play.leader else None  # what came late may have another arm lead
-        warned = [study._failing(play, a, always=True) for a in range(len(names))]
+        tells = settings.can_test and leader == play.leader  # what came late may have another arm lead
+        closest = play.closest() if tells else None
+        warned = [failing(play, a) for a in range(len(names))]
         if not settings.threshold.is_proven_for(settings.family):
             warned.append(f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}.")
         return cls(
-            name=study.name,
+            name=row.name,
             family=str(settings.family),
             policy=str(settings.policy),
             threshold=str(settings.threshold),
@@ -114,8 +122,8 @@ class Status:
             arms=arms,
             pulls=sum(arm.pulls for arm in arms),
             failures=sum(arm.failures for arm in arms),
-            under_way=len(under_way),
-            lapsed=lapsed,
+            under_way=len(pulls),
+            lapsed=sum(pull.expires <= now for pull in pulls),
             late=row.told - row.told_at_stop if stopped else 0,
             spent=row.spent,
             spent_late=row.spent - row.spent_at_stop if stopped else 0.0,
@@ -125,8 +133,8 @@ class Status:
             rival=None if closest is None else names[closest[0]],
             evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
-            confidence=row.confidence if stopped else play.confidence(),
-            remaining_cost=0.0 if stopped else play.projected_cost(),
+            confidence=row.confidence if stopped else play.confidence() if settings.can_test else None,
+            remaining_cost=0.0 if stopped else play.projected_cost() if settings.can_test else None,
             stopped=stopped,
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
@@ -135,13 +143,26 @@ class Status:
 
     @property
     def best(self) -> str:
-        """What the decision is about, in words."""
+        """What the decision is about, in words.
+
+        >>> from cabai import create_study
+        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "storage": "memory"}
+        >>> create_study("best", **about).status().best
+        'has the largest mean'
+        >>> create_study("good enough", epsilon=0.1, direction="minimize", **about).status().best
+        'has a mean within 0.1 of the smallest mean'
+        """
         wanted = "largest" if self.direction == "maximize" else "smallest"
         return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
 
     @property
     def promise(self) -> str:
-        """What a decision is worth, in words."""
+        """What a decision is worth, in words.
+
+        >>> from cabai import create_study
+        >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
+        'wrong with probability at most 0.05'
+        """
         if self.proven:
             return f"wrong with probability at most {self.delta:g}"
         if self.certified:
@@ -153,7 +174,15 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """How it stands, in one sentence."""
+        """How it stands, in one sentence.
+
+        >>> from cabai import create_study
+        >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study.status().sentence
+        'Nothing observed yet.'
+        >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
+        'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
+        """
         if self.decision is not None:
             return (
                 f"Decided: {self.decision} {self.best}, {self.promise}; "
@@ -195,11 +224,27 @@ class Status:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: no NaN, no infinities."""
+        """For JSON: no NaN, no infinities.
+
+        >>> from cabai import create_study
+        >>> found = create_study("to_dict", arms=["a", "b"], family="bernoulli", storage="memory").status().to_dict()
+        >>> found["pulls"], found["decision"], found["arms"][0]["name"]
+        (0, None, 'a')
+        """
         return asdict(self)
 
     def rows(self) -> list[list[str]]:
-        """The arms as a table, with a heading."""
+        """The arms as a table, with a heading.
+
+        >>> from cabai import create_study
+        >>> study = create_study("rows", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study.tell(study.ask(), reward=1)
+        >>> for row in study.status().rows():
+        ...     print(row)
+        ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
+        ['a', '1', '1', '0.0125 to 1', '1', '1', 'leads']
+        ['b', '0', '', '', '2', '0', '']
+        """
         header = ["arm", "pulls", "mean", f"{1 - self.delta:.4g} interval", "mean cost", "spent", ""]
         return [header, *(self._row(arm) for arm in self.arms)]
 
@@ -234,6 +279,17 @@ class Status:
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
+
+
+def failing(play: Play, a: int) -> str | None:
+    """A warning where at least 3 pulls of an arm have failed, and more than a tenth of all."""
+    failures, pulls = int(play.failures[a]), int(play.arms[a]["pulls"])
+    if failures < 3 or failures * 10 <= failures + pulls:
+        return None
+    return (
+        f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee is about the "
+        "mean reward of pulls that succeed: if failing goes with a high or a low reward, that is not the mean of all."
+    )
 
 
 def roughly(cost: float) -> str:

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from cabai.checks import InvalidInput
 from cabai.study import schema
 from cabai.study.errors import StorageError, StudyNotFound
+from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -49,8 +49,8 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
         raise InvalidInput("storage must be a URL of ordinary characters, got one with NUL or broken characters in it.")
     if url in ("memory:", "memory://", "sqlite://", "sqlite:///:memory:"):  # one process has one memory
         url = MEMORY
-    engine = make_engine(url)
-    file = file_of(engine.url)
+    parsed = checked_url(url)
+    file = file_of(parsed)
     if not make and file is not None and not os.path.exists(file):
         raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
     key = file or url  # the same name is another file after a change of directory
@@ -58,7 +58,7 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
         if key in _opened and _opened[key].is_gone():
             _opened.pop(key).engine.dispose()
         if key not in _opened:
-            _opened[key] = Storage(engine)
+            _opened[key] = Storage(make_engine(parsed))
         return _opened[key]
 
 
@@ -203,8 +203,8 @@ class Storage:
         command.upgrade(config, "head")
 
 
-def make_engine(url: str) -> sa.Engine:
-    """An engine for a URL: in memory, SQLite or PostgreSQL. An error never shows a URL: there may be a password in it,
+def checked_url(url: str) -> sa.URL:
+    """What a URL means: in memory, SQLite or PostgreSQL. An error never shows a URL: there may be a password in it,
     anywhere if the URL is wrong."""
     try:
         parsed = sa.make_url("sqlite://" if url == MEMORY else url)
@@ -222,17 +222,23 @@ def make_engine(url: str) -> sa.Engine:
     if backend == "sqlite":
         if parsed.query or parsed.username or parsed.password or parsed.host or parsed.port:
             raise InvalidInput(f"storage sqlite:// takes a file and nothing else: {KINDS}.")
-        return sqlite_engine(parsed.set(drivername="sqlite"))
+        return parsed.set(drivername="sqlite")
     if parsed.port is not None and not 1 <= parsed.port <= 65535:
         raise InvalidInput(f"the port in storage {shown(parsed)} must be from 1 to 65535.")
     if "%00" in url:
         raise InvalidInput(f"storage {beginning(url)} must not contain NUL, here written %00.")
     if "@" in f"{parsed.host}{parsed.database}":  # part of a password, perhaps
         raise InvalidInput(f"storage {beginning(url)} must have one @ at most: write %40, %3A, %2F within a password.")
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def make_engine(url: sa.URL) -> sa.Engine:
+    if url.get_backend_name() == "sqlite":
+        return sqlite_engine(url)
     try:
-        return postgres_engine(parsed.set(drivername="postgresql+psycopg"))
+        return postgres_engine(url)
     except sa.exc.ArgumentError:
-        raise InvalidInput(f"storage {shown(parsed)} has options that the database does not know.") from None
+        raise InvalidInput(f"storage {shown(url)} has options that the database does not know.") from None
 
 
 KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"

@@ -1,0 +1,111 @@
+"""What a calibration found, to be kept and shown."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cabai.support.files import write_whole
+from cabai.support.tables import table
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import Calibrated, threshold_of
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One instance that was searched, and what was seen on it at the c that was certified."""
+
+    what: str
+    means: list[float]
+    costs: list[float]
+    trajectories: int
+    errors: int
+    upper_limit: float  # of the error rate, at the certificate's confidence
+
+    @property
+    def rate(self) -> float:
+        return self.errors / self.trajectories
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What `calibrate` found: a threshold, and what is known about it, and how surely.
+
+    With probability `confidence`, the search has given a threshold for which this is true: on each instance in
+    `searched`, the policy drops the best arm or returns another one within `max_pulls` pulls with probability at most
+    delta. It says nothing of other instances, nor of later pulls.
+    """
+
+    threshold: str
+    policy: str
+    family: str
+    costs: list[float]
+    cost_model: str
+    delta: float
+    max_pulls: int
+    confidence: float
+    trajectories: int
+    seed: int
+    tried: list[float]  # every c that was tried, in this order
+    searched: list[Searched]
+    seconds: float
+
+    @property
+    def c(self) -> float:
+        rule = threshold_of(self.threshold)
+        assert isinstance(rule, Calibrated)
+        assert rule.c is not None
+        return rule.c
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate to a JSON file, whole or not at all: `Certificate.load(path)` reads it.
+
+        >>> import cabai, tempfile
+        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.save(f"{folder}/trial.json")
+        ...     Certificate.load(f"{folder}/trial.json") == found
+        True
+        """
+        write_whole(path, (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """The certificate in a file that `save` has written."""
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
+        if not isinstance(threshold_of(certificate.threshold), Calibrated):
+            raise InvalidInput(f"{path} is not a certificate: its threshold is {certificate.threshold}.")
+        return certificate
+
+    def __repr__(self) -> str:
+        header = ["instance searched", "trajectories", "errors", "rate", "at most"]
+        rows = [
+            [each.what, str(each.trajectories), str(each.errors), f"{each.rate:.4f}", f"{each.upper_limit:.4f}"]
+            for each in self.searched
+        ]
+        times = [t for t in (100, 1000, 10_000) if t <= self.max_pulls] or [self.max_pulls]
+        ours = [f"{math.log(self.c * (1 + math.log(t)) / self.delta):.1f}" for t in times]
+        papers = [f"{math.log(2 * len(self.costs) * t / self.delta):.1f}" for t in times]
+        return "\n".join(
+            [
+                self.threshold,
+                table([header, *rows]),
+                f"asks for {', '.join(ours)} nats after {', '.join(map(str, times))} pulls, and paper for "
+                + ", ".join(papers),
+                f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
+                f"{len(self.searched)} instances",
+                f"the best arm is lost within {self.max_pulls} pulls with probability at most {self.delta:g}",
+            ]
+        )

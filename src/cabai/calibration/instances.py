@@ -1,0 +1,121 @@
+"""Where errors are most likely: arms that are nearly tied, and how the others stand below them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cabai.families import Family
+from cabai.families.slots import variance_at
+from cabai.instance import Instance
+
+TIE = 1e-9  # standard deviations between arms that are nearly equal
+NEAR, FAR = 0.3, 6.0  # standard deviations by which arms that are not close rivals may be worse than the best
+RANDOM = 24  # instances drawn at random
+
+
+@dataclass(frozen=True)
+class Hard:
+    """An instance to search, whose last arm is the best, in words."""
+
+    what: str
+    instance: Instance
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the arms stand: the best, its close rivals, and the others far below."""
+
+    best: float
+    near: float
+    far: float
+    price: float  # of the best arm
+    others: list[float]  # costs, of the close rivals first
+    close: int  # how many close rivals
+
+    def instance(self, family: Family, cost_model: str) -> Instance:
+        """The best arm last. Bounded rewards are drawn as 0 and 1, which vary most."""
+        far = len(self.others) - self.close
+        means = [self.far] * far + [self.near] * self.close + [self.best]
+        costs = [*self.others[self.close :], *self.others[: self.close], self.price]
+        return Instance("bernoulli" if family.name == "bounded" else family, means, costs, cost_model=cost_model)
+
+
+def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: int, cost_model: str) -> list[Hard]:
+    """The instances on which errors are most likely, the best arm last."""
+    K, ordered = len(costs), sorted(costs)
+    # which arm is the best, and the others in the order in which they are its close rivals
+    places = {"most expensive": (ordered[-1], ordered[:-1]), "cheapest": (ordered[0], ordered[:0:-1])}
+    if ordered[0] == ordered[-1]:
+        places = {"any": places["most expensive"]}
+    counts = sorted({K - 1, K // 2, 1} if K >= 6 else {K - 1, 1}, reverse=True)
+    standings: dict[str, Standing] = {}
+    for level in family.typical_means:
+        spread = math.sqrt(family.call(variance_at, level, 1 - level))
+        far = below(family, level, FAR)
+        at = "" if len(family.typical_means) == 1 else f", mean {level:g}"
+        for place, (price, others) in places.items():
+            where = "" if place == "any" else f", best {place}"
+            for close in counts:
+                rest = "all arms tied" if close == K - 1 else f"{close + 1} tied, others far below"
+                standings[rest + where + at] = Standing(level, level - TIE * spread, far, price, others, close)
+        if level == family.typical_means[0]:
+            where, (price, others) = "" if "any" in places else ", best most expensive", next(iter(places.values()))
+            gaps = [spread * math.sqrt(8 * K * math.log(1 / delta) / (share * max_pulls)) for share in (0.1, 0.01)]
+            least = -math.inf if math.isinf(family.mean_range[0]) else level / 4
+            # what a tenth, and a hundredth, of the longest run can just see
+            for near in sorted({max(level - gap, least) for gap in gaps}, reverse=True):
+                ahead = f"best ahead by {(level - near) / spread:.2g} sd"
+                standings[ahead + where + at] = Standing(level, near, far, price, others, K - 1)
+    return [Hard(what, standing.instance(family, cost_model)) for what, standing in standings.items()]
+
+
+def below(family: Family, level: float, distance: float) -> float:
+    """A mean that is some standard deviations below a level, or about so where the family has an edge there."""
+    spread = math.sqrt(family.call(variance_at, level, 1 - level))
+    if math.isinf(family.mean_range[0]):
+        return level - distance * spread
+    return level * math.exp(-distance * spread / level)
+
+
+def more_instances(family: Family, costs: list[float], cost_model: str, seed: int) -> list[Hard]:
+    """Instances among which to look for hard ones, the best arm last.
+
+    The best arm is tied with the one whose cost is next to its own: for the most expensive, a middling and the cheapest
+    arm, with the others at several distances below. And there are random ones. None has all arms tied, as
+    `hard_instances` has them; so there is none for two arms.
+    """
+    K, ordered = len(costs), sorted(costs)
+    if K == 2:
+        return []
+    drawn = "bernoulli" if family.name == "bounded" else family
+    found: list[Hard] = []
+
+    def add(what: str, level: float, best: int, close: list[int], gaps: dict[int, float]) -> None:
+        order = [*gaps, *close, best]
+        means = [
+            *(below(family, level, gap) for gap in gaps.values()),
+            *[below(family, level, TIE)] * len(close),
+            level,
+        ]
+        found.append(Hard(what, Instance(drawn, means, [ordered[a] for a in order], cost_model=cost_model)))
+
+    distances = {"close": [1.0], "spread": [1.0, 2.2, 4.0], "far": [FAR]}
+    for best, rival in {K - 1: K - 2, K // 2: K // 2 - 1, 0: 1}.items():
+        rest = [a for a in range(K) if a not in (best, rival)]
+        for how, steps in distances.items():
+            gaps = {a: steps[i % len(steps)] for i, a in enumerate(rest)}
+            what = f"2 tied, of costs {ordered[best]:.2g} (best) and {ordered[rival]:.2g}, others {how} below"
+            add(what, family.typical_means[0], best, [rival], gaps)
+    random = np.random.default_rng(seed)
+    for number in range(RANDOM):
+        level = family.typical_means[int(random.integers(len(family.typical_means)))]
+        best, *others = random.permutation(K).tolist()
+        close = min(int(random.geometric(0.5)), K - 2)  # one rival as often as more
+        exponents = random.random(K - 1 - close) if number % 3 else [random.random()] * (K - 1 - close)
+        gaps = {a: NEAR * (FAR / NEAR) ** x for a, x in zip(others[close:], exponents, strict=True)}
+        what = f"random {number + 1}: {close + 1} tied, best costs {ordered[best]:.2g}"
+        add(what, level, best, others[:close], gaps)
+    return found

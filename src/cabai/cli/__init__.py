@@ -1,0 +1,5 @@
+"""The shell."""
+
+from cabai.cli.main import app, main
+
+__all__ = ["app", "main"]

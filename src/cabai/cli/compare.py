@@ -1,0 +1,123 @@
+"""cabai compare: what several policies pay."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cabai import thresholds
+from cabai.cli.options import (
+    POLICY_HELP,
+    CostModelOption,
+    DeltaOption,
+    EpsilonOption,
+    FamilyOption,
+    MaxCostOption,
+    MaxPullsOption,
+    NamesOption,
+    SeedOption,
+    ThresholdOption,
+    WorkersOption,
+    read_instance,
+    read_threshold,
+)
+from cabai.cli.tools import (
+    JsonOption,
+    progress_bar,
+    read_names,
+    read_numbers,
+    read_whole_numbers,
+    show_json,
+)
+from cabai.support.files import file_to_write
+from cabai.support.validation import InvalidInput
+
+
+def compare(
+    family: FamilyOption,
+    means: Annotated[str | None, typer.Option("--means", help="Each arm's mean reward: 1.5,1,0.5")] = None,
+    costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
+    policies: Annotated[
+        str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
+    ] = "top-two,co,ctas,tas,d-lucb,racing,uniform",
+    threshold: ThresholdOption = thresholds.DEFAULT,
+    delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
+    trajectories: Annotated[
+        int | None,
+        typer.Option("--trajectories", help="How many times to run: 1000, or 100 on each instance of a grid."),
+    ] = None,
+    seed: SeedOption = 0,
+    cost_model: CostModelOption = "fixed",
+    names: NamesOption = None,
+    max_pulls: MaxPullsOption = None,
+    max_cost: MaxCostOption = None,
+    workers: WorkersOption = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
+    ] = None,
+    on_grid: Annotated[
+        bool, typer.Option("--grid", help="Compare on random instances instead; --means and --costs are not needed.")
+    ] = False,
+    thresholds: Annotated[
+        str, typer.Option("--thresholds", help="With --grid: thresholds, separated by commas.")
+    ] = "paper,evalue",
+    deltas: Annotated[
+        str, typer.Option("--deltas", help="With --grid: deltas, separated by commas.")
+    ] = "0.1,0.01,1e-6",
+    arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms, separated by commas.")] = "3,10,50",
+    instances: Annotated[
+        int, typer.Option("--instances", help="With --grid: random instances for each number of arms.")
+    ] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
+
+    With --grid, on random instances whose costs differ a hundredfold: every policy with every threshold at every delta.
+
+    Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
+
+    Example: cabai compare --grid --family gaussian --policies top-two,co --trajectories 100
+    """
+    from cabai.plots import comparison_figure, picture_kind, save
+    from cabai.simulation import compare
+    from cabai.simulation.grid import grid
+
+    chosen = read_names(policies)
+    if on_grid:
+        if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
+            raise InvalidInput(
+                "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
+            )
+        rules, sizes = read_names(thresholds), read_whole_numbers(arms, "--arms")
+        with progress_bar(len(chosen) * len(rules) * len(sizes) * instances, "simulations") as progress:
+            found = grid(
+                family, chosen, thresholds=rules, deltas=read_numbers(deltas, "--deltas"), arms=sizes,
+                instances=instances, trajectories=100 if trajectories is None else trajectories, seed=seed,
+                workers=workers, progress=progress,
+                **({} if max_pulls is None else {"max_pulls": max_pulls}),
+            )  # fmt: skip
+        show_json({"cells": found.to_dicts()}) if as_json else typer.echo(found)
+        return
+    if means is None or costs is None:
+        raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
+    if plot is not None:
+        picture_kind(plot)  # before any work is done
+        file_to_write(plot)
+    instance = read_instance(family, means, costs, names, cost_model)
+    trajectories = 1000 if trajectories is None else trajectories
+    with progress_bar(trajectories * len(chosen)) as progress:
+        comparison = compare(
+            instance, chosen, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            trajectories=trajectories, seed=seed,
+            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+        )  # fmt: skip
+    if plot is not None:
+        save(comparison_figure(comparison), plot)
+    if as_json:
+        show_json({"policies": comparison.to_dicts()})
+        return
+    typer.echo(comparison)
+    if plot is not None:
+        typer.echo(f"written: {plot}")

@@ -1,0 +1,147 @@
+"""The shell. Every command takes --json; every error is one line on stderr and a code that is not 0."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+import warnings
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+import cabai
+from cabai import interrupts
+from cabai.cli.bound import bound
+from cabai.cli.calibrate import calibrate
+from cabai.cli.compare import compare
+from cabai.cli.reproduce import reproduce
+from cabai.cli.run import run
+from cabai.cli.simulate import simulate
+from cabai.cli.study import study_app
+from cabai.cli.tools import Interrupted, show_help_alone
+from cabai.study import FailedPulls, NoPull, RunFailed, SourceChanged, StorageError, StudyStopped
+from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
+
+app = typer.Typer(
+    help="Find the best of K options, wrong with probability at most delta, for the least money.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for command in (bound, simulate, compare, calibrate, reproduce, run):
+    app.command()(command)
+app.add_typer(study_app, name="study")
+
+
+def version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cabai {cabai.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def teach(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Find the best of K options, wrong with probability at most delta, for the least money.
+
+    An arm is an option, a pull is one trial of it; each pull returns a reward and costs something.
+    """
+    show_help_alone(context)
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """A warning about a study is one line; others are for developers."""
+    if issubclass(category, (FailedPulls, SourceChanged)):
+        typer.echo(f"cabai: warning: {message}", err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    if code == interrupts.CODE:
+        interrupts.leave_at_once()
+    line = " ".join(message.split())
+    with suppress(OSError):  # there is nobody left to tell
+        typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
+    sys.exit(code)
+
+
+def open_streams() -> None:
+    """Have the three streams that every program counts on, also where some were closed; and no character of a file's
+    or an arm's name that they cannot show is an error."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        fail("standard output is closed, so that no result could be shown: use > /dev/null if you do not want it.", 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def system_error(error: OSError) -> str:
+    """What the system has refused: to write to standard output, or something else."""
+    reason = error.strerror or str(error)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written is not to be tried again as Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if error.filename is not None:
+        return f"{reason}: {error.filename}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF):
+        return f"cannot write to standard output: {reason}. What was stored before is kept."
+    return reason
+
+
+def main() -> None:
+    """Run the command line.
+
+    It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision),
+    4 when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
+    """
+    usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
+    try:
+        interrupts.raise_again()
+        warnings.showwarning = show_warning  # type: ignore[assignment]
+        open_streams()
+        code = app(standalone_mode=False)
+        if code != interrupts.CODE:
+            sys.exit(code)
+        fail("stopped.", interrupts.CODE)  # Typer has turned Ctrl-C into this code
+    except InvalidInput as error:
+        fail(str(error), 2)
+    except StudyStopped as error:
+        fail(str(error), 3)
+    except NoPull as error:
+        fail(str(error), 4)
+    except (StorageError, RunFailed) as error:
+        fail(str(error), 1)
+    except Interrupted as error:
+        fail(str(error), interrupts.CODE)
+    except usage_error as error:
+        fail(error.format_message(), 2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS:
+            raise
+        fail(how_to_install(error), 2)
+    except OSError as error:
+        fail(system_error(error), 1)
+    except MemoryError as error:
+        fail(f"there is not enough memory for this. {error}", 1)
+    except (KeyboardInterrupt, typer.Abort):
+        fail("stopped.", interrupts.CODE)
+    except Exception as error:
+        if os.environ.get("CABAI_TRACEBACK"):
+            raise
+        fail(
+            f"this should not happen: {type(error).__name__}: {str(error)[:300]}. It is an error in cabai: please "
+            "report it, with what the same command shows if CABAI_TRACEBACK=1 is set in its environment.",
+            1,
+        )

@@ -1,0 +1,68 @@
+"""The options that several commands take, and what they describe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cabai.cli.tools import read_numbers
+from cabai.families import FAMILIES
+from cabai.instance import COST_MODELS, Instance
+from cabai.policies import POLICIES
+from cabai.thresholds import THRESHOLDS
+
+FamilyOption = Annotated[
+    str,
+    typer.Option(
+        "--family",
+        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4).",
+    ),
+]
+MeansOption = Annotated[str, typer.Option("--means", help="Each arm's mean reward, separated by commas: 1.5,1,0.5")]
+CostsOption = Annotated[str, typer.Option("--costs", help="Each arm's mean cost, separated by commas: 1,0.1,0.01")]
+NamesOption = Annotated[str | None, typer.Option("--names", help="The arms' names, separated by commas.")]
+CostModelOption = Annotated[
+    str, typer.Option("--cost-model", help=f"How a pull's cost is drawn around its mean: {', '.join(COST_MODELS)}.")
+]
+DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
+EpsilonOption = Annotated[
+    float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+]
+ThresholdOption = Annotated[
+    str,
+    typer.Option(
+        "--threshold",
+        help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
+        "such as paper(alpha=1.2); or a file that cabai calibrate has written.",
+    ),
+]
+TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same trajectories.")]
+MaxPullsOption = Annotated[
+    int | None, typer.Option("--max-pulls", help="Leave a trajectory unfinished after so many pulls.")
+]
+MaxCostOption = Annotated[
+    float | None, typer.Option("--max-cost", help="Leave a trajectory unfinished once it has paid this.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
+]
+POLICY_HELP = f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio)."
+
+
+def read_instance(family: str, means: str, costs: str, names: str | None = None, cost_model: str = "fixed") -> Instance:
+    """The instance that the options describe."""
+    given_names = None if names is None else [name.strip() for name in names.split(",")]
+    return Instance(
+        family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names, cost_model=cost_model
+    )
+
+
+def read_threshold(text: str) -> str:
+    """A threshold by its name, or the one in a certificate's file."""
+    if not text.endswith(".json"):
+        return text
+    from cabai.calibration import Certificate
+
+    return Certificate.load(text).threshold

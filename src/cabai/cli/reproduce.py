@@ -1,0 +1,61 @@
+"""cabai reproduce: the paper's tables, figures and claims."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cabai.cli.options import (
+    SeedOption,
+    TrajectoriesOption,
+    WorkersOption,
+)
+from cabai.cli.tools import (
+    JsonOption,
+    show_json,
+    status_line,
+)
+from cabai.paper import MORE, PARTS
+from cabai.support.validation import InvalidInput
+
+
+def reproduce(
+    part: Annotated[
+        str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
+    ] = "all",
+    out: Annotated[
+        str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")
+    ] = "results",
+    trajectories: TrajectoriesOption = 1000,
+    seed: SeedOption = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="100 trajectories: rough numbers in seconds.")] = False,
+    workers: WorkersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the paper's tables, figures and claims again, check them against the printed numbers, and write a report.
+
+    Example: cabai reproduce all --out results
+    """
+    from cabai.paper import reproduce
+    from cabai.paper.report import text
+
+    if not out:
+        raise InvalidInput("--out must name a folder, got ''.")
+    with status_line() as progress:
+        sections, written = reproduce(
+            part, out=out, trajectories=trajectories, seed=seed, quick=quick, workers=workers, progress=progress
+        )
+    if as_json:
+        show_json({
+            "files": [str(path) for path in written],
+            "sections": [
+                {"name": each.name, "title": each.title, "text": each.text,
+                 "tables": [{"caption": t.caption, "header": t.header, "rows": t.rows} for t in each.tables]}
+                for each in sections
+            ],
+        })  # fmt: skip
+        return
+    for section in sections:
+        typer.echo(text(section) + "\n")
+    typer.echo("\n".join(f"written: {path}" for path in written if path.suffix in (".html", ".svg")))

@@ -1,0 +1,78 @@
+"""cabai simulate: what a policy pays on an instance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cabai import policies, thresholds
+from cabai.cli.options import (
+    POLICY_HELP,
+    CostModelOption,
+    CostsOption,
+    DeltaOption,
+    EpsilonOption,
+    FamilyOption,
+    MaxCostOption,
+    MaxPullsOption,
+    MeansOption,
+    NamesOption,
+    SeedOption,
+    ThresholdOption,
+    TrajectoriesOption,
+    WorkersOption,
+    read_instance,
+    read_threshold,
+)
+from cabai.cli.tools import (
+    JsonOption,
+    progress_bar,
+    show_json,
+)
+from cabai.support.files import file_to_write
+
+
+def simulate(
+    family: FamilyOption,
+    means: MeansOption,
+    costs: CostsOption,
+    policy: Annotated[str, typer.Option("--policy", help=f"How to choose and stop: {POLICY_HELP}")] = policies.DEFAULT,
+    threshold: ThresholdOption = thresholds.DEFAULT,
+    delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
+    trajectories: TrajectoriesOption = 1000,
+    seed: SeedOption = 0,
+    cost_model: CostModelOption = "fixed",
+    names: NamesOption = None,
+    max_pulls: MaxPullsOption = None,
+    max_cost: MaxCostOption = None,
+    workers: WorkersOption = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Also write one row a trajectory to this Parquet file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a policy on an instance many times: what it pays, how often it is wrong, and what the lower bound is.
+
+    Example: cabai simulate --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --policy ctas --delta 1e-6
+    """
+    from cabai.simulation import simulate
+
+    instance = read_instance(family, means, costs, names, cost_model)
+    if out is not None:
+        file_to_write(out)  # before any work is done
+    with progress_bar(trajectories) as progress:
+        runs = simulate(
+            instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            trajectories=trajectories, seed=seed,
+            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+        )  # fmt: skip
+    if out is not None:
+        runs.to_parquet(out)
+    if as_json:
+        show_json(runs.summary().to_dict())
+    else:
+        typer.echo(runs)
+        if out is not None:
+            typer.echo(f"written: {out}")

@@ -1,0 +1,243 @@
+"""cabai study create | ask | tell | status | list | export | delete: live studies, from any language."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cabai import policies, thresholds
+from cabai.cli.export import exported
+from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
+from cabai.families import FAMILIES
+from cabai.policies import POLICIES
+from cabai.study import (
+    LEASE,
+    STORAGE,
+    StorageError,
+    create_study,
+    delete_study,
+    load_study,
+)
+from cabai.study.settings import DIRECTIONS
+from cabai.support.files import file_to_write, write_whole
+from cabai.support.validation import InvalidInput, shown
+from cabai.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    pass
+
+study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
+StorageOption = Annotated[
+    str,
+    typer.Option(
+        "--storage",
+        envvar="CABAI_STORAGE",
+        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+    ),
+]
+
+
+@study_app.callback()
+def teach(context: typer.Context) -> None:
+    """Live studies, from any language: create one, ask what to pull, tell what came back."""
+    show_help_alone(context)
+
+
+@study_app.command()
+def create(
+    name: NameArgument,
+    arms: Annotated[str, typer.Option("--arms", help="The arms' names, separated by commas: small,large")],
+    family: Annotated[str, typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}.")],
+    delta: Annotated[float, typer.Option("--delta", help="The probability of a wrong decision allowed.")] = 0.05,
+    policy: Annotated[
+        str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
+    ] = policies.DEFAULT,
+    threshold: Annotated[
+        str, typer.Option("--threshold", help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}.")
+    ] = thresholds.DEFAULT,
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+    ] = 0.0,
+    direction: Annotated[str, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = "maximize",
+    costs: Annotated[
+        str | None, typer.Option("--costs", help="The arms' mean costs where they are known: 1,0.1")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", help="Stop, without a guarantee, at this bill.")
+    ] = None,
+    max_pulls: Annotated[
+        int | None, typer.Option("--max-pulls", help="Stop, without a guarantee, after so many pulls.")
+    ] = None,
+    lease: Annotated[
+        float, typer.Option("--lease", help="Seconds after which a pull that is not told is offered again.")
+    ] = LEASE,
+    seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
+    ] = None,
+    load_if_exists: Annotated[
+        bool, typer.Option("--load-if-exists", help="Go on with the study of that name, if its settings are these.")
+    ] = False,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a study.
+
+    Example: cabai study create judges --arms small,large --family bernoulli --delta 0.05
+    """
+    study = create_study(
+        name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
+        epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
+        max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed, storage=storage,
+        load_if_exists=load_if_exists,
+    )  # fmt: skip
+    if as_json:
+        show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})
+    else:
+        typer.echo(
+            f"{'ready' if load_if_exists else 'created'}: {study.name}, {len(study.arms)} arms, in {study.storage}"
+        )
+
+
+@study_app.command()
+def ask(
+    name: NameArgument,
+    n: Annotated[int, typer.Option("-n", "--number", help="How many pulls to ask for.")] = 1,
+    worker: Annotated[str | None, typer.Option("--worker", help="Who asks; kept with the observation.")] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """What to pull next: one line each, the pull's id and the arm's name.
+
+    The exit code is 3 once the study has stopped, and 4 while pulls under way use up its budget.
+    """
+    pulls = load_study(name, storage=storage).ask(n, worker=worker)
+    if as_json:
+        fields = ("id", "arm", "number", "expires", "offers", "metadata")
+        show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
+    else:
+        for pull in pulls:
+            typer.echo(f"{pull.id}\t{pull.arm}")
+
+
+@study_app.command()
+def tell(
+    name: NameArgument,
+    pull: Annotated[str, typer.Argument(help="The pull's id, as `ask` printed it.")],
+    reward: Annotated[float | None, typer.Option("--reward", help="What it returned.")] = None,
+    cost: Annotated[
+        float | None, typer.Option("--cost", help="What it cost; not needed where costs are known.")
+    ] = None,
+    failed: Annotated[str | None, typer.Option("--failed", help="Why there is no reward; its cost counts.")] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """What a pull returned and cost. Stored for good when this returns; telling the same again does no harm.
+
+    Example: cabai study tell judges 1f6c2a9b-1 --reward 1 --cost 0.02
+    """
+    study = load_study(name, storage=storage)
+    study.tell(pull, reward, cost, failed=failed)
+    status = study.status()
+    if as_json:
+        show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
+    else:
+        typer.echo(status.sentence)
+
+
+@study_app.command()
+def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """Every arm, the evidence so far, the bill and the decision."""
+    found = load_study(name, storage=storage).status()
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        typer.echo(found)
+
+
+@study_app.command("list")
+def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """All studies of a storage, and how each stands."""
+    from cabai.study.catalogue import statuses
+    from cabai.study.storage import open_storage
+
+    found, damaged = statuses(open_storage(storage, make=False))
+    if as_json:
+        fields = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")
+        show_json({"studies": [{field: getattr(each, field) for field in fields} for each in found]})
+    else:
+        for each in found:
+            typer.echo(f"{each.name}: {each.sentence}")
+    if damaged:
+        raise StorageError(" ".join(damaged))
+
+
+@study_app.command()
+def export(
+    name: NameArgument,
+    out: Annotated[
+        str | None, typer.Option("--out", help="A .csv, .json or .parquet file; CSV on the terminal without it.")
+    ] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Everything that was told, one row a pull, in the order of telling.
+
+    In CSV, a text that begins with =, +, - or @ has an apostrophe put before it, so that a spreadsheet does not run it
+    as a formula; numbers, and texts in JSON and Parquet, are as they were told.
+    """
+    kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
+    if kind not in ("csv", "json", "parquet"):
+        raise InvalidInput(f"--out must end in .csv, .json or .parquet, got {out!r}.")
+    if out is not None:
+        file_to_write(out)
+    study = load_study(name, storage=storage)
+    content = exported(study, kind)
+    if out is None:
+        typer.echo(content.decode(), nl=False)
+        return
+    write_whole(out, content)
+    show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a study and everything observed in it."""
+    try:
+        status = load_study(name, storage=storage).status()
+        lost = f"{status.pulls} pulls, {status.spent:g} spent"
+    except StorageError as error:
+        lost = str(error)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InvalidInput(f"deleting {name!r} loses what was observed ({lost}): say --yes.")
+        typer.confirm(f"Delete {name!r} ({lost})?", abort=True)
+    delete_study(name, storage=storage)
+    show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
+
+
+def read_arms(given: str, metadata: str | None) -> Any:
+    """The arms that the options describe."""
+    arms = [name.strip() for name in given.split(",")]
+    if metadata is None:
+        return arms
+    try:
+        kept = json.loads(metadata)
+    except (ValueError, RecursionError) as error:  # not JSON, or more digits or brackets than Python reads
+        raise InvalidInput(f"--metadata must be JSON, got {shown(metadata)}: {error}.") from None
+    if not isinstance(kept, dict) or not set(kept) <= set(arms) or len(set(arms)) < len(arms):
+        raise InvalidInput(
+            f"--metadata must be an object with names of arms ({', '.join(arms)}), got {shown(metadata)}."
+        )
+    return {name: kept.get(name) for name in arms}

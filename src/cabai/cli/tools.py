@@ -1,0 +1,78 @@
+"""What the commands of the shell share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from cabai.support.registry import split_outside_brackets
+from cabai.support.validation import InvalidInput
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+class Interrupted(Exception):
+    """Somebody stopped a run; the message says how it stands."""
+
+
+def show_help_alone(context: typer.Context) -> None:
+    """What the commands are, where none was named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def show_json(value: Any) -> None:
+    typer.echo(json.dumps(value, allow_nan=False))
+
+
+def read_names(text: str) -> list[str]:
+    """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
+    return [part.strip() for part in split_outside_brackets(text) if part.strip()]
+
+
+def read_numbers(text: str, option: str) -> list[float]:
+    """Numbers separated by commas; what is not a number is named, and infinities and NaN are refused later by name."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
+
+
+def read_whole_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    numbers = read_numbers(text, option)
+    if not all(number.is_integer() for number in numbers):
+        raise InvalidInput(f"{option} must be whole numbers separated by commas, got {text!r}.")
+    return [int(number) for number in numbers]
+
+
+@contextmanager
+def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
+    """A progress bar on stderr if that is a terminal, else none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(of, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """A line on stderr that says what is being done, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield status.update

@@ -1,0 +1,69 @@
+"""Which line of a user's policy cannot be compiled, and why, in one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import dis
+import linecache
+import re
+from pathlib import Path
+from typing import Any
+
+import numba
+
+import cabai
+from cabai.core.compiling import compiled, is_ours, seen_by_name
+from cabai.core.state import Layout
+from cabai.support.specialise import plain_functions_of
+from cabai.support.validation import InvalidInput
+
+
+def compiled_rule(policy: Any, function: Any, signature: Any, layout: Layout) -> Any:
+    """A policy's `choose` or `stop`, compiled. If it is a user's own and cannot be, say which line is to blame."""
+    try:
+        return compiled(seen_by_name(function, layout), signature)
+    except Exception as error:
+        if is_ours(function):
+            raise
+        raise InvalidInput(f"policy {policy} cannot be compiled: {blame(function, layout, error)}") from error
+
+
+def blame(function: Any, layout: Layout, error: Exception) -> str:
+    """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
+    told = str(error)
+    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises it where a record lacks a field
+    undefined = re.search(r"name '(\w+)' is not defined", told)
+    places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
+    inner = Path(numba.__file__).parent, Path(cabai.__file__).parent
+    places = [place for place in places if not any(Path(place[0]).is_relative_to(each) for each in inner)]
+    places.append(where_it_returns(function))
+    name = undefined[1] if undefined else field
+    file, line = (place_of(function, name) if name else None) or places[0]
+    if field:
+        known = [name for kind in (layout.arm, layout.run, layout.rules) for name in kind.names or () if name != "room"]
+        close = difflib.get_close_matches(field, known, n=1)
+        guess = f"; did you mean {close[0]}?" if close else ";"
+        why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
+    elif "NRT required" in told:
+        why = "it makes a list, an array or another object; a policy may use numbers, tuples and loops only."
+    else:
+        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
+        why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."
+    return f"{file}, line {line}, `{linecache.getline(file, line).strip()}`: {why}"
+
+
+def where_it_returns(function: Any) -> tuple[str, int]:
+    """The file and line of a function's last return."""
+    returns = [each for each in dis.get_instructions(function) if each.opname.startswith("RETURN")]
+    lines = [each.positions.lineno or 0 for each in returns if each.positions is not None]
+    return function.__code__.co_filename, max(lines, default=0) or function.__code__.co_firstlineno
+
+
+def place_of(function: Any, name: str) -> tuple[str, int] | None:
+    """The file and line where a function, or one that it calls, first uses a name."""
+    for each in dis.get_instructions(function):
+        if each.argval == name and each.positions is not None and each.positions.lineno is not None:
+            return function.__code__.co_filename, each.positions.lineno
+    own = (each for each in plain_functions_of(function).values() if each is not function and not is_ours(each))
+    inside = (place_of(each, name) for each in own)
+    return next(filter(None, inside), None)

@@ -1,0 +1,216 @@
+"""Plain functions, compiled: what runs millions of times a second. Importing this imports Numba.
+
+`compiled` compiles a function and every plain function it calls, and is the one place that knows Numba's options:
+
+- no reference counts (`_nrt=False`): compiled code allocates nothing, and hands records and arrays on for free;
+- the GIL is released, so that threads run trajectories side by side;
+- division by zero gives inf or nan as in NumPy (the kernels test for what they divide by);
+- what is cabai's own is spared Numba's rewriting of array expressions, having none;
+- what is cabai's own is cached on disk, together with the helpers it calls, in a folder named after the source of the
+  whole package. Numba itself only notices a change in the file that defines a function, not in the files of its
+  helpers; a folder of its own for each state of the source cannot go stale. Nobody else can write to that folder:
+  what is read from it runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from cabai.core.state import Layout
+from cabai.support.specialise import copied, plain_functions_of
+
+
+def usable(options: dict[str, Any]) -> dict[str, Any]:
+    """These options, or none if this Numba does not know them: what they gain is speed, not results."""
+    try:
+        numba.njit(**options)(lambda: None)
+    except Exception:
+        return {}
+    return options
+
+
+def private_compiler() -> dict[str, Any]:
+    try:
+        from cabai.core.inlining import HelperCompiler
+    except (ImportError, AttributeError):
+        return {}
+    return usable({"pipeline_class": HelperCompiler})
+
+
+# Not public, and so perhaps missing: compiled code without reference counts; helpers without wrappers, put in place of
+# their calls, and optimised there only.
+UNCOUNTED = usable({"_nrt": False})
+HELPER = usable({"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True})
+HELPER_COMPILER = private_compiler()
+
+
+@cache
+def compiled(function: Any, signature: Any = None) -> Any:
+    """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`."""
+    folder = cache_directory() if all(map(is_ours, functions_in(function))) else ""
+    return _compile(_with_compiled_helpers(function), signature, folder, {})
+
+
+@cache
+def _helper(function: Any) -> Any:
+    """Compiled, but callable from compiled code only, and put in place of the call unless marked `apart`."""
+    options = dict(HELPER)
+    if HELPER:
+        options["forceinline"] = not getattr(function, "apart", False)
+    if is_ours(function):
+        options |= HELPER_COMPILER
+    return _compile(_with_compiled_helpers(function), None, "", options)
+
+
+@cache
+def types_of(*kinds: np.dtype[np.void]) -> tuple[Any, Any, Any]:
+    """What Numba calls an array of arms, a run and rules of these kinds."""
+    arm, run, rules = map(numba.from_dtype, kinds)
+    return arm[::1], run, rules
+
+
+@cache
+def choosing(layout: Layout) -> Any:
+    """The type of a function that chooses an arm, as the loop of all policies calls it."""
+    return types.int64(*types_of(*layout.shared))
+
+
+@cache
+def stopping(layout: Layout) -> Any:
+    return types.boolean(*types_of(*layout.shared))
+
+
+@cache
+def seen_by_name(function: Any, layout: Layout) -> Any:
+    """A function of records in which a policy's own fields have names, for callers to whom they have none."""
+    kinds = {"ARM_KIND": layout.arm, "RUN_KIND": layout.run, "RULES_KIND": layout.rules}
+    copy = copied(_by_name, {"target": function, **kinds})
+    copy.__qualname__ += "_" + hashlib.sha256(repr(kinds).encode()).hexdigest()[:12]
+    return copy
+
+
+def target(arms, run, rules):
+    """Stands for the function in `_by_name`."""
+
+
+ARM_KIND = RUN_KIND = RULES_KIND = np.dtype([("stands_for_the_layout", "f8")])
+
+
+def _by_name(arms, run, rules):
+    return target(as_kind(arms, ARM_KIND), as_kind(run, RUN_KIND), as_kind(rules, RULES_KIND))
+
+
+@intrinsic
+def as_kind(context, value, kind):
+    """The same record, or array of records, with fields of other names. Records of one size look the same in memory."""
+    target = value.copy(dtype=kind.dtype) if isinstance(value, types.Array) else kind.dtype
+
+    def generate(context, builder, signature, arguments):
+        return arguments[0]
+
+    return target(value, kind), generate
+
+
+def _compile(function: Any, signature: Any, folder: str, more: dict[str, Any]) -> Any:
+    """Compile for a signature, or when called; cached in a folder if one is given."""
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = folder
+    collecting = gc.isenabled()
+    gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
+    try:
+        options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", **UNCOUNTED}
+        options |= {"no_rewrites": is_ours(function), **more}
+        return numba.njit(signature, **options)(function)
+    finally:
+        settings.CACHE_DIR = before
+        if collecting:
+            gc.enable()
+
+
+def is_ours(function: Any) -> bool:
+    """Whether a function is part of this package, not of a user's program."""
+    return Path(function.__code__.co_filename).is_relative_to(Path(__file__).parent.parent)
+
+
+def functions_in(function: Any) -> Iterator[Any]:
+    """A function and all plain functions that it calls, at any depth."""
+    yield function
+    for helper in plain_functions_of(function).values():
+        yield from functions_in(helper)
+
+
+def _with_compiled_helpers(function: Any) -> Any:
+    """A copy of a function that calls the compiled forms of the plain functions it names."""
+    copy = copied(function, {name: _helper(value) for name, value in plain_functions_of(function).items()})
+    # Numba finds a function that is handed to another by its name, and numbers of its own that make names unique within
+    # a process do not between processes: two forms that were cached by two processes must not share a name.
+    parts = " ".join(f"{each.__module__}.{each.__qualname__}" for each in functions_in(function))
+    copy.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
+    return copy
+
+
+@cache
+def cache_directory() -> str:
+    """Where this version of the source keeps its compiled code, made if need be; empty if there is no safe place.
+
+    What is read from there runs as this user: so it is a folder that nobody else could have written to.
+    """
+    digest = hashlib.sha256()
+    package = Path(__file__).parent.parent
+    for source in sorted(package.rglob("*.py")):
+        digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
+    for home in cache_homes():
+        folder = os.path.realpath(home / digest.hexdigest()[:16])
+        if is_private(folder) and os.access(folder, os.W_OK):
+            return folder
+    return ""
+
+
+def cache_homes() -> list[Path]:
+    """Where compiled code may be kept, the best first."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return [Path(chosen)]
+    homes = [Path(tempfile.gettempdir()) / f"cabai-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}"]
+    usual = os.environ.get("XDG_CACHE_HOME")
+    with suppress(RuntimeError):  # there is no home folder, as for a user whom the system does not know
+        homes.insert(0, Path(usual or Path.home() / ".cache") / "cabai")
+    return homes
+
+
+def is_private(folder: str) -> bool:
+    """Whether a folder, made if need be, is closed to other users, and none of them could put another in its place.
+
+    Each folder above it belongs to us or to root, and others cannot write to it; to a sticky one, such as /tmp, they
+    can, but cannot touch what is ours.
+    """
+    path = Path(folder)
+    try:
+        if not hasattr(os, "geteuid"):  # Windows: folders of a user are the user's own
+            path.mkdir(parents=True, exist_ok=True)
+            return True
+        for place in [*reversed(path.parents), path]:
+            if not place.exists():
+                place.mkdir(mode=0o700)
+            found = place.lstat()
+            others_write = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()) or others_write:
+                return False
+    except (OSError, ValueError):
+        return False
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077

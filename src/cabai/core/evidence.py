@@ -1,0 +1,77 @@
+"""The evidence of a pair of arms:
+
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m),   m the pooled mean of the two arms,
+
+which counts for a over b only if mean_a > mean_b. N and mean are of the pulls that the threshold counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cabai.families.slots import divergence, variance_at
+from cabai.support.specialise import slot
+
+ROUNDING = 1.0 + 1e-9  # what a bound allows for the rounding of the number it bounds
+
+
+@slot
+def pair_evidence(rules, n_a, mean_a, n_b, mean_b):
+    """Z of two samples from their sizes and means, without a sign."""
+    gap = mean_a - mean_b
+    n = n_a + n_b
+    to_a, to_b = gap * (n_b / n), -gap * (n_a / n)  # mean_a - m and mean_b - m
+    m = (n_a * mean_a + n_b * mean_b) / n
+    complement = (n_a * (1.0 - mean_a) + n_b * (1.0 - mean_b)) / n
+    return n_a * divergence(rules, mean_a, to_a, m, complement) + n_b * divergence(rules, mean_b, to_b, m, complement)
+
+
+def evidence(rules, a, b):
+    """Z_{a,b}: how strongly the data prefer arm record a to arm record b; 0 if they do not."""
+    if not a.tested_mean > b.tested_mean:
+        return 0.0
+    return pair_evidence(rules, a.tested, a.tested_mean, b.tested, b.tested_mean)
+
+
+@slot
+def evidence_at_most(rules, b, a):
+    """A number that Z_{b,a} is not above, without logarithms; for means that are not far apart, hardly more than Z.
+
+    d(p, q) is the integral of |x - p|/V(x) from one to the other, and 1/V is convex in every family here: it lies below
+    the line between its values at p and q. So d(p, q) <= (p - q)² (1/(6 V(p)) + 1/(3 V(q))). A family whose 1/V is not
+    convex has a function of its own, which may return infinity.
+    """
+    gap = b.tested_mean - a.tested_mean
+    if not gap > 0.0:
+        return 0.0
+    n_b, n_a = b.tested, a.tested
+    n = n_b + n_a
+    to_b, to_a = gap * n_a / n, gap * n_b / n  # mean - m, without signs
+    m = b.tested_mean - to_b
+    V_b = variance_at(rules, b.tested_mean, 1.0 - b.tested_mean)
+    V_a = variance_at(rules, a.tested_mean, 1.0 - a.tested_mean)
+    V_m = variance_at(rules, m, 1.0 - m)
+    if not (V_b > 0.0 and V_a > 0.0 and V_m > 0.0):
+        return np.inf
+    part_b, part_a = n_b * to_b * to_b, n_a * to_a * to_a
+    return ROUNDING * ((part_b + part_a) / (3.0 * V_m) + (part_b / V_b + part_a / V_a) / 6.0)
+
+
+@slot
+def evidence_at_least(rules, b, a):
+    """A lower bound of Z_{b,a} that needs no logarithm and is mostly close.
+
+    1/V is convex in every family here, so by Jensen's inequality d(p, q) >= (p - q)²/(2 V(x)), x two thirds of the way
+    from p to q.
+    """
+    gap = b.tested_mean - a.tested_mean
+    if not gap > 0.0:
+        return 0.0
+    n_b, n_a = b.tested, a.tested
+    n = n_b + n_a
+    m = (n_b * b.tested_mean + n_a * a.tested_mean) / n
+    x_b, x_a = (b.tested_mean + 2.0 * m) / 3.0, (a.tested_mean + 2.0 * m) / 3.0
+    V_b = variance_at(rules, x_b, 1.0 - x_b)
+    V_a = variance_at(rules, x_a, 1.0 - x_a)
+    to_b, to_a = gap * n_a / n, gap * n_b / n  # mean - m, without signs
+    return 0.5 * (n_b * to_b * to_b / V_b + n_a * to_a * to_a / V_a)

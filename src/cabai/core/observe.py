@@ -1,0 +1,67 @@
+"""How an observation changes the state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cabai.support.specialise import slot
+
+
+def observe(arms, run, rules, a, reward, cost):
+    """Pull number t + 1 was of arm a, returned `reward` and was paid `cost`."""
+    arm = arms[a]
+    charged = 1.0 if rules.cost_blind else cost
+    if arm.pulls == 0:
+        arm.first = reward
+    arm.pulls += 1
+    arm.rewards += reward
+    arm.costs += charged
+    arm.mean = arm.rewards / arm.pulls
+    arm.cost = arm.costs / arm.pulls
+    run.t += 1
+    run.counted += charged
+    run.spent += cost
+    run.last = a
+    keep(arm, rules, reward)
+    weigh(arm, rules)
+    if arm.in_play:
+        find_leader(arms, run, a)
+
+
+@slot
+def keep(arm, rules, reward):
+    """Add a reward to what the threshold keeps of an arm, in fields of its own."""
+
+
+@slot
+def weigh(arm, rules):
+    """Compute what the threshold needs of an arm whose data have changed: arm.tested, arm.tested_mean, arm.price."""
+    arm.tested = arm.pulls
+    arm.tested_mean = arm.mean
+
+
+def find_leader(arms, run, changed):
+    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved.
+
+    run.second is at least every other mean in play, so that only a leader that falls that far calls for a look at all.
+    """
+    mean = arms[changed].mean
+    if changed != run.leader:
+        best = arms[run.leader].mean if run.leader >= 0 else -np.inf
+        if mean > best or (mean == best and changed < run.leader):
+            run.leader = changed
+            run.second = max(run.second, best)
+        else:
+            run.second = max(run.second, mean)
+    elif not mean > run.second:
+        leader = -1
+        for a in range(len(arms)):
+            arm = arms[a]
+            if arm.in_play and arm.pulls > 0 and (leader < 0 or arm.mean > arms[leader].mean):
+                leader = a
+        run.leader = leader
+        run.second = -np.inf
+        for a in range(len(arms)):
+            arm = arms[a]
+            if a != leader and arm.in_play and arm.pulls > 0:
+                run.second = max(run.second, arm.mean)

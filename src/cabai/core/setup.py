@@ -1,0 +1,105 @@
+"""A family, a threshold and a policy, put together: the rules of one game, its records, and its functions.
+
+A simulation and a live study each have one, made of the same parts: what was simulated is what runs.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.observe import observe
+from cabai.core.state import Layout, record
+from cabai.core.stopping import leader_beats_every_rival
+from cabai.core.within import WITHIN
+from cabai.families import Family
+from cabai.support.specialise import Binding, binding, check_known, function_for, needs
+from cabai.support.validation import InvalidInput, probability, whole
+
+TOLERANCE = 1e-7  # of shares computed in a policy, relative
+
+
+class Setup:
+    """The rules of a game of so many arms at a delta and an epsilon; without a policy, only its test."""
+
+    def __init__(
+        self, family: Family, threshold: Any, policy: Any = None, *, arms: int, delta: float, epsilon: float = 0.0
+    ) -> None:
+        self.family, self.policy, self.arms = family, policy, whole(arms, "arms", 2)
+        self.epsilon = family.check_epsilon(epsilon)
+        if policy is not None:
+            threshold.check_use(policy, self.epsilon)
+            threshold = policy.threshold(threshold)
+        self.threshold, self.delta = threshold, probability(delta)
+        values = dict(family.parameters) | threshold.parameters(family, arms, self.delta) | {"epsilon": self.epsilon}
+        if policy is not None:
+            values |= {"cost_blind": policy.cost_blind, "tolerance": TOLERANCE, **policy.parameters(arms)}
+        self.rules = record(self.layout.rules)
+        for name, value in values.items():
+            self.rules[name] = value
+        self._check()
+
+    @cached_property
+    def layout(self) -> Layout:
+        own: tuple[Any, Any, Any] = ({}, {}, {})
+        if self.policy is not None:
+            own = (
+                self.policy.arm_memory | self.policy.arm_scratch,
+                self.policy.run_memory,
+                self.policy.parameters(self.arms),
+            )
+        return Layout.of((self.threshold.arm_fields, self.family.parameters | self.threshold.rule_fields), own)
+
+    @cached_property
+    def test_binding(self) -> Binding:
+        """Which function stands for each slot of the family and the threshold."""
+        bound = dict(self.family.binding) | dict(binding(self.threshold.functions))
+        if self.epsilon != 0:
+            bound |= dict(binding(WITHIN))
+        return frozenset(bound.items())
+
+    @cached_property
+    def binding(self) -> Binding:
+        """Which function stands for each slot."""
+        bound = dict(self.test_binding)
+        if self.policy is not None:
+            bound |= dict(binding(self.policy.functions))
+            if self.epsilon != 0:
+                bound |= dict(binding(self.policy.within))
+        return frozenset(bound.items())
+
+    def bound(self, function: Any) -> Any:
+        """A kernel, bound to this family, threshold and policy, as a plain function."""
+        return function_for(function, self.binding)
+
+    @cached_property
+    def choose(self) -> Any:
+        return self.bound(self.policy.choose)
+
+    @cached_property
+    def stop(self) -> Any:
+        return self.bound(leader_beats_every_rival if self.policy is None else self.policy.stop)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to other processes: functions that were made here are made there again."""
+        return {name: value for name, value in vars(self).items() if name not in ("choose", "stop")}
+
+    def start(self) -> tuple[NDArray[Any], np.void]:
+        """The state before the first pull."""
+        arm_memory, run_memory = ({}, {}) if self.policy is None else (self.policy.arm_memory, self.policy.run_memory)
+        return self.layout.start(self.arms, self.threshold.arm_fields | arm_memory, run_memory)
+
+    def _check(self) -> None:
+        """Refuse functions that nobody calls, and a family that does not have what the others call."""
+        check_known(self.binding)
+        functions = (observe, self.stop) if self.policy is None else (observe, self.stop, self.choose)
+        lacking = needs(functions, self.binding)
+        if lacking:
+            with_policy = "" if self.policy is None else f" and policy {self.policy}"
+            raise InvalidInput(
+                f"the family {self.family} has no function {min(lacking)!r}, which threshold {self.threshold}"
+                f"{with_policy} need; give it one, or take others."
+            )

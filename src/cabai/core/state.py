@@ -1,0 +1,164 @@
+"""All a policy may know, as plain data: one record per arm, one for the run, one for the rules of the game.
+
+Compiled code and Python share these NumPy records. An array of arm records and a run record are the whole state of a
+trajectory or of a live study; the rules hold the parameters of the family, the threshold and the policy and do not
+change while a run lasts. The fields below are everybody's; a threshold and a policy add what they keep, by names of
+their own, and see nothing of what another policy kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.support.validation import InvalidInput
+
+# Each field, and its value before the first pull.
+ARM: dict[str, Any] = {
+    "pulls": 0,  # N_a
+    "rewards": 0.0,  # R_a, the sum of rewards
+    "costs": 0.0,  # C_a, the sum of costs as the policy counts them (pulls, for a cost-blind one)
+    "first": 0.0,  # the first reward
+    "mean": 0.0,  # R_a / N_a
+    "cost": 0.0,  # C_a / N_a
+    "in_play": 1,  # 0 once an eliminating policy has dropped the arm
+    # What the threshold needs of one arm, renewed when the arm is pulled:
+    "tested": 0,  # pulls that count as evidence: N_a, or N_a - 1 where the first reward is set aside
+    "tested_mean": 0.0,  # their mean
+    "price": 0.0,  # how much evidence this arm's part of a pair's threshold asks for
+}
+RUN: dict[str, Any] = {
+    "t": 0,  # pulls so far
+    "counted": 0.0,  # J, the sum of C_a
+    "spent": 0.0,  # what the pulls really cost, which a cost-blind policy does not look at
+    "last": -1,  # the arm pulled last
+    "leader": -1,  # the arm in play with the best mean; the lowest index among equals
+    "second": -np.inf,  # at least the mean of every other arm in play
+    "left": 0,  # how many arms are in play
+    "rival": -1,  # the arm that last kept the run from stopping
+    "stream": np.uint64(0),  # random numbers for policies that toss coins: cabai.uniform(run), cabai.normal(run)
+}
+RULES: dict[str, Any] = {
+    "level": 0.0,  # the part of the threshold that depends on delta
+    "epsilon": 0.0,  # an arm whose mean is within epsilon of the best is good enough
+    "cost_blind": 0,
+    "tolerance": 0.0,  # of shares, relative
+}
+# How many numbers of a policy's own fit without another compiled loop; an arm then takes two lines of a cache.
+ARM_ROOM, RUN_ROOM, RULES_ROOM = 6, 4, 4
+
+Fields = Mapping[str, Any]  # names, and the values at the start
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How records are laid out for a family, a threshold and a policy.
+
+    `arm`, `run` and `rules` name every field. `shared` are the same three with the policy's part unnamed, so that one
+    compiled loop serves all policies.
+    """
+
+    arm: np.dtype[np.void]
+    run: np.dtype[np.void]
+    rules: np.dtype[np.void]
+    shared: tuple[np.dtype[np.void], np.dtype[np.void], np.dtype[np.void]]
+
+    @classmethod
+    def of(cls, test: tuple[Fields, Fields], policy: tuple[Fields, Fields, Fields]) -> Layout:
+        """For the fields that a test (of a family by a threshold) adds to an arm and to the rules, and those that a
+        policy adds to an arm, the run and the rules."""
+        parts = [
+            (ARM | dict(test[0]), policy[0], ARM_ROOM, "an arm"),
+            (RUN, policy[1], RUN_ROOM, "the run"),
+            (RULES | dict(test[1]), policy[2], RULES_ROOM, "the rules"),
+        ]
+        named, shared = zip(*(_two_forms(*part) for part in parts), strict=True)
+        arm, run, rules = named
+        return cls(arm, run, rules, (shared[0], shared[1], shared[2]))
+
+    def start(self, arms: int, arm_fields: Fields, run_fields: Fields) -> tuple[NDArray[Any], np.void]:
+        """Arms and run before the first pull; the fields are those that a threshold and a policy have added."""
+        records, run = np.zeros(arms, self.arm), record(self.run)
+        for name, value in (ARM | dict(arm_fields)).items():
+            records[name] = value
+        for name, value in (RUN | dict(run_fields)).items():
+            run[name] = value
+        run["left"] = arms
+        return records, run
+
+
+def _two_forms(common: dict[str, Any], own: Fields, room: int, of: str) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
+    """A record with all fields, and one with the common ones, of the same size."""
+    twice = set(common) & set(own)
+    if twice:
+        raise InvalidInput(f"the policy's field {min(twice)!r} is a field of {of} already; give it another name.")
+    fields, more = ([_format(*item) for item in each.items()] for each in (common, own))
+    room *= max(1, -(-_numbers(more) // room))
+    # What is left of the room has a field too: a record that has all fields of another, and more, is taken for one of
+    # that kind by Numba, with a warning.
+    left = [("room", "f8", (room - _numbers(more),))] if room > _numbers(more) else []
+    return np.dtype([*fields, *more, *left], align=True), np.dtype([*fields, ("room", "f8", (room,))], align=True)
+
+
+def _numbers(formats: list[tuple[Any, ...]]) -> int:
+    """How many numbers some fields hold."""
+    return sum(math.prod(each[2]) if len(each) > 2 else 1 for each in formats)
+
+
+def _format(name: str, start: Any) -> tuple[Any, ...]:
+    """A field's name and type, from its value at the start; every number takes 8 bytes."""
+    value = np.asarray(start)
+    kind = {"b": "i8", "i": "i8", "u": "u8", "f": "f8"}.get(value.dtype.kind)
+    if kind is None or not name.isidentifier():
+        raise InvalidInput(f"a field needs a name and a number to start from, got {name!r}: {start!r}.")
+    return (name, kind, value.shape) if value.shape else (name, kind)
+
+
+class Record:
+    """One record whose fields are read and written as attributes, as compiled code does: arm.pulls, run.t."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: np.void) -> None:
+        object.__setattr__(self, "fields", fields)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.fields[name]
+        except ValueError:
+            raise AttributeError(_unknown(name, self.fields)) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            self.fields[name] = value
+        except ValueError:
+            if name in (self.fields.dtype.names or ()):
+                raise
+            raise AttributeError(_unknown(name, self.fields)) from None
+
+
+def _unknown(name: str, fields: np.void) -> str:
+    return f"there is no field {name!r}; there are {', '.join(fields.dtype.names or ())}."
+
+
+class Records:
+    """An array of records, for kernels that are called as plain Python: arms[a].pulls."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, a: int) -> Record:
+        return Record(self.array[a])
+
+
+def record(kind: np.dtype[np.void]) -> np.void:
+    """One record of a kind, all zeros, that can be written to by field."""
+    return np.zeros(1, kind)[0]

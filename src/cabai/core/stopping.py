@@ -1,0 +1,55 @@
+"""When one arm beats another, and when a run is over."""
+
+from __future__ import annotations
+
+from cabai.core.evidence import evidence, evidence_at_most
+from cabai.support.specialise import required_slot, slot
+
+
+@required_slot
+def required(t, rules):
+    """The part of the threshold that is the same for every pair of arms after t pulls; at least rules.level."""
+
+
+@slot
+def beats(rules, t, b, a):
+    """Does arm record b beat arm record a after t pulls?
+
+    Z_{b,a} > required(t) + price_b + price_a. What t adds to the level is never negative: most pairs are far from the
+    level alone, and are spared the logarithms.
+    """
+    if not evidence_at_most(rules, b, a) > rules.level + b.price + a.price:
+        return False
+    z = evidence(rules, b, a) - b.price - a.price
+    return z > rules.level and z > required(t, rules)
+
+
+@slot
+def interval_level(arm, t, rules, arms):
+    """What the interval {q : d(mean_a, q) <= level} of one of several arms allows, for each pull that counts."""
+    return required(t, rules) / arm.tested
+
+
+@slot
+def has_prices(rules):
+    """Whether what is required of a pair depends on the arms."""
+    return True
+
+
+@slot
+def is_settled(rules, t, b, a):
+    """Is b shown to be better than a or, where epsilon is not 0, at most epsilon worse?"""
+    return beats(rules, t, b, a)
+
+
+def leader_beats_every_rival(arms, run, rules):
+    """The stopping rule: the leader beats every other arm, up to epsilon. The last that stood in the way is asked
+    first."""
+    leader = arms[run.leader]
+    if run.rival >= 0 and run.rival != run.leader and not is_settled(rules, run.t, leader, arms[run.rival]):
+        return False
+    for a in range(len(arms)):
+        if a != run.leader and not is_settled(rules, run.t, leader, arms[a]):
+            run.rival = a
+            return False
+    return True

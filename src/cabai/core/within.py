@@ -1,0 +1,107 @@
+"""Where an arm within epsilon of the best is good enough: the evidence that b is at most epsilon worse than a.
+
+    Z = min over q of  N_b d(mean_b, q) + N_a d(mean_a, q + epsilon),
+
+the cost in likelihood of the best fit among "a is better than b by epsilon or more".
+"""
+
+from __future__ import annotations
+
+from cabai.core.stopping import required
+from cabai.families.slots import divergence, edges, variance_at
+from cabai.support.specialise import slot
+
+
+def is_settled(rules, t, b, a):
+    """Is b shown to be better than a, or at most epsilon worse?"""
+    return surplus_within(rules, t, b, a) > 0.0
+
+
+@slot
+def surplus_within(rules, t, b, a):
+    """By how much the evidence that b is at most epsilon worse than a exceeds what is required."""
+    return evidence_within(rules, b, a) - b.price - a.price - required(t, rules)
+
+
+def evidence_within(rules, b, a):
+    """How strongly the data say that b is at most epsilon worse than a; 0 if they do not say so."""
+    part_b, part_a = parts_within(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    return part_b + part_a
+
+
+def parts_within(rules, n_b, mean_b, n_a, mean_a):
+    """What each of two samples adds to that evidence."""
+    if not mean_b > mean_a - rules.epsilon:
+        return 0.0, 0.0
+    q = meeting_point(rules, n_b, mean_b, n_a, mean_a)
+    above = q + rules.epsilon
+    d_b = divergence(rules, mean_b, mean_b - q, q, 1.0 - q)
+    d_a = divergence(rules, mean_a, mean_a - above, above, 1.0 - above)
+    return n_b * d_b, n_a * d_a
+
+
+@slot
+def meeting_point(rules, n_b, mean_b, n_a, mean_a):
+    """The q that minimises N_b d(mean_b, q) + N_a d(mean_a, q + epsilon), for mean_b > mean_a - epsilon.
+
+    It lies between mean_a - epsilon and mean_b, where the derivative
+    N_b (q - mean_b)/V(q) + N_a (q + epsilon - mean_a)/V(q + epsilon) vanishes. In every family here log V is concave,
+    so the ratio of its two terms falls with q: there is one such q. `slope` below is the derivative times both V.
+    """
+    epsilon = rules.epsilon
+    least, most = edges(rules)
+    low, high = max(mean_a - epsilon, least), min(mean_b, most - epsilon)
+    q = at_low = at_high = 0.0
+    side = 0
+    for i in range(200):  # the secant through both ends (Illinois), halving where it is slow
+        if i % 3 == 2 or at_low == at_high:
+            q = 0.5 * (low + high)
+        else:
+            q = (low * at_high - high * at_low) / (at_high - at_low)
+        if not low < q < high:
+            q = 0.5 * (low + high)
+            if not low < q < high:
+                break
+        above = q + epsilon
+        slope = n_b * (q - mean_b) * variance_at(rules, above, 1.0 - above) + n_a * (above - mean_a) * variance_at(
+            rules, q, 1.0 - q
+        )
+        if slope == 0.0:
+            break
+        if slope < 0.0:
+            low, at_low = q, slope
+            at_high *= 0.5 if side < 0 else 1.0
+            side = -1
+        else:
+            high, at_high = q, slope
+            at_low *= 0.5 if side > 0 else 1.0
+            side = 1
+        if high - low <= 1e-15 * abs(q):
+            break
+    return q
+
+
+@slot
+def lowered(rules, mean):
+    """A mean, less epsilon, that is still one of the family."""
+    low, _ = edges(rules)
+    return max(mean - rules.epsilon, low)
+
+
+def lower_rivals(arms, run, rules):
+    """Where epsilon is enough, the leader is to be told from rivals that are epsilon worse than they look.
+
+    For gaussian rewards the shares are then optimal; for the others they are close, and only steer the sampling.
+    """
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].mean = lowered(rules, arms[a].mean)
+
+
+def restore_rivals(arms, run):
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].mean = arms[a].rewards / arms[a].pulls
+
+
+WITHIN = is_settled, lower_rivals, restore_rivals  # what takes the place of the slots of these names

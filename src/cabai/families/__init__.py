@@ -1,0 +1,47 @@
+"""What a reward is: one file per family, with the means and rewards it allows, its divergence and how it is drawn.
+
+| family | means | rewards | divergence d(p, q), in nats |
+|---|---|---|---|
+| gaussian(variance v) | all reals | all reals | (p-q)² / (2v) |
+| bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
+| poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
+| exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
+| bounded | [0, 1] | [0, 1] | bernoulli's, the least that any law on [0, 1] has |
+
+`limits` are narrower: the means of an instance, and rewards, that double precision can sum and compare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from cabai.families.base import Family
+from cabai.families.bernoulli import Bernoulli
+from cabai.families.bounded import Bounded
+from cabai.families.exponential import Exponential
+from cabai.families.gaussian import Gaussian
+from cabai.families.mirrored import Mirrored, mirror_image
+from cabai.families.poisson import Poisson
+from cabai.support.registry import Registry
+from cabai.support.validation import InvalidInput
+
+__all__ = [
+    "FAMILIES", "Bernoulli", "Bounded", "Exponential", "Family", "Gaussian", "Mirrored", "Poisson", "family_of",
+    "mirror_image",
+]  # fmt: skip
+
+FAMILIES: Registry[Family] = Registry("family", Gaussian, Bernoulli, Poisson, Exponential, Bounded)
+
+
+def family_of(given: str | Family, variance: float | None = None) -> Family:
+    """The family of that name, or the family itself; `variance` sets a gaussian's.
+
+    >>> print(family_of("gaussian(variance=2)"), family_of("poisson"))
+    gaussian(variance=2) poisson
+    """
+    family = FAMILIES.get(given)
+    if variance is None:
+        return family
+    if not isinstance(family, Gaussian):
+        raise InvalidInput(f"variance belongs to the gaussian family only, got variance={variance!r} for {family}.")
+    return dataclasses.replace(family, variance=variance)

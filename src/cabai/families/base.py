@@ -1,0 +1,172 @@
+"""What a family is: the rewards and means it allows, and a few plain functions by which kernels know it.
+
+The functions below are slots (see `cabai.support.specialise`): a family has its own under the same names, in
+`functions`. Each takes `rules` first, the record that holds the family's parameters, such as gaussian's variance.
+Where a function takes `complement`, that is 1 - q, and `difference` is p - q: callers know both exactly, and near
+p = q a divergence computed from p and q alone would lose its digits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.families.ends import newton_end
+from cabai.families.slots import divergence, draw, edges
+from cabai.support.registry import Named
+from cabai.support.specialise import Binding, binding, function_for, slot
+from cabai.support.validation import InvalidInput, number
+
+
+@slot
+def upper_end(rules, mean, level):
+    """The largest q with d(mean, q) <= level, for level >= 0."""
+    _, high = edges(rules)
+    if mean >= high:
+        return high
+    return newton_end(rules, mean, level, 1.0)
+
+
+@slot
+def lower_end(rules, mean, level):
+    """The smallest q with d(mean, q) <= level, for level >= 0."""
+    low, _ = edges(rules)
+    if mean <= low:
+        return low
+    return newton_end(rules, mean, level, -1.0)
+
+
+@dataclass(frozen=True)
+class Family(Named):
+    """A one-parameter exponential family, known by its mean; its dataclass fields are its parameters.
+
+    A family of your own is a class like those in `cabai.families`, one file each: plain functions named after the
+    slots of `cabai.families.slots`, and a class that lists them.
+    """
+
+    kind = "family"
+    functions: ClassVar[tuple[Any, ...]]
+    means: ClassVar[str]  # in words, for error messages
+    rewards: ClassVar[str]
+    whole_rewards: ClassVar[bool] = False  # whether every reward, and so every sum of them, is a whole number
+    sets_first_aside: ClassVar[bool] = True  # whether `evalue` needs an arm's first reward to make its mixture proper
+    limits: ClassVar[Any] = (-1e100, 1e100)  # the means and rewards that double precision can sum and compare
+    typical_means: ClassVar[tuple[float, ...]] = (1.0,)  # where `calibrate` searches, the hardest first
+    has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
+    is_symmetric: ClassVar[bool] = False  # whether mirrored rewards are of the same family
+
+    def allows_mean(self, mean: float) -> bool:
+        low, high = self.mean_range
+        return low <= mean <= high and math.isfinite(mean)
+
+    def allows_reward(self, reward: float) -> bool:
+        return self.allows_mean(reward)
+
+    def check_mean(self, mean: Any, name: str = "mean") -> float:
+        """A mean as a number, or an error that says which are allowed.
+
+        >>> from cabai.families import Bernoulli
+        >>> Bernoulli().check_mean(1.5)
+        Traceback (most recent call last):
+        cabai.support.validation.InvalidInput: mean must be in [0, 1] for the bernoulli family, got 1.5.
+        """
+        value = number(mean, name)
+        if not self.allows_mean(value):
+            raise InvalidInput(f"{name} must be {self.means} for the {self.name} family, got {mean!r}.")
+        return value
+
+    def check_reward(self, reward: Any, name: str = "reward") -> float:
+        """A reward as a number, or an error that says which are allowed.
+
+        >>> from cabai.families import Poisson
+        >>> Poisson().check_reward(3)
+        3.0
+        """
+        value = number(reward, name)
+        if not self.allows_reward(value):
+            raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
+        return self.check_size(value, name)
+
+    def check_size(self, value: float, name: str) -> float:
+        """Refuse a mean or a reward with which double precision would go wrong."""
+        low, high = self.limits
+        if not low <= value <= high:
+            shift = " Subtract the same number from every reward." if low < 0 else ""
+            raise InvalidInput(f"{name} must be from {low:.6g} to {high:.6g} for family {self}, got {value!r}.{shift}")
+        return value
+
+    def check_epsilon(self, epsilon: Any) -> float:
+        """How much worse than the best an arm may be: a number that is not negative, and means that differ by it."""
+        value = number(epsilon, "epsilon")
+        width = self.mean_range[1] - self.mean_range[0]
+        if not 0 <= value < width:
+            allowed = f"in [0, {width:g})" if math.isfinite(width) else "0 or positive"
+            raise InvalidInput(f"epsilon must be {allowed} for the {self.name} family, got {epsilon!r}.")
+        return value
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """What kernels find of this family among the rules."""
+        return {field.name: float(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    @cached_property
+    def binding(self) -> Binding:
+        return binding(self.functions)
+
+    def call(self, of: Any, *arguments: float) -> Any:
+        """What a slot's function gives for this family, in plain Python."""
+        return function_for(of, self.binding)(SimpleNamespace(**self.parameters), *arguments)
+
+    @cached_property
+    def mean_range(self) -> tuple[float, float]:
+        """The least and the largest mean, or the limits of what there is."""
+        low, high = self.call(edges)
+        return float(low), float(high)
+
+    def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
+        """The function that draws rewards for arms with these means."""
+        return dict(self.binding).get("draw", draw)
+
+    def spread(self, mean: float) -> float:
+        """A number that `draw` finds in the arm's field `spread`, computed once."""
+        return 0.0
+
+    def mirror(self, value: float) -> float:
+        """A reward or mean as kernels see it where the smallest mean is wanted; and back."""
+        return 0.0 - value  # never -0
+
+    def divergence(self, p: float, q: float) -> float:
+        """d(p, q): the Kullback-Leibler divergence from the distribution with mean p to the one with mean q, in nats.
+
+        >>> from cabai.families import Bernoulli, Gaussian
+        >>> Gaussian(variance=4).divergence(1, 3)
+        0.5
+        >>> Bernoulli().divergence(0, 0.5)   # -log(1 - 0.5)
+        0.693147...
+        >>> Bernoulli().divergence(0.5, 0)
+        inf
+        """
+        p, q = self.check_mean(p, "p"), self.check_mean(q, "q")
+        return float(self.call(divergence, p, p - q, q, 1.0 - q))
+
+    def interval(self, mean: float, level: float) -> tuple[float, float]:
+        """The means q with d(mean, q) <= level: what `mean` leaves possible when `level` nats are allowed.
+
+        >>> from cabai.families import Bernoulli, Gaussian
+        >>> Gaussian().interval(1, 0.5)
+        (0.0, 2.0)
+        >>> Bernoulli().interval(1, 0.7)   # (exp(-0.7), 1)
+        (0.496585..., 1.0)
+        """
+        mean, level = self.check_mean(mean), number(level, "level")
+        if level < 0:
+            raise InvalidInput(f"level must not be negative, got {level!r}.")
+        return float(self.call(lower_end, mean, level)), float(self.call(upper_end, mean, level))

@@ -1,0 +1,48 @@
+"""Where a divergence reaches a level: the ends of an interval of means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.families.slots import divergence, edges, variance_at
+
+FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
+
+
+def newton_end(rules, mean, level, side):
+    """Solve d(mean, q) = level on one side of the mean by Newton's method on sqrt(2 d), kept inside a bracket.
+
+    sqrt(2 d(mean, q)) is nearly linear in q around the mean. The step is taken on the distance q - mean, which stays
+    accurate when the interval is narrow.
+    """
+    if level <= 0.0:
+        return mean
+    goal = math.sqrt(2.0 * level)
+    # `near` and `far` bracket the distance |q - mean|; the farthest is the edge of the family.
+    low, high = edges(rules)
+    near = 0.0
+    far = mean - low if side < 0.0 else high - mean
+    distance = goal * math.sqrt(variance_at(rules, mean, 1.0 - mean))
+    if mean <= low or not 0.0 < distance < far:
+        distance = 0.5 * far if far < np.inf else abs(mean) + level + goal
+    for _ in range(200):
+        q = mean + side * distance
+        root = math.sqrt(2.0 * divergence(rules, mean, -side * distance, q, 1.0 - q))
+        if root < goal:
+            near = distance
+        else:
+            far = distance
+        # d sqrt(2d) / d distance = distance / (V(q) sqrt(2d))
+        step = (goal - root) * root * variance_at(rules, q, 1.0 - q) / distance
+        new = distance + step
+        if near < new < far:
+            if abs(step) <= 1e-8 * distance:  # so close, a step of Newton's leaves an error of its square
+                return mean + side * new
+        else:  # also when new is nan
+            new = 0.5 * (near + far) if far < np.inf else 2.0 * distance
+            if not near < new < far:
+                return mean + side * new
+        distance = new
+    return mean + side * distance

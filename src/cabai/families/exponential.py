@@ -1,0 +1,103 @@
+"""Waiting times: d(p, q) = p/q - 1 - log(p/q) = u - log(1 + u), u = (p - q)/q."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cabai.families.base import Family
+from cabai.families.ends import FAR, newton_end
+from cabai.families.psi import SMALL
+from cabai.support.stirling import stirling
+from cabai.support.streams import TO_UNIT, uniform
+
+
+# fmt: off
+def excess(u):
+    """u - log(1 + u), for u > -1."""
+    if abs(u) < SMALL:  # sum over k >= 2 of (-u)^k / k
+        return u * u * (1/2 - u * (1/3 - u * (1/4 - u * (1/5 - u * (1/6 - u * (1/7 - u * (1/8 - u * (1/9 - u * (1/10 - u / 11)))))))))  # noqa: E501
+    if u <= -1.0:
+        return np.inf
+    return u - math.log(1.0 + u)
+# fmt: on
+
+
+def divergence(rules, p, difference, q, complement):
+    """Where q is more than twice as large as p, p - q says too little about log(p/q)."""
+    if difference == 0.0:
+        return 0.0
+    if q <= 0.0:
+        return np.inf
+    if p < 0.5 * q:
+        ratio = p / q
+        return difference / q - math.log(ratio) if ratio > 0.0 else np.inf
+    return excess(difference / q)
+
+
+def variance_at(rules, q, complement):
+    return q * q
+
+
+def variance_slope(rules, q):
+    return 2.0 * q
+
+
+def edges(rules):
+    return 0.0, np.inf
+
+
+def draw(arm):
+    u = uniform(arm)
+    return -arm.mean * math.log(1.0 - u) if u > 0.0 else arm.mean * TO_UNIT
+
+
+def remainder(rules, n, total):
+    return stirling(n)
+
+
+def lowered(rules, mean):
+    """A mean of 0 is outside: what epsilon would take below a hundredth of the mean stays there."""
+    return max(mean - rules.epsilon, 0.01 * mean)
+
+
+def upper_end(rules, mean, level):
+    if level > divergence(rules, mean, mean - FAR * mean, FAR * mean, 1.0):
+        # q = mean e^s with s + e^-s - 1 = level, far out: putting the last s into e^-s gains a factor of FAR each time
+        s = math.log(FAR)
+        for _ in range(40):
+            before = s
+            s = level - math.expm1(-s)
+            if abs(s - before) <= 1e-15 * s:
+                break
+        return mean * math.exp(s) if s < 709.0 else np.inf
+    return newton_end(rules, mean, level, 1.0)
+
+
+def lower_end(rules, mean, level):
+    if mean <= 0.0:
+        return 0.0
+    far = mean / FAR
+    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
+        x = FAR  # mean/q, with x - 1 - log x = level
+        for _ in range(40):
+            x, before = 1.0 + level + math.log(x), x
+            if abs(x - before) <= 1e-15 * x:
+                break
+        return mean / x
+    return newton_end(rules, mean, level, -1.0)
+
+
+@dataclass(frozen=True)
+class Exponential(Family):
+    """Waiting times: positive rewards, exponentially distributed."""
+
+    name = "exponential"
+    means = rewards = "positive"
+    limits = (1e-100, 1e100)  # of which sums and squares can be taken
+    functions = divergence, variance_at, variance_slope, edges, draw, remainder, lowered, upper_end, lower_end
+
+    def allows_mean(self, mean: float) -> bool:
+        return 0 < mean < math.inf

@@ -1,0 +1,131 @@
+"""Real rewards with a known variance v: d(p, q) = (p - q)² / (2v)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cabai.families.base import Family
+from cabai.support.streams import normal
+from cabai.support.validation import positive
+
+
+def divergence(rules, p, difference, q, complement):
+    return difference * difference / (2.0 * rules.variance)
+
+
+def variance_at(rules, q, complement):
+    return rules.variance
+
+
+def variance_slope(rules, q):
+    return 0.0
+
+
+def edges(rules):
+    return -np.inf, np.inf
+
+
+def draw(arm):
+    return arm.mean + arm.spread * normal(arm)
+
+
+def remainder(rules, n, total):
+    return 0.0
+
+
+# What follows is shorter than what holds for every family.
+
+
+def upper_end(rules, mean, level):
+    return mean + math.sqrt(2.0 * rules.variance * level)
+
+
+def lower_end(rules, mean, level):
+    return mean - math.sqrt(2.0 * rules.variance * level)
+
+
+def pair_evidence(rules, n_a, mean_a, n_b, mean_b):
+    gap = mean_a - mean_b
+    return (n_a * gap) * (n_b * gap) / (2.0 * rules.variance * (n_a + n_b))
+
+
+def evidence_at_most(rules, b, a):
+    """Z itself costs no more than a bound of it."""
+    return np.inf
+
+
+def coin(rules, leader, challenger):
+    """The limit for equal means holds for all: N d(mean, m) is in proportion to the other arm's pulls."""
+    return 1.0 * challenger.pulls, leader.pulls * (leader.cost / challenger.cost)
+
+
+def meeting_point(rules, n_b, mean_b, n_a, mean_a):
+    return (n_b * mean_b + n_a * (mean_a - rules.epsilon)) / (n_b + n_a)
+
+
+def solve_shares(arms, run, rules):
+    """u_a = z D_a - 1 with D_a = gap²/2v, so one unknown is left. F is concave: Newton from below never overshoots."""
+    leader = arms[run.leader]
+    half, per_cost = 0.5 / rules.variance, 1.0 / leader.cost
+    nearest, lowest = np.inf, 0.0
+    for a in range(len(arms)):
+        if a != run.leader:
+            arm = arms[a]
+            gap = leader.mean - arm.mean
+            arm.u = gap * gap * half  # D_a, until the end
+            nearest = min(nearest, arm.u)
+    z = run.z
+    for _ in range(100):
+        if not z * nearest > 1.0:
+            # Start from the largest z that one rival alone would ask for: never above the solution.
+            for a in range(len(arms)):
+                if a != run.leader:
+                    lowest = max(lowest, (1.0 + math.sqrt(arms[a].cost * per_cost)) / arms[a].u)
+            z = lowest
+        phi = slope = 0.0
+        for a in range(len(arms)):
+            if a != run.leader:
+                arm = arms[a]
+                x = 1.0 / (z * arm.u - 1.0)
+                term = arm.cost * per_cost * x * x
+                phi += term
+                slope += term * x * arm.u
+        step = (math.sqrt(phi) - 1.0) * phi / slope  # F + F' step = 1
+        moved = abs(step) * nearest / (z * nearest - 1.0)
+        z += step
+        if moved * moved <= rules.tolerance and z * nearest > 1.0:
+            break
+    for a in range(len(arms)):
+        if a != run.leader:
+            arms[a].u = z * arms[a].u - 1.0
+    return z
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Real rewards with a known variance, or sub-Gaussian ones with that variance proxy."""
+
+    variance: float = 1.0
+    name = "gaussian"
+    means = rewards = "a real number"
+    is_symmetric = True
+    typical_means = (0.0,)  # it looks the same from any mean
+    functions = (
+        divergence, variance_at, variance_slope, edges, draw, remainder, upper_end, lower_end, pair_evidence,
+        evidence_at_most, coin, meeting_point, solve_shares,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", positive(self.variance, "variance"))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """1e9 standard deviations: from there the sum of a million rewards is rounded by 3 % of its own noise."""
+        farthest = 1e9 * math.sqrt(self.variance)
+        return -farthest, farthest
+
+    def spread(self, mean: float) -> float:
+        return math.sqrt(self.variance)

@@ -1,0 +1,122 @@
+"""Any family with every reward negated: how kernels, which look for the largest mean, find the smallest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cabai.families import slots
+from cabai.families.base import Family
+from cabai.families.base import lower_end as lower_end_slot
+from cabai.families.base import upper_end as upper_end_slot
+from cabai.support.specialise import Binding, binding, function_for, required_slot
+
+# The functions of the family that is mirrored, under other names.
+
+
+@required_slot
+def inner_divergence(rules, p, difference, q, complement):
+    """d(p, q)."""
+
+
+@required_slot
+def inner_variance_at(rules, q, complement):
+    """V(q)."""
+
+
+@required_slot
+def inner_variance_slope(rules, q):
+    """V'(q)."""
+
+
+@required_slot
+def inner_edges(rules):
+    """The least and the largest mean."""
+
+
+@required_slot
+def inner_upper_end(rules, mean, level):
+    """The largest q with d(mean, q) <= level."""
+
+
+@required_slot
+def inner_lower_end(rules, mean, level):
+    """The smallest q with d(mean, q) <= level."""
+
+
+@required_slot
+def inner_remainder(rules, n, total):
+    """See `slots.remainder`."""
+
+
+def divergence(rules, p, difference, q, complement):
+    return inner_divergence(rules, -p, -difference, -q, 1.0 + q)
+
+
+def variance_at(rules, q, complement):
+    return inner_variance_at(rules, -q, 1.0 + q)
+
+
+def variance_slope(rules, q):
+    return -inner_variance_slope(rules, -q)
+
+
+def edges(rules):
+    low, high = inner_edges(rules)
+    return -high, -low
+
+
+def upper_end(rules, mean, level):
+    return -inner_lower_end(rules, -mean, level)
+
+
+def lower_end(rules, mean, level):
+    return -inner_upper_end(rules, -mean, level)
+
+
+def remainder(rules, n, total):
+    return inner_remainder(rules, n, -total)
+
+
+def mirror_image(family: Family) -> Family:
+    """The family of the rewards as kernels see them where the smallest mean is wanted."""
+    return family if family.is_symmetric else Mirrored(family)
+
+
+@dataclass(frozen=True)
+class Mirrored(Family):
+    """The family of the negated rewards of another."""
+
+    inner: Family
+    functions = divergence, variance_at, variance_slope, edges, upper_end, lower_end, remainder
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"mirrored {self.inner.name}"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return self.inner.parameters
+
+    @property
+    def sets_first_aside(self) -> bool:  # type: ignore[override]
+        return self.inner.sets_first_aside
+
+    @cached_property
+    def binding(self) -> Binding:
+        """Its own functions, and those of the family within, which see nothing of the mirror."""
+        given = dict(self.inner.binding)
+        inner = {
+            f"inner_{of.slot}": function_for(of, self.inner.binding)
+            for of in (
+                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.remainder,
+                upper_end_slot, lower_end_slot,
+            )
+            if of.slot in given or not getattr(of, "required", False)
+        }  # fmt: skip
+        own: list[Any] = [each for each in self.functions if f"inner_{each.__name__}" in inner]
+        return binding([*own, *inner.items()])
+
+    def allows_mean(self, mean: float) -> bool:
+        return self.inner.allows_mean(-mean)

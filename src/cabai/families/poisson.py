@@ -1,0 +1,133 @@
+"""Counts: d(p, q) = p log(p/q) + q - p = q psi(u), u = (p - q)/q."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.families.base import Family
+from cabai.families.ends import FAR, newton_end
+from cabai.families.psi import psi
+from cabai.support.stirling import HALF_LOG_2PI, stirling, stirling_half
+from cabai.support.streams import uniform
+
+LARGE = 10.0  # a mean from which on drawing by inversion would take too many steps
+
+
+def divergence(rules, p, difference, q, complement):
+    if difference == 0.0:
+        return 0.0
+    if q <= 0.0:
+        return np.inf
+    return q * psi(difference / q)
+
+
+def variance_at(rules, q, complement):
+    return q
+
+
+def variance_slope(rules, q):
+    return 1.0
+
+
+def edges(rules):
+    return 0.0, np.inf
+
+
+def remainder(rules, n, total):
+    return stirling_half(total)
+
+
+def upper_end(rules, mean, level):
+    return newton_end(rules, mean, level, 1.0)
+
+
+def lower_end(rules, mean, level):
+    if mean <= 0.0:
+        return 0.0
+    far = mean / FAR
+    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
+        return far_end(mean, level)
+    return newton_end(rules, mean, level, -1.0)
+
+
+def far_end(mean, level):
+    """As for bernoulli: q = mean e^-s with mean (s + e^-s - 1) = level."""
+    s = math.log(FAR)
+    for _ in range(40):
+        before = s
+        s = level / mean - math.expm1(-s)
+        if abs(s - before) <= 1e-15 * s:
+            break
+    return mean * math.exp(-s)
+
+
+def draw(arm):
+    """By inversion, for a mean below LARGE; arm.spread is exp(-mean)."""
+    u = uniform(arm)
+    count, probability = 0.0, arm.spread
+    while u >= probability and count < 200.0:
+        u -= probability
+        count += 1.0
+        probability *= arm.mean / count
+    return count
+
+
+def draw_of_any_mean(arm):
+    return draw_large(arm) if arm.mean >= LARGE else draw(arm)
+
+
+def draw_large(arm):
+    """By Hörmann's PTRS (1993), for a mean of at least LARGE."""
+    mean = arm.mean
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u = uniform(arm) - 0.5
+        v = 1.0 - uniform(arm)
+        us = 0.5 - abs(u)
+        count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
+        if us >= 0.07 and v <= v_r:
+            return count
+        if count < 0.0 or (us < 0.013 and v > us):
+            continue
+        if math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= log_poisson(count, mean):
+            return count
+
+
+def log_poisson(count, mean):
+    """The log of the probability of a Poisson count, as a divergence: its textbook form cancels where both are large.
+
+    count log(mean) - mean - log(count!) = -d(count, mean) - log(2 pi count)/2 - s(count),  s what Stirling leaves.
+    """
+    if count == 0.0:
+        return -mean
+    return -mean * psi((count - mean) / mean) - 0.5 * math.log(count) - HALF_LOG_2PI - stirling(count)
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """Counts: rewards 0, 1, 2, ..."""
+
+    name = "poisson"
+    means, rewards = "0 or positive", "a whole number, 0 or more,"
+    limits = (0.0, 2.0**53)  # beyond, a double does not tell a count from the next
+    typical_means = (20.0, 0.3)
+    whole_rewards = True
+    functions = divergence, variance_at, variance_slope, edges, draw, remainder, upper_end, lower_end
+
+    def allows_reward(self, reward: float) -> bool:
+        return self.allows_mean(reward) and reward == int(reward)
+
+    def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
+        return draw_of_any_mean if max(means) >= LARGE else draw  # what is not needed need not be compiled
+
+    def spread(self, mean: float) -> float:
+        return math.exp(-mean)

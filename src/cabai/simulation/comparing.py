@@ -1,0 +1,59 @@
+"""Run several policies on one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cabai import thresholds
+from cabai.instance import Instance
+from cabai.policies import Policy
+from cabai.simulation.parallel import Progress
+from cabai.simulation.results import Comparison, Runs
+from cabai.simulation.simulating import simulate
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import Threshold
+
+POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")
+
+
+def compare(
+    instance: Instance,
+    policies: Sequence[str | Policy] = POLICIES,
+    *,
+    delta: float = 0.05,
+    threshold: str | Threshold = thresholds.DEFAULT,
+    epsilon: float = 0.0,
+    trajectories: int = 1000,
+    seed: int = 0,
+    workers: int | None = None,
+    engine: str | None = None,
+    max_pulls: int | None = None,
+    max_cost: float | None = None,
+    grid: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run several policies on one instance, facing the same rewards and costs; the options are those of `simulate`.
+
+    >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
+    delta 1e-06, threshold evalue, 1000 trajectories, lower bound 191.819
+    policy  mean cost  ± 95 %  ratio  median    99 %  mean pulls  errors  unfinished
+    co        ...
+    ctas      ...
+    tas       ...
+    """
+    if isinstance(policies, str) or not policies:
+        raise InvalidInput(f"policies must be a list of policies, got {policies!r}.")
+    done = 0
+    runs: list[Runs] = []
+    for policy in policies:
+        base = done
+        watch = None if progress is None else (lambda n, base=base: progress(base + n))
+        runs.append(
+            simulate(
+                instance, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
+                seed=seed, workers=workers, engine=engine, max_pulls=max_pulls, max_cost=max_cost, grid=grid,
+                progress=watch,
+            )
+        )  # fmt: skip
+        done += len(runs[-1])
+    return Comparison(instance, runs)

@@ -1,0 +1,138 @@
+"""Run a policy on an instance many times."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+
+from cabai import policies, thresholds
+from cabai.core.setup import Setup
+from cabai.instance import Instance
+from cabai.policies import Policy, policy_of
+from cabai.simulation.parallel import ENGINES, Progress, collect
+from cabai.simulation.results import Runs
+from cabai.simulation.work import Work
+from cabai.support.validation import InvalidInput, positive, probability, whole
+from cabai.thresholds import Threshold, threshold_of
+
+
+@overload
+def simulate(
+    instance: Instance,
+    policy: str | Policy = ...,
+    *,
+    delta: float = ...,
+    threshold: str | Threshold = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: str | None = ...,
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> Runs: ...
+@overload
+def simulate(
+    instance: Instance,
+    policy: str | Policy = ...,
+    *,
+    delta: Sequence[float],
+    threshold: str | Threshold = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: str | None = ...,
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> list[Runs]: ...
+def simulate(
+    instance: Instance,
+    policy: str | Policy = policies.DEFAULT,
+    *,
+    delta: float | Sequence[float] = 0.05,
+    threshold: str | Threshold = thresholds.DEFAULT,
+    epsilon: float = 0.0,
+    trajectories: int = 1000,
+    seed: int = 0,
+    workers: int | None = None,
+    engine: str | None = None,
+    max_pulls: int | None = None,
+    max_cost: float | None = None,
+    grid: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Runs | list[Runs]:
+    """Run a policy on an instance many times.
+
+    Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
+    arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
+    without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
+    from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
+    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
+    `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
+    trajectories done.
+
+    >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
+    >>> summary = runs.summary()
+    >>> round(summary.mean_cost), round(summary.se_cost), round(summary.lower_bound), summary.errors
+    (296, 3, 192, 0)
+    >>> runs.pulls.shape, runs.decisions[:4]
+    ((1000, 3), array([0, 0, 0, 0]))
+    """
+    if not isinstance(instance, Instance):
+        raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
+    chosen, rule = policy_of(policy), threshold_of(threshold)
+    several = not isinstance(delta, (int, float, np.number, str))
+    deltas = [probability(value) for value in delta] if several else [probability(delta)]  # type: ignore[union-attr]
+    if not deltas or len(set(deltas)) < len(deltas):
+        raise InvalidInput(f"delta must be a number or a list of different numbers, got {delta!r}.")
+    if len(deltas) > 1 and chosen.depends_on_delta:
+        raise InvalidInput(f"the choices of policy {chosen} depend on delta: give one delta at a time, got {delta!r}.")
+    if engine not in ENGINES:
+        raise InvalidInput(f"engine must be None, for threads of this process, or 'joblib', got {engine!r}.")
+    whole(trajectories, "trajectories", 1)
+    whole(seed, "seed", 0, below=2**64)
+    most_pulls = 2**62 if max_pulls is None else whole(max_pulls, "max_pulls", len(instance))
+    most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
+    marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
+
+    order = sorted(deltas, reverse=True)
+    check_memory(trajectories, len(deltas), len(instance), len(marks))
+    setups = [Setup(instance.family, rule, chosen, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
+    work = Work(instance, setups, seed, most_pulls, most_cost, marks)
+    work.compiled()  # here, once, rather than in every worker at the same time
+    started = time.perf_counter()
+    results, pulls, path = collect(work, trajectories, workers, engine, progress)
+    seconds = time.perf_counter() - started
+    runs = {}
+    for j, value in enumerate(order):
+        decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
+        own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
+        runs[value] = Runs(
+            instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
+            seconds, float(epsilon),
+        )  # fmt: skip
+    return [runs[value] for value in deltas] if several else runs[deltas[0]]
+
+
+def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:
+    """Refuse more results than this machine's memory holds."""
+    needed = 8 * trajectories * (deltas * (6 + arms) + (1 + deltas) * marks * arms)  # eight bytes each
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known on this system
+        return
+    if needed > there:
+        raise InvalidInput(
+            f"{trajectories} trajectories would take {needed / 1e9:,.0f} GB of memory, and this machine has "
+            f"{there / 1e9:,.0f} GB: give fewer trajectories" + (", or a shorter grid." if marks else ".")
+        )

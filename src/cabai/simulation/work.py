@@ -1,0 +1,75 @@
+"""What a worker does: compile a policy and run a chunk of its trajectories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.setup import Setup
+from cabai.core.stopping import leader_beats_every_rival
+from cabai.instance import Instance
+from cabai.simulation.costs import DRAWS
+from cabai.simulation.truth import truth_of
+from cabai.support.specialise import binding, specialised
+from cabai.support.validation import InvalidInput
+
+
+class Work:
+    """All that a worker needs to run a chunk of trajectories; it can be sent to another process."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        setups: list[Setup],
+        seed: int,
+        max_pulls: int,
+        max_cost: float,
+        grid: NDArray[np.int64],
+    ) -> None:
+        self.instance, self.setup, self.seed = instance, setups[0], seed
+        self.levels = np.array([float(setup.rules["level"]) for setup in setups])
+        self.max_pulls, self.max_cost, self.grid = max_pulls, max_cost, grid
+        self.truth, self.start = truth_of(instance), self.setup.start()
+
+    def compiled(self) -> tuple[Any, Any, Any]:
+        """The loop and the policy's two functions, compiled or loaded when first asked for."""
+        from cabai.core.blame import compiled_rule
+        from cabai.core.compiling import choosing, compiled, stopping
+        from cabai.simulation.loop import run_chunk, signature
+
+        layout, policy = self.setup.layout, self.setup.policy
+        family, means = self.instance.family, self.instance.means
+        drawing = [("draw", family.drawing(means)), ("draw_cost", DRAWS[self.instance.cost_model])]
+        test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
+        loop = compiled(specialised(run_chunk, binding([*test, *drawing])), signature(layout))
+        choose = compiled_rule(policy, self.setup.choose, choosing(layout), layout)
+        if policy.stop is leader_beats_every_rival:
+            return loop, choose, compiled(self.setup.stop, stopping(layout))
+        return loop, choose, compiled_rule(policy, self.setup.stop, stopping(layout), layout)
+
+    def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
+        """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""
+        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
+
+        K, shape = len(self.instance), (count, len(self.levels))
+        results = (
+            np.empty(shape, RESULT),
+            np.empty((*shape, K), np.int64),
+            np.full((count, len(self.grid), K), -1, np.int64),
+        )
+        arm_kind, run_kind, rules_kind = self.setup.layout.shared
+        arms, run = self.start
+        first_arms, first_run = arms.view(arm_kind), np.array([run]).view(run_kind)
+        rules = np.array([self.setup.rules]).view(rules_kind)[0]
+        state = State(first_arms.copy(), first_run.copy(), rules, first_arms, first_run)
+        chunk = Chunk(
+            np.uint64(self.seed), np.uint64(first), self.truth.copy(), self.levels, self.max_pulls,
+            self.max_cost, self.grid, *results, signals,
+        )  # fmt: skip
+        loop, choose, stop = self.compiled()
+        done = loop(choose, stop, state, chunk)
+        if signals[NO_SUCH_ARM]:
+            raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
+        return first, done, results

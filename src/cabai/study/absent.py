@@ -1,0 +1,77 @@
+"""Stand-ins for a family, threshold or policy of a user's own that has not been imported.
+
+A stored study names it, `module:name`. Its status, its place in a list and its export need none of the user's code, and
+must not run it; only `ask` and `tell` do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cabai.families import FAMILIES, Family, Gaussian
+from cabai.policies import POLICIES, Policy, Uniform
+from cabai.support.registry import Named, Registry
+from cabai.thresholds import THRESHOLDS, Stylized, Threshold
+
+
+class Absent:
+    """What has a name, and nothing else yet."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def address(self) -> str:
+        return self.text
+
+    @property
+    def key(self) -> str:
+        return self.text.partition("(")[0]
+
+
+@dataclass(frozen=True)
+class AbsentFamily(Absent, Gaussian):
+    text: str = ""
+    __str__ = Absent.__str__
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"variance": 1.0}
+
+
+@dataclass(frozen=True)
+class AbsentThreshold(Absent, Stylized):
+    text: str = ""
+    __str__ = Absent.__str__
+
+
+@dataclass(frozen=True)
+class AbsentPolicy(Absent, Uniform):
+    text: str = ""
+    __str__ = Absent.__str__
+
+
+KINDS: dict[str, tuple[Registry[Any], type[Named]]] = {
+    "family": (FAMILIES, AbsentFamily),
+    "threshold": (THRESHOLDS, AbsentThreshold),
+    "policy": (POLICIES, AbsentPolicy),
+}
+
+
+def stored(kind: str, text: str) -> Any:
+    """The family, threshold or policy that a study names, or a stand-in for a user's own."""
+    registry, absent = KINDS[kind]
+    return absent(text=text) if is_own(text) else registry.get(text)  # type: ignore[call-arg]
+
+
+def is_own(text: str) -> bool:
+    """Whether a stored text names something of a user's: `module:name`, perhaps with parameters."""
+    return ":" in text.partition("(")[0]
+
+
+def present(kind: str, value: Family | Threshold | Policy) -> Any:
+    """The same, imported if it is a stand-in."""
+    return KINDS[kind][0].get(value.address) if isinstance(value, Absent) else value

@@ -1,0 +1,111 @@
+"""The studies of a storage: made, found, listed, deleted. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study import clock, schema
+from cabai.study.errors import StorageError, StudyNotFound
+from cabai.study.ledger import Ledger
+from cabai.study.settings import Settings
+from cabai.study.status import Status
+from cabai.study.storage import Storage
+from cabai.support.validation import InvalidInput
+
+
+def create(storage: Storage, name: str, settings: Settings) -> bool:
+    """Make a study; returns whether it is new, and not one of that name that there was before."""
+    token = secrets.token_hex(4)
+
+    def work(connection: sa.Connection) -> bool:
+        found = row_of(connection, name)
+        if found is not None:
+            return bool(found.token == token)  # made just before, if the connection broke as it was committed
+        made = connection.execute(
+            sa.insert(schema.study).values(name=name, token=token, created=clock.now(), settings=settings.to_json())
+        )
+        key = made.inserted_primary_key[0]  # type: ignore[index]
+        connection.execute(
+            sa.insert(schema.arm),
+            [{"study": key, "number": a, "name": arm} for a, arm in enumerate(settings.arms)],
+        )
+        return True
+
+    if storage.read(lambda connection: row_of(connection, name)) is not None:
+        return False
+    try:
+        return storage.write(work)
+    except sa.exc.IntegrityError:  # another process was quicker
+        return False
+
+
+def find(storage: Storage, name: str) -> Ledger:
+    """What is stored of a study."""
+    row = storage.read(lambda connection: row_of(connection, name))
+    if row is None:
+        raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
+    return Ledger(row, storage.url)
+
+
+def row_of(connection: sa.Connection, name: str) -> Any:
+    return connection.execute(sa.select(schema.study).where(schema.study.c.name == name)).one_or_none()
+
+
+def names(storage: Storage) -> list[str]:
+    """The oldest study first."""
+    query = sa.select(schema.study.c.name).order_by(schema.study.c.id)
+    return storage.read(lambda connection: [str(row.name) for row in connection.execute(query)])
+
+
+def delete(storage: Storage, name: str) -> None:
+    def work(connection: sa.Connection) -> None:
+        if connection.execute(sa.delete(schema.study).where(schema.study.c.name == name)).rowcount == 0:
+            raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
+
+    storage.write(work)
+
+
+def statuses(storage: Storage) -> tuple[list[Status], list[str]]:
+    """How every study stands, the oldest first, and what is wrong with those that cannot be read."""
+    tables = (
+        sa.select(schema.study).order_by(schema.study.c.id),
+        sa.select(schema.arm).order_by(schema.arm.c.number),
+        sa.select(schema.pull).order_by(schema.pull.c.number),
+    )
+    try:
+        studies, arms, pulls = storage.read(lambda connection: [connection.execute(each).all() for each in tables])
+    except StorageError:  # something that the database itself cannot read; it may belong to one study alone
+        return statuses_one_by_one(storage)
+    arms_of, pulls_of = by_study(arms), by_study(pulls)
+    found, damaged = [], []
+    for row in studies:
+        try:
+            found.append(Ledger(row, storage.url).status_of(row, arms_of[row.id], pulls_of[row.id]))
+        except (StorageError, InvalidInput) as error:  # the others are shown all the same
+            damaged.append(str(error))
+    return found, damaged
+
+
+def by_study(rows: Iterable[Any]) -> dict[int, list[Any]]:
+    """The rows of each study, in the same order."""
+    found: dict[int, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[row.study].append(row)
+    return found
+
+
+def statuses_one_by_one(storage: Storage) -> tuple[list[Status], list[str]]:
+    found, damaged = [], []
+    for name in names(storage):
+        try:
+            found.append(storage.read(find(storage, name).status))
+        except StudyNotFound:  # deleted meanwhile
+            continue
+        except (StorageError, InvalidInput) as error:
+            damaged.append(str(error))
+    return found, damaged

@@ -1,0 +1,146 @@
+"""What is stored of one study: read, and checked as it is read, and written. Importing this imports SQLAlchemy.
+
+Its methods run inside a transaction, on the connection that they are handed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study import clock, damage, statements
+from cabai.study.errors import StudyNotFound
+from cabai.study.play import Play
+from cabai.study.pull import Pull
+from cabai.study.status import Status
+from cabai.support.validation import InvalidInput
+
+EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE = "evidence", "max_cost", "max_pulls", "certificate"  # why a study stopped
+REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE)
+
+
+class Ledger:
+    """The rows of one study; `where` names its storage in errors."""
+
+    def __init__(self, row: Any, where: str) -> None:
+        self.name, self.where = str(row.name), where
+        self.id, self.token = int(row.id), str(row.token)
+        with self.reading():
+            self.settings = damage.settings_of(row.settings)
+        self.of = {"of_study": self.id}
+        self._known: tuple[int, Play] | None = None  # the state as of a stamp, to spare reading it again
+
+    def reading(self) -> AbstractContextManager[None]:
+        """What goes wrong in here is the fault of what is stored."""
+        return damage.reading(self.name, self.where)
+
+    def import_own(self) -> list[str]:
+        """Import what is the user's own in this study; returns what has changed since the study was created."""
+        if self.settings.is_present:
+            return []
+        self.settings = self.settings.imported()
+        now, before = self.settings.sources_now(), self.settings.sources
+        return [str(self.settings.own[kind].address) for kind in now if now[kind] != before.get(kind)]
+
+    def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
+        """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
+        query = statements.LOCKED_STUDY if lock else statements.STUDY
+        row = connection.execute(query, {**self.of, "of_token": self.token}).one_or_none()
+        if row is None:
+            raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
+        return self.checked_row(row)
+
+    def play(self, connection: sa.Connection, row: Any) -> Play:
+        """The state of the study, as it is stored."""
+        return self.restored(row, connection.execute(statements.ARMS, self.of).all())
+
+    def play_on(self, connection: sa.Connection, row: Any) -> Play:
+        """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
+        saved."""
+        known, self._known = self._known, None
+        return known[1] if known is not None and known[0] == row.stamp else self.play(connection, row)
+
+    def pulls(self, connection: sa.Connection) -> Sequence[Any]:
+        """The pulls that are under way."""
+        return self.checked_pulls(connection.execute(statements.PULLS, self.of).all())
+
+    def pull(self, connection: sa.Connection, number: int) -> Any:
+        """The pull of that number, or None if it is not under way."""
+        pull = connection.execute(statements.PULL, self.key(number)).one_or_none()
+        return None if pull is None else self.checked_pulls([pull])[0]
+
+    def status(self, connection: sa.Connection) -> Status:
+        """What is known now."""
+        row = self.row(connection)
+        arms, pulls = (connection.execute(rows, self.of).all() for rows in (statements.ARMS, statements.PULLS))
+        return self.status_of(row, arms, pulls)
+
+    def log(self, connection: sa.Connection) -> Sequence[Any]:
+        """Everything that was told, in the order of telling."""
+        log = connection.execute(statements.LOG, self.of).all()
+        with self.reading():
+            damage.check_log(log, self.settings)
+        return log
+
+    def tests(self, row: Any) -> dict[str, Any] | None:
+        """How each arm is tried, if that is known."""
+        with self.reading():
+            return None if row.tests is None else damage.tests_of(row.tests, self.settings)
+
+    def save_tests(self, connection: sa.Connection, tests: dict[str, Any]) -> None:
+        connection.execute(statements.CHANGE_STUDY, {**self.of, "tests": json.dumps(tests)})
+
+    def save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
+        """Keep the state, what its policy remembers, and other columns of the study's row."""
+        stamp = secrets.randbits(62)
+        changed = {"stamp": stamp, "memory": play.memory(), **values}
+        connection.execute(statements.CHANGE_STUDY, {**self.of, **changed})
+        self._known = (stamp, play)
+
+    def checked_row(self, row: Any) -> Any:
+        with self.reading():
+            damage.check_row(row, self.settings, REASONS)
+        return row
+
+    def checked_pulls(self, pulls: Sequence[Any]) -> Sequence[Any]:
+        with self.reading():
+            damage.check_pulls(pulls, self.settings)
+        return pulls
+
+    def restored(self, row: Any, arms: Sequence[Any]) -> Play:
+        """The state that the study's row and those of its arms describe."""
+        with self.reading():
+            damage.check_arms(arms, self.settings, row.told)
+            sums = [arm._mapping for arm in arms]
+            play = Play.restored(self.settings, sums, row.spent, row.counted, row.memory)
+            damage.check_play(play)
+        return play
+
+    def status_of(self, row: Any, arms: Sequence[Any], pulls: Sequence[Any]) -> Status:
+        """What the study's row and those of its arms and of its pulls under way say of it now."""
+        play = self.restored(self.checked_row(row), arms)
+        return Status.of(row, play, self.checked_pulls(pulls), clock.now())
+
+    def key(self, number: int) -> dict[str, int]:
+        """What finds a pull in a statement."""
+        return {**self.of, "of_number": number}
+
+    def pull_id(self, number: int) -> str:
+        return f"{self.token}-{number}"
+
+    def number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
+        given = pull.id if isinstance(pull, Pull) else pull
+        token, _, digits = given.partition("-") if isinstance(given, str) else ("", "", "")
+        if token != self.token or not re.fullmatch(r"[1-9][0-9]{0,17}", digits):
+            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
+        return int(digits)
+
+    def never_asked(self, number: int) -> InvalidInput:
+        return InvalidInput(f"study {self.name!r} has handed out no pull {self.pull_id(number)}.")

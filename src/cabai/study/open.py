@@ -1,0 +1,120 @@
+"""Create, load, list and delete studies. The database code is loaded when one is first opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cabai import policies, thresholds
+from cabai.families import Family
+from cabai.policies import Policy
+from cabai.study.settings import Settings, checked_name
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from cabai.study.study import Study
+
+STORAGE = "sqlite:///cabai.db"
+LEASE = 3600.0
+
+
+def create_study(
+    name: str,
+    *,
+    arms: Sequence[str] | Mapping[str, Any],
+    family: str | Family,
+    delta: float = 0.05,
+    policy: str | Policy = policies.DEFAULT,
+    threshold: str | Threshold = thresholds.DEFAULT,
+    epsilon: float = 0.0,
+    direction: str = "maximize",
+    costs: Sequence[float] | Mapping[str, float] | None = None,
+    max_cost: float | None = None,
+    max_pulls: int | None = None,
+    lease: float = LEASE,
+    seed: int = 0,
+    storage: str = STORAGE,
+    load_if_exists: bool = False,
+) -> Study:
+    """Start a study: which of these arms has the best mean reward?
+
+    `arms` are names, or a dictionary from names to metadata of any kind that JSON can hold. `costs` declares the arms'
+    mean costs where they are known; else they are learned. `direction="minimize"` looks for the smallest mean. With
+    `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
+    end it without a guarantee. A pull that is not told within `lease` seconds is offered again. `seed` feeds policies
+    that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+
+    With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
+
+    >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> pull = study.ask()
+    >>> pull.arm
+    'small'
+    >>> study.tell(pull, reward=1, cost=0.02)
+    >>> study.status().spent
+    0.02
+    """
+    from cabai.study.catalogue import create, find
+    from cabai.study.storage import open_storage
+    from cabai.study.study import Study
+
+    settings = Settings.checked(
+        arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
+        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed,
+    )  # fmt: skip
+    opened = open_storage(storage)
+    made = create(opened, checked_name(name), settings)
+    study = Study(opened, find(opened, name))
+    if not made:
+        if not load_if_exists:
+            raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
+        different = study.settings.differences(settings)
+        if different:
+            raise InvalidInput(
+                f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
+                "change: choose another name, or delete the study."
+            )
+    return study
+
+
+def load_study(name: str, *, storage: str = STORAGE) -> Study:
+    """A study that was created before, here or by another process or machine.
+
+    >>> made = create_study("made before", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> load_study("made before", storage="memory").arms
+    ('small', 'large')
+    """
+    from cabai.study.catalogue import find
+    from cabai.study.storage import open_storage
+    from cabai.study.study import Study
+
+    opened = open_storage(storage, make=False)
+    return Study(opened, find(opened, checked_name(name)))
+
+
+def list_studies(*, storage: str = STORAGE) -> list[str]:
+    """The names of all studies in a storage, the oldest first.
+
+    >>> made = create_study("one of many", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> list_studies(storage="memory")[-1]
+    'one of many'
+    """
+    from cabai.study.catalogue import names
+    from cabai.study.storage import open_storage
+
+    return names(open_storage(storage, make=False))
+
+
+def delete_study(name: str, *, storage: str = STORAGE) -> None:
+    """Delete a study and everything observed in it.
+
+    >>> made = create_study("soon gone", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> delete_study("soon gone", storage="memory")
+    >>> "soon gone" in list_studies(storage="memory")
+    False
+    """
+    from cabai.study.catalogue import delete
+    from cabai.study.storage import open_storage
+
+    delete(open_storage(storage, make=False), checked_name(name))

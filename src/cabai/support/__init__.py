@@ -1,0 +1,1 @@
+"""What is not about bandits: validation, registries, random streams, files and tables."""

@@ -1,0 +1,52 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from cabai.support.validation import InvalidInput
+
+
+def write_whole(path: str | Path, content: bytes) -> Path:
+    """Write a file under another name first, so that nobody ever meets half of it; make its folder if need be."""
+    target = file_to_write(path)
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("xb") as file:  # never through a link that somebody has put there
+                if target.exists():
+                    os.chmod(partial, stat.S_IMODE(target.stat().st_mode))
+                file.write(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}.") from error
+    return Path(path)
+
+
+def file_to_write(path: str | Path) -> Path:
+    """The file that a path means, which may not exist yet: where the path is a link, the file it leads to.
+
+    Anything but a regular file is refused, for it would be replaced by one: a folder, a device, a pipe, a link to a
+    file that is not there. Call this before work whose result is to be written.
+    """
+    if not str(path) or "\0" in str(path):
+        raise InvalidInput(f"a file's name must not be empty or contain NUL, got {str(path)!r}.")
+    given = Path(path)
+    try:
+        if given.is_symlink() and not given.exists():
+            raise InvalidInput(f"cannot write {path}: it is a link to {os.readlink(given)}, which does not exist.")
+        if given.is_dir():
+            raise InvalidInput(f"cannot write {path}: it is a folder.")
+        if given.exists() and not given.is_file():
+            raise InvalidInput(f"cannot write {path}: it is a device or a pipe, not a regular file.")
+        if given.parent.exists() and not given.parent.is_dir():
+            raise InvalidInput(f"cannot write {path}: {given.parent} is not a folder.")
+        return Path(os.path.realpath(given))
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}.") from error

@@ -1,0 +1,70 @@
+"""A family, threshold or policy of a user's own, found again by other processes: written `module:name`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from cabai.support.validation import InvalidInput
+
+
+def address_of(kind: type) -> str:
+    """Where a class, or what was made of a function, can be imported from: `module:name`."""
+    module, name = kind.__module__, kind.__qualname__
+    if module == "__main__":
+        module = _main_module()
+    if not module or "<" in name:
+        raise InvalidInput(
+            f"{name} can only be used here and now: what is stored, or sent to other processes, must be defined at the "
+            "top of a Python file, so that it can be imported."
+        )
+    return f"{module}:{name}"
+
+
+def load(address: str, what: str) -> Any:
+    """What stands under a name in a module; the current folder is looked at too."""
+    module_name, _, name = address.partition(":")
+    if module_name == _main_module():
+        module = sys.modules["__main__"]
+    else:
+        module = _imported(module_name, f"{what} {address!r}")
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise InvalidInput(f"{what} {address!r}: the module {module_name} has no {name!r}.")
+    return found
+
+
+def source_digest(value: Any) -> str:
+    """A fingerprint of the file that defines a value of a user's own."""
+    module = sys.modules.get(type(value).__module__)
+    file = getattr(module, "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+
+
+def _imported(name: str, what: str) -> Any:
+    here = os.getcwd()
+    added = here not in sys.path and "" not in sys.path
+    if added:
+        sys.path.append(here)
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # whatever a user's module may raise
+        raise InvalidInput(f"cannot import {what}: {type(error).__name__}: {error}.") from error
+    finally:
+        if added and here in sys.path:
+            sys.path.remove(here)
+
+
+def _main_module() -> str:
+    """The name under which others would import the program that is running; empty if they cannot."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return Path(file).stem if file else ""

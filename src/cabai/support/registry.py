@@ -1,0 +1,136 @@
+"""Families, cost models, thresholds and policies are values that have a name and a few parameters.
+
+Each is written the same way everywhere, in Python, in the shell and in storage: `ctas`, or with parameters
+`ctas(exploration=0.5, tracking=ratio)`. `str` writes that form and `Registry.get` reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from typing import Any, ClassVar, Generic, TypeVar
+
+from cabai.support.own import address_of, load
+from cabai.support.validation import InvalidInput, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A value with a `name`; its dataclass fields are its parameters."""
+
+    name: ClassVar[str]
+    kind: ClassVar[str]  # family, threshold or policy
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name}={_plain(getattr(self, field.name))}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is of a user's making, not one of cabai's."""
+        return type(self).__module__.partition(".")[0] != "cabai"
+
+    @property
+    def key(self) -> str:
+        """Its name without parameters; of a user's own, with where it is defined, so that no two have the same."""
+        if not self.is_own:
+            return self.name
+        try:
+            return address_of(type(self))
+        except InvalidInput:  # defined where nobody else can import it from
+            return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    @property
+    def address(self) -> str:
+        """How it is written so that any process finds it: as `str` writes it or, if it is a user's own, with
+        `module:name` for its name."""
+        text = str(self)
+        return text.replace(self.name, address_of(type(self)), 1) if self.is_own else text
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Generic[T]):
+    """The values of one kind, found by name."""
+
+    def __init__(self, kind: str, *classes: type[T]) -> None:
+        self.kind = kind
+        self.classes = {cls.name: cls for cls in classes}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.classes)
+
+    def get(self, given: str | T | type[T]) -> T:
+        """The value itself, or the one that `name` or `name(parameter=value, ...)` describes.
+
+        A user's own is given as it is, or as `module:name`.
+        """
+        if isinstance(given, Named) and given.kind == self.kind:
+            return given
+        if isinstance(given, type) and issubclass(given, Named) and given.kind == self.kind:
+            return given()
+        if not isinstance(given, str):
+            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.")
+        match = re.fullmatch(r"\s*([\w-]+|[\w.]+:[\w.]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
+        if match is not None and ":" in match[1]:
+            return self._own(match[1], match[2])
+        name = match[1].lower() if match else given
+        if match is None or name not in self.names:
+            raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
+        return self._build(self.classes[name], match[2] or "")
+
+    def _own(self, address: str, arguments: str | None) -> T:
+        found = load(address, self.kind)
+        if isinstance(found, type) and issubclass(found, Named) and found.kind == self.kind:
+            return self._build(found, arguments or "")  # type: ignore[arg-type]
+        if isinstance(found, Named) and found.kind == self.kind and arguments is None:
+            return found  # type: ignore[return-value]
+        raise InvalidInput(f"{address!r} is not a {self.kind}: see the docs for how one is made.")
+
+    def _known(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self.names, n=1)
+        return (f"did you mean {close[0]}? " if close else "") + f"known: {', '.join(self.names)}."
+
+    def _build(self, cls: type[T], arguments: str) -> T:
+        allowed = {field.name: field for field in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for argument in filter(None, (part.strip() for part in split_outside_brackets(arguments))):
+            key, equals, text = (piece.strip() for piece in argument.partition("="))
+            if not equals or key not in allowed or key in values:
+                expected = ", ".join(allowed) or "none"
+                raise InvalidInput(f"{self.kind} {cls.name} cannot take {argument!r}; its parameters: {expected}.")
+            values[key] = _read(text)
+        return cls(**values)
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """What commas separate, those within brackets apart.
+
+    >>> split_outside_brackets("co, ctas(exploration=1, tracking=ratio)")
+    ['co', ' ctas(exploration=1, tracking=ratio)']
+    """
+    return re.split(r",(?![^(]*\))", text)
+
+
+def _read(text: str) -> Any:
+    """A parameter as it is written: a number, true, false, none, or a word."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip("'\"")

@@ -1,0 +1,165 @@
+"""Plain functions, bound together: the one mechanism by which a family, a threshold and a policy meet the kernels.
+
+A kernel is a plain Python function of plain records. Where it needs something that a family, a threshold or a policy
+decides, it calls a *slot*: a function that others may replace. `specialised` makes a copy of a kernel in which every
+slot, at any depth of calls, is the function that a binding has under the slot's name. A slot that the binding does not
+name keeps its own body, which is then what holds for everybody who has nothing better.
+
+So a family is a tuple of plain functions named after slots, and nothing else has to know of it. Live studies call the
+specialised functions as they are; simulations compile them (`cabai.core.compiling`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+from cabai.support.validation import InvalidInput
+
+Binding = frozenset[tuple[str, Any]]  # of slots' names and the functions to call for them
+
+SLOTS: dict[str, Any] = {}
+
+
+def slot(function: Any) -> Any:
+    """Mark a function that a family, a threshold or a policy may replace by its own of the same name."""
+    function.slot = function.__name__
+    SLOTS[function.__name__] = function
+    return function
+
+
+def required_slot(function: Any) -> Any:
+    """Mark a slot without a body of its own: one that must be bound before the kernel that calls it can run."""
+    function.required = True
+    return slot(function)
+
+
+def apart(function: Any) -> Any:
+    """Mark a function that is large, or seldom called: compiled code calls it, and has no copy of it at each call."""
+    function.apart = True
+    return function
+
+
+def binding(functions: Iterable[Any]) -> Binding:
+    """What binds each function to the slot of its name, or each pair (name, function); later ones take precedence.
+
+    >>> def divergence(rules, p, difference, q, complement):
+    ...     return difference * difference
+    >>> [name for name, function in binding([divergence])]
+    ['divergence']
+    """
+    pairs = (each if isinstance(each, tuple) else (each.__name__, each) for each in functions)
+    return frozenset(dict(pairs).items())
+
+
+def check_known(bound: Binding) -> None:
+    """Refuse functions that no kernel would ever call: their names are misspelt."""
+    for name, function in bound:
+        if name not in SLOTS:
+            raise InvalidInput(
+                f"no kernel calls a function {name!r} ({function.__module__}); those that can be replaced: "
+                f"{', '.join(sorted(SLOTS))}."
+            )
+
+
+@lru_cache(maxsize=4096)
+def specialised(function: Any, bound: Binding) -> Any:
+    """A copy of a plain function in which every slot, at any depth of calls, is what `bound` has under its name.
+
+    A function that calls no slot is returned as it is.
+    """
+    functions = dict(bound)
+    helpers = {}
+    for name, value in plain_functions_of(function).items():
+        target = value
+        if hasattr(value, "slot"):
+            target = functions.get(value.slot, value)
+            if target is value and getattr(value, "required", False):
+                target = missing(value.slot)
+        helper = target if target is function else specialised(target, bound)
+        if helper is not value:
+            helpers[name] = helper
+    if not helpers:
+        return function
+    return copied(function, helpers)
+
+
+def function_for(of: Any, bound: Binding) -> Any:
+    """A function, or what stands for a slot, specialised."""
+    return specialised(dict(bound).get(getattr(of, "slot", ""), of), bound)
+
+
+def plain_functions_of(function: Any) -> dict[str, Any]:
+    """The functions written in Python that a function names, by those names: `uniform`, or `cabai.uniform`."""
+    scope, names = function.__globals__, function.__code__.co_names
+    found = {name: scope[name] for name in names if name in scope}
+    for module in [name for name, value in found.items() if isinstance(value, ModuleType) and is_plain_module(value)]:
+        found |= {f"{module}.{name}": vars(found[module])[name] for name in names if name in vars(found[module])}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        found[name] = cell.cell_contents
+    return {name: value for name, value in found.items() if is_plain(value)}
+
+
+def is_plain_module(module: ModuleType) -> bool:
+    """A module whose functions may be compiled: not one of Python's own."""
+    return module.__name__.partition(".")[0] not in sys.stdlib_module_names
+
+
+def is_plain(value: Any) -> bool:
+    """A function written in Python, and not one that Numba has an implementation of its own for."""
+    return isinstance(value, FunctionType) and (value.__module__ or "").partition(".")[0] not in (
+        "numpy",
+        "numba",
+        "math",
+    )
+
+
+def copied(function: Any, helpers: dict[str, Any]) -> Any:
+    """The same function, calling others by some of the names that it uses."""
+    scope = function.__globals__ | helpers
+    for dotted, helper in helpers.items():
+        module, _, name = dotted.rpartition(".")
+        if module:
+            if scope[module] is function.__globals__[module]:
+                scope[module] = ModuleType(module)
+                vars(scope[module]).update(vars(function.__globals__[module]))
+            setattr(scope[module], name, helper)
+    cells = tuple(
+        CellType(helpers[name]) if name in helpers else cell
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    )
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+    copy.__module__, copy.__qualname__, copy.__doc__ = function.__module__, function.__qualname__, function.__doc__
+    copy.__dict__.update({key: value for key, value in function.__dict__.items() if key not in ("slot", "required")})
+    return copy
+
+
+@lru_cache(maxsize=64)
+def missing(name: str) -> Callable[..., Any]:
+    """What is called where a function was needed that nobody has given."""
+
+    def not_given(*arguments: Any) -> Any:
+        raise InvalidInput(f"this needs a function {name!r}, which the family, threshold or policy does not have.")
+
+    not_given.missing = name  # type: ignore[attr-defined]
+    return not_given
+
+
+@lru_cache(maxsize=1024)
+def needs(functions: tuple[Any, ...], bound: Binding) -> frozenset[str]:
+    """The required slots that these functions call, at any depth, and that `bound` does not have."""
+    found: set[str] = set()
+    seen: set[Any] = set()
+    todo = [specialised(function, bound) for function in functions]
+    while todo:
+        function = todo.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        if hasattr(function, "missing"):
+            found.add(function.missing)
+        todo += plain_functions_of(function).values()
+    return frozenset(found)

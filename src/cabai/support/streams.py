@@ -1,0 +1,89 @@
+"""Streams of random numbers, for compiled code and for plain Python.
+
+A stream is a SplitMix64 generator (Steele, Lea and Flood 2014): 64 bits of state in the field `stream` of a record,
+which each number moves on. `uniform` and `normal` draw from the stream of whatever record they are given: an arm's, for
+its rewards, or a run's, for a policy that tosses coins.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# All arithmetic on streams is on 64 unsigned bits; mixed with a signed number it would become floating-point.
+GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+ONE, BITS_8, BITS_11, BITS_27, BITS_30, BITS_31 = (np.uint64(x) for x in (1, 8, 11, 27, 30, 31))
+LAYER = np.uint64(0xFF)
+TO_UNIT = 1.0 / (1 << 53)
+
+
+def mix(z):
+    """SplitMix64's finaliser: every bit of the result depends on every bit of z."""
+    z = (z ^ (z >> BITS_30)) * FIRST
+    z = (z ^ (z >> BITS_27)) * SECOND
+    return z ^ (z >> BITS_31)
+
+
+def unit(bits):
+    """64 random bits as a number in [0, 1)."""
+    return (bits >> BITS_11) * TO_UNIT
+
+
+def uniform(record):
+    """The next random number in [0, 1) from the record's stream: `run`, in a policy.
+
+    >>> import cabai
+    >>> @cabai.policy
+    ... def any_arm(arms, run, rules):
+    ...     return int(cabai.uniform(run) * len(arms))
+    """
+    record.stream += GOLDEN
+    return unit(mix(record.stream))
+
+
+# The ziggurat (Marsaglia and Tsang 2000): 256 layers of equal area under exp(-x²/2). EDGE[i] is the right edge of
+# layer i, HEIGHT[i] the density there; layer 0 holds the tail beyond EDGE[1].
+LAYERS = 256
+TAIL = 3.6541528853610088
+
+
+def ziggurat_tables():
+    height = lambda x: math.exp(-0.5 * x * x)  # noqa: E731
+    area = TAIL * height(TAIL) + math.sqrt(math.pi / 2) * math.erfc(TAIL / math.sqrt(2))
+    edges = [area / height(TAIL), TAIL]
+    while len(edges) < LAYERS:
+        edges.append(math.sqrt(-2.0 * math.log(area / edges[-1] + height(edges[-1]))))
+    edges.append(0.0)
+    return np.array(edges), np.array([height(x) for x in edges])
+
+
+EDGE, HEIGHT = ziggurat_tables()
+
+
+def normal(record):
+    """The next standard normal number from the record's stream: `run`, in a policy.
+
+    >>> import cabai
+    >>> @cabai.policy
+    ... def noisy_leader(arms, run, rules):
+    ...     return run.leader if cabai.normal(run) < 1.0 else run.t % len(arms)
+    """
+    while True:
+        record.stream += GOLDEN
+        bits = mix(record.stream)
+        layer = np.int64(bits & LAYER)
+        sign = 1.0 - 2.0 * ((bits >> BITS_8) & ONE)
+        x = unit(bits) * EDGE[layer]
+        if x < EDGE[layer + 1]:
+            return sign * x
+        u = uniform(record)
+        if layer == 0:  # the tail, after Marsaglia: once chosen, it is drawn from until accepted
+            while True:
+                v = uniform(record)
+                x = -math.log(1.0 - u) / TAIL
+                if -2.0 * math.log(1.0 - v) > x * x:
+                    return sign * (TAIL + x)
+                u = uniform(record)
+        elif HEIGHT[layer] + u * (HEIGHT[layer + 1] - HEIGHT[layer]) < math.exp(-0.5 * x * x):
+            return sign * x

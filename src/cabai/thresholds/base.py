@@ -1,0 +1,105 @@
+"""What a threshold is: when one arm beats another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cabai.core.evidence import evidence
+from cabai.core.setup import Setup
+from cabai.core.state import Fields, Record, Records
+from cabai.core.statistics import Statistics
+from cabai.core.stopping import leader_beats_every_rival, required
+from cabai.families import Family, family_of
+from cabai.support.registry import Named
+from cabai.support.validation import InvalidInput, whole
+from cabai.thresholds import curve
+
+ALL_FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
+
+
+@dataclass(frozen=True)
+class Threshold(Named):
+    """When one arm beats another. `proof` says what is proven and by whom; `proven_for` names the families.
+
+    A stopping rule is then: the leader beats every rival. A threshold of your own is a class like those in
+    `cabai.thresholds`, one file each. Where it asks for more evidence as pulls go by, `parameters` is all it needs:
+    the numbers of a curve (see `cabai.thresholds.curve`). Else it has plain functions of its own, named after the slots
+    of `cabai.core.stopping` and `cabai.core.observe`.
+    """
+
+    kind = "threshold"
+    proof: ClassVar[str] = "none"
+    proven_for: ClassVar[tuple[str, ...]] = ()
+    functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
+    rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
+    arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
+        """The level, which depends on delta, and other numbers among the rules; those left out are 0."""
+        raise NotImplementedError
+
+    def is_proven_for(self, family: str | Family) -> bool:
+        """Whether errors are proven to stay below delta in this family, whatever the policy samples.
+
+        >>> from cabai.thresholds import EValue, Paper
+        >>> EValue().is_proven_for("gaussian"), Paper().is_proven_for("gaussian")
+        (True, False)
+        """
+        return family_of(family).key in self.proven_for
+
+    def standing(self, family: str | Family) -> str:
+        """In words, what speaks against taking the guarantee as given; nothing where it is proven.
+
+        >>> from cabai.thresholds import Paper
+        >>> Paper().standing("gaussian")
+        'not proven for this family'
+        """
+        return "" if self.is_proven_for(family) else "not proven for this family"
+
+    def check_use(self, policy: Named, epsilon: float) -> None:
+        """Refuse a policy that this threshold does not hold for; a proven one holds for all."""
+
+    def needs_first(self, family: Family) -> bool:
+        """Whether the test looks at each arm's first reward."""
+        return False
+
+    def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
+        """The evidence that b needs over a, in nats (inf: more data are needed first).
+
+        >>> from cabai.thresholds import Paper
+        >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
+        >>> round(Paper().required(data, 0, 1, delta=0.05), 2)   # log(2 K t / delta)
+        9.68
+        """
+        for name, arm in (("b", b), ("a", a)):
+            if whole(arm, name, 0) >= len(statistics):
+                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
+        setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
+        arms, run = statistics.state(setup)
+        price = arms[b]["price"] + arms[a]["price"]
+        return float(setup.bound(required)(int(run["t"]), Record(setup.rules)) + price)
+
+    def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
+        """Does arm b beat arm a now, at this delta?
+
+        >>> from cabai.thresholds import Paper
+        >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
+        >>> Paper().beats(data, 0, 1, delta=0.05), Paper().beats(data, 1, 0, delta=0.05)
+        (True, False)
+        """
+        least = self.required(statistics, b, a, delta=delta)
+        setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
+        arms = Records(statistics.state(setup)[0])
+        return bool(setup.bound(evidence)(Record(setup.rules), arms[b], arms[a]) > least)
+
+    def stops(self, statistics: Statistics, *, delta: float) -> bool:
+        """Does the leader beat every rival now, at this delta?
+
+        >>> from cabai.thresholds import Paper
+        >>> Paper().stops(Statistics("gaussian", pulls=[100, 100], rewards=[150, 80]), delta=0.05)
+        True
+        """
+        setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
+        arms, run = statistics.state(setup)
+        return bool(setup.bound(leader_beats_every_rival)(Records(arms), Record(run), Record(setup.rules)))

@@ -1,0 +1,85 @@
+"""log(c (1 + log t) / delta), with a constant that simulation has certified."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cabai.families import Family, family_of
+from cabai.support.registry import Named
+from cabai.support.validation import InvalidInput, positive, probability, whole
+from cabai.thresholds.base import Threshold
+
+
+def written(policy: Named) -> str:
+    """A policy as a certificate names it: with its parameters, and where a user's own is defined."""
+    return str(policy).replace(policy.name, policy.key, 1) if policy.is_own else str(policy)
+
+
+@dataclass(frozen=True)
+class Calibrated(Threshold):
+    """log(c (1 + log t) / delta), with a constant c that simulation has certified: `cabai.calibrate` finds it.
+
+    Nothing is proven. The certificate says: on each of the instances searched, and within `max_pulls` pulls, this
+    policy errs with probability at most delta; that statement itself is wrong with probability 1 % at most, unless the
+    certificate says otherwise. So it is true of one policy, family, number of arms and delta, which are written here
+    with c; other uses of it are refused. With c alone, `calibrated(c=3.2)`, nothing is claimed and nothing refused.
+
+    >>> threshold = Calibrated(c=1.4, policy="co", family="gaussian", arms=3, delta=0.05, max_pulls=10_000)
+    >>> print(threshold)
+    calibrated(c=1.4, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)
+    >>> threshold.standing("gaussian")
+    'certified by simulation, up to 10000 pulls'
+    >>> threshold.parameters(family_of("gaussian"), 4, 0.05)
+    Traceback (most recent call last):
+    cabai.support.validation.InvalidInput: the threshold is certified for 3 arms, got 4; ...
+    """
+
+    c: float | None = None
+    policy: str | None = None
+    family: str | None = None
+    arms: int | None = None
+    delta: float | None = None
+    max_pulls: int | None = None
+    name = "calibrated"
+    proof = "none; certified by simulation"
+
+    def __post_init__(self) -> None:
+        if self.c is None:
+            raise InvalidInput("threshold calibrated needs its constant, as in calibrated(c=3.2): see cabai calibrate.")
+        positive(self.c, "c")
+        if self.policy is not None and not isinstance(self.policy, str):
+            raise InvalidInput(f"policy must be the name of a policy, got {self.policy!r}.")
+        if self.family is not None and ":" not in self.family and family_of(self.family).name != self.family:
+            raise InvalidInput(f"family must be a name without parameters, got {self.family!r}.")
+        for field, least in (("arms", 2), ("max_pulls", 1)):
+            if getattr(self, field) is not None:
+                whole(getattr(self, field), field, least)
+        if self.delta is not None:
+            probability(self.delta)
+
+    @property
+    def is_certified(self) -> bool:
+        return None not in (self.policy, self.family, self.arms, self.delta, self.max_pulls)
+
+    def standing(self, family: str | Family) -> str:
+        if self.is_certified and family_of(family).key == self.family:
+            return f"certified by simulation, up to {self.max_pulls} pulls"
+        return super().standing(family)
+
+    def check_use(self, policy: Named, epsilon: float) -> None:
+        self._check("policy", self.policy, written(policy))
+        if self.is_certified and epsilon != 0:
+            raise InvalidInput(f"the threshold is certified without an epsilon, got epsilon={epsilon!r}.")
+
+    def _check(self, what: str, certified: object, given: object) -> None:
+        if certified not in (None, given):
+            both = f"{certified} arms, got {given}" if what == "arms" else f"{what} {certified}, got {given}"
+            raise InvalidInput(f"the threshold is certified for {both}; cabai calibrate finds one for those.")
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
+        self._check("family", self.family, family.key)
+        self._check("arms", self.arms, arms)
+        self._check("delta", self.delta, delta)
+        assert self.c is not None
+        return {"level": math.log(self.c / delta), "loglog": 1.0, "offset": 1.0}

@@ -1,0 +1,125 @@
+"""The rooms of the house: each uses the rooms above it only, lazily or not, and no two modules use each other."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import cabai
+
+PACKAGE = Path(cabai.__file__).parent
+ROOMS = [  # from the top; each may use those before it, and itself
+    "support", "families", "core", "instance", "bound", "thresholds", "policies", "simulation", "calibration", "plots",
+    "study", "paper", "cli",
+]  # fmt: skip
+ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli"}
+DOORS = {  # the few that open downwards, and why
+    ("bound", "policies"): "Bound.hardness_of takes a policy by its name",
+}
+
+
+def modules() -> dict[str, ast.Module]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if "migrations" not in parts:
+            name = ".".join(("cabai", *parts)).removesuffix(".__init__")
+            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports(tree: ast.Module, known: set[str]) -> set[str]:
+    """The modules of cabai that a module imports anywhere, except for type checkers."""
+    typing_only = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in ast.walk(branch)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("cabai")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cabai"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else str(node.module))
+    return found
+
+
+def room(module: str) -> str:
+    first = [*module.split("."), ""][1]
+    return ROOM_OF.get(first, first)
+
+
+TREES = modules()
+GRAPH = {name: imports(tree, set(TREES)) - {name} for name, tree in TREES.items()}
+
+
+def test_every_module_belongs_to_a_room():
+    assert {room(name) for name in TREES if name != "cabai"} <= set(ROOMS)
+
+
+def test_no_module_uses_a_room_below_its_own():
+    wrong = [
+        (name, used)
+        for name, uses in GRAPH.items()
+        if name != "cabai"
+        for used in uses
+        if used != "cabai"
+        and ROOMS.index(room(used)) > ROOMS.index(room(name))
+        and (room(name), room(used)) not in DOORS
+    ]
+    assert wrong == []
+
+
+def test_modules_import_each_other_in_no_circle():
+    """Nor lazily: a circle means that two files are one idea. A package's own `__init__` only lists names."""
+    graph = {
+        name: {used for used in uses if used != "cabai" and not name.startswith(f"{used}.")}
+        for name, uses in GRAPH.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name in done:
+            return
+        for used in sorted(graph.get(name, ())):
+            visit(used, (*path, name))
+        done.add(name)
+
+    for name in graph:
+        if name != "cabai":
+            visit(name, ())
+
+
+def test_one_default_everywhere():
+    """What was simulated is what runs, without naming anything: in Python, in the shell and in studies."""
+    from typer.main import get_command
+
+    from cabai import cli, policies, thresholds
+
+    commands = get_command(cli.app).commands
+    commands |= commands["study"].commands
+    found = {"policy": [], "threshold": []}
+    for function in (cabai.simulate, cabai.compare, cabai.calibrate, cabai.create_study):
+        for name, parameter in inspect.signature(function).parameters.items():
+            found.get(name, []).append(parameter.default)
+    for command in ("simulate", "compare", "calibrate", "create"):
+        for parameter in commands[command].params:
+            found.get(parameter.name, []).append(parameter.default)
+    assert found == {"policy": [policies.DEFAULT] * 6, "threshold": [thresholds.DEFAULT] * 6}
+    assert thresholds.threshold_of(thresholds.DEFAULT).proven_for == thresholds.ALL_FAMILIES
+    assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
+
+
+def test_rooms_list_nothing_but_names_in_their_init():
+    for folder in ("simulation", "study", "cli"):
+        tree = TREES[f"cabai.{folder}"]
+        kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.If)
+        own = [node for node in tree.body if not isinstance(node, kinds)]
+        assert [node.name for node in own if isinstance(node, ast.FunctionDef) and node.name != "__getattr__"] == []
