@@ -1,0 +1,217 @@
+"""A family, a threshold and a policy of one's own, from docs/examples: simulated, live, and in other processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cabai
+from cabai.cli.main import app
+from cabai.study.absent import stored
+from cabai.thresholds import Calibrated
+from studies import check_same_pulls
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+MODULES = ("geometric", "half_log", "thompson")
+ADDRESSES = {"family": "geometric:Geometric", "threshold": "half_log:HalfLog(extra=0.5)", "policy": "thompson:thompson"}
+ARMS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def own(monkeypatch) -> dict[str, object]:
+    """The examples' family, threshold and policy, as options of what takes them."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from geometric import Geometric
+    from half_log import HalfLog
+    from thompson import thompson
+
+    return {"family": Geometric(), "threshold": HalfLog(extra=0.5), "policy": thompson}
+
+
+@pytest.fixture
+def movable(tmp_path, monkeypatch) -> Path:
+    """The same policy in a file that a test may change or take away: `movable:thompson`."""
+    file = tmp_path / "movable.py"
+    shutil.copy(EXAMPLES / "thompson.py", file)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "movable", raising=False)
+    yield file
+    sys.modules.pop("movable", None)
+
+
+def pull_on(study: cabai.Study, number: int) -> list[str]:
+    """The arms of the next pulls; what they return depends on their number alone."""
+    arms = []
+    for _ in range(number):
+        pull = study.ask()
+        study.tell(pull, pull.number * 7 % 5, cost=1.0)
+        arms.append(pull.arm)
+    return arms
+
+
+def python(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder, with modules from these places."""
+    places = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=os.environ | {"PYTHONPATH": places}, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+
+
+# --- Stored and found again -----------------------------------------------------------------------------------------
+
+
+def test_a_study_stores_where_what_is_ones_own_is_found(own):
+    study = cabai.create_study("own", arms=ARMS, storage="memory", **own)
+    stored = json.loads(study.settings.to_json())
+    assert {kind: stored[kind] for kind in ADDRESSES} == ADDRESSES
+    assert sorted(stored["sources"]) == sorted(ADDRESSES)
+    by_address = cabai.create_study("by address", arms=ARMS, storage="memory", **ADDRESSES)
+    assert by_address.settings.to_json() == study.settings.to_json()
+    again = cabai.create_study("own", arms=ARMS, storage="memory", load_if_exists=True, **own)
+    assert pull_on(again, 20) == pull_on(by_address, 20)
+    with pytest.raises(cabai.InvalidInput, match=r"its policy is thompson:thompson, not uniform"):
+        cabai.create_study("own", arms=ARMS, storage="memory", load_if_exists=True, **own | {"policy": "uniform"})
+
+
+@pytest.mark.parametrize("text", ["calibrated(c=2, policy=thompson:thompson)", "calibrated(c=2)"])
+def test_a_threshold_of_cabais_that_names_something_own_is_not_taken_for_own(text):
+    assert isinstance(stored("threshold", text), Calibrated)
+
+
+OTHER_PROCESS = """
+import json, sys
+import cabai
+from cabai.cli.main import app
+from cabai.study.absent import stored
+from cabai.thresholds import Calibrated
+
+study = cabai.load_study("own", storage="sqlite:///own.db")
+study.status(), study.observations(), study.decision
+for command in ("list", "status own", "export own"):
+    app(["study", *command.split(), "--storage", "sqlite:///own.db"], standalone_mode=False)
+imported = [name for name in ("geometric", "half_log", "thompson") if name in sys.modules]
+arms = []
+for _ in range(25):
+    pull = study.ask()
+    study.tell(pull, pull.number * 7 % 5, cost=1.0)
+    arms.append(pull.arm)
+print(json.dumps({"imported": imported, "arms": arms}))
+"""
+
+
+def test_another_process_imports_it_to_ask_and_not_to_look_and_makes_the_same_pulls(own, tmp_path):
+    alone = cabai.create_study("alone", arms=ARMS, seed=7, storage="memory", **own)
+    expected = pull_on(alone, 40)
+    assert len(set(expected)) == 3
+    study = cabai.create_study("own", arms=ARMS, seed=7, storage=f"sqlite:///{tmp_path}/own.db", **own)
+    assert pull_on(study, 15) == expected[:15]
+    done = python(OTHER_PROCESS, tmp_path, EXAMPLES)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("own: ")
+    assert lines[1].startswith("own: geometric:Geometric, maximize")
+    assert json.loads(lines[-1]) == {"imported": [], "arms": expected[15:]}
+    assert [seen["arm"] for seen in study.observations()] == expected
+
+
+# --- Not found, or not the same -------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_imported_is_refused_in_one_line_and_nothing_is_lost(movable, tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/own.db"
+    study = cabai.create_study("gone", arms=ARMS, family="gaussian", policy="movable:thompson", storage=url)
+    before = pull_on(study, 6)
+    pull = study.ask()
+    away = movable.rename(tmp_path / "elsewhere.txt")
+    del sys.modules["movable"]
+    importlib.invalidate_caches()
+    study = cabai.load_study("gone", storage=url)
+    said = "cannot import policy 'movable:thompson': ModuleNotFoundError: No module named 'movable'."
+    for call in (study.ask, lambda: study.tell(pull, 1.0, cost=1.0)):
+        with pytest.raises(cabai.InvalidInput) as refused:
+            call()
+        assert str(refused.value) == said
+    status = study.status()
+    assert (status.policy, status.pulls, status.under_way) == ("movable:thompson", 6, 1)
+    assert [seen["arm"] for seen in study.observations()] == before
+    for command, begins in [("list", "gone: "), ("status gone", "gone: gaussian"), ("export gone", "pull,arm,")]:
+        app(["study", *command.split(), "--storage", url], standalone_mode=False)
+        assert capsys.readouterr().out.startswith(begins)
+    away.rename(movable)
+    importlib.invalidate_caches()
+    study.tell(pull, 1.0, cost=1.0)
+    assert study.status().pulls == 7
+
+
+def test_a_changed_source_is_warned_of_once(movable):
+    study = cabai.create_study("changed", arms=ARMS, family="gaussian", policy="movable:thompson", storage="memory")
+    pull_on(study, 3)
+    movable.write_text(movable.read_text() + "\n# the same rule\n")
+    pull_on(study, 1)  # it was imported before it changed
+    study = cabai.load_study("changed", storage="memory")
+    study.status()
+    with pytest.warns(cabai.study.SourceChanged, match="the source of movable:thompson has changed since study") as all:
+        pull = study.ask()
+    assert [warning.filename for warning in all] == [__file__]
+    study.tell(pull, 1.0, cost=1.0)  # a second warning would be an error here
+    pull_on(study, 3)
+    with pytest.warns(cabai.study.SourceChanged):
+        cabai.load_study("changed", storage="memory").tell(study.ask(), 1.0, cost=1.0)
+
+
+# --- Simulated ------------------------------------------------------------------------------------------------------
+
+
+def test_a_study_makes_the_pulls_of_a_simulation_with_ones_own(own):
+    instance = cabai.Instance(own["family"], [3.0, 1.0, 0.3], [1, 0.5, 0.2])
+    check_same_pulls(instance, own["policy"], own["threshold"], 0.0, most=40, seed=3, reload=True)
+
+
+def test_bound_compare_and_summaries_take_ones_own(own):
+    instance = cabai.Instance(own["family"], [3.0, 1.0, 0.3], [1, 0.5, 0.2])
+    hardness = cabai.bound(instance).hardness
+    options = {"delta": 0.1, "trajectories": 20, "max_pulls": 2000}
+    compared = cabai.compare(instance, [own["policy"], "uniform"], threshold=own["threshold"], **options)
+    assert [summary.policy for summary in compared.summaries] == ["thompson", "uniform"]
+    for summary in compared.summaries:
+        assert (summary.threshold, summary.proven) == ("half-log(extra=0.5)", False)
+        assert summary.lower_bound == pytest.approx(hardness * 0.8 * 2.1972245773362196)  # kl(0.1, 0.9)
+        assert summary.mean_cost > 0
+
+
+def test_calibrate_takes_a_policy_of_ones_own(own):
+    found = cabai.calibrate("gaussian", [1, 0.5], own["policy"], delta=0.2, max_pulls=20, trajectories=300)
+    assert (found.policy, found.family, found.delta) == ("thompson", "gaussian", 0.2)
+    instance = cabai.Instance("gaussian", [1.0, 0.0], [1, 0.5])
+    runs = cabai.simulate(instance, own["policy"], threshold=found.threshold, delta=0.2, trajectories=5, max_pulls=20)
+    assert runs.summary().standing == "certified by simulation, up to 20 pulls"
+
+
+def test_a_study_takes_what_was_calibrated_for_a_family_and_a_policy_of_ones_own(own):
+    options = {"delta": 0.2, "max_pulls": 20}
+    found = cabai.calibrate(own["family"], [1, 0.5], own["policy"], trajectories=300, **options)
+    arms = {"arms": ["a", "b"], "family": own["family"], "policy": own["policy"], "delta": 0.2}
+    study = cabai.create_study("calibrated for my own", threshold=found.threshold, storage="memory", **arms)
+    study.tell(study.ask(), 3, 1.0)
+    assert cabai.load_study(study.name, storage="memory").status().certified_pulls == 20
+    with pytest.raises(cabai.InvalidInput, match="certified for policy thompson:thompson, got uniform"):
+        cabai.create_study("another", threshold=found.threshold, storage="memory", **arms | {"policy": "uniform"})
+
+
+def test_a_family_that_calls_itself_gaussian_is_not_taken_for_the_proven_one(own):
+    @dataclasses.dataclass(frozen=True)
+    class Pretender(type(own["family"])):
+        name = "gaussian"
+
+    assert cabai.thresholds.Mixture().is_proven_for("gaussian")
+    assert not cabai.thresholds.Mixture().is_proven_for(Pretender())
