@@ -215,3 +215,29 @@ def test_a_family_that_calls_itself_gaussian_is_not_taken_for_the_proven_one(own
 
     assert cabai.thresholds.Mixture().is_proven_for("gaussian")
     assert not cabai.thresholds.Mixture().is_proven_for(Pretender())
+
+
+def test_names_that_are_taken_or_unknown_are_refused(own):
+    @dataclasses.dataclass(frozen=True)
+    class Levelled(type(own["family"])):
+        level: float = 1.0
+
+    class Misspelt(cabai.Threshold):
+        name = "misspelt"
+
+        def parameters(self, family, arms, delta):
+            return {"level": 1.0, "slop": 2.0}
+
+    instance = cabai.Instance(Levelled(), [3.0, 1.0], [1, 1])
+    with pytest.raises(cabai.InvalidInput, match="has a parameter 'level', a name that is taken"):
+        cabai.simulate(instance, threshold="mixture", trajectories=2)
+    gaussian = cabai.Instance("gaussian", [3.0, 1.0], [1, 1])
+    with pytest.raises(cabai.InvalidInput, match="threshold misspelt has a parameter 'slop' that its functions do not"):
+        cabai.simulate(gaussian, threshold=Misspelt(), trajectories=2)
+
+    @cabai.policy(arm_memory={"pulls": 0})
+    def forgetful(arms, run, rules):
+        return 0
+
+    with pytest.raises(cabai.InvalidInput, match="the policy's field 'pulls' is a field of an arm already"):
+        cabai.simulate(gaussian, forgetful, trajectories=2)

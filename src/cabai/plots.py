@@ -94,7 +94,7 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
     axis.set_yticks(range(1, len(order) + 1), order)
     if floor is not None:
         axis.axvline(floor, color="black", linestyle="--", linewidth=1)
-        # The dearest policy's row, at the bottom, leaves room beside the line.
+        # The most expensive policy's row, at the bottom, leaves room beside the line.
         axis.annotate("lower bound", (floor, 1), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     axis.set_xlim(0, None)
 

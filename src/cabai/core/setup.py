@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.observe import observe
-from cabai.core.state import Layout, record
+from cabai.core.state import RULES, Layout, record
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.core.within import WITHIN
 from cabai.families import Family
@@ -38,6 +38,12 @@ class Setup:
         if policy is not None:
             values |= {"cost_blind": policy.cost_blind, "tolerance": TOLERANCE, **policy.parameters(arms)}
         self.rules = record(self.layout.rules)
+        unknown = set(values) - set(self.layout.rules.names or ())
+        if unknown:
+            raise InvalidInput(
+                f"threshold {threshold} has a parameter {min(unknown)!r} that its functions do not know: name it in "
+                f"its rule_fields, or use those of a curve: level, {', '.join(threshold.rule_fields)}."
+            )
         for name, value in values.items():
             self.rules[name] = value
         self._check()
@@ -51,7 +57,17 @@ class Setup:
                 self.policy.run_memory,
                 self.policy.parameters(self.arms),
             )
-        return Layout.of((self.threshold.arm_fields, self.family.parameters | self.threshold.rule_fields), own)
+        test = [
+            (f"family {self.family}", self.family.parameters),
+            (f"threshold {self.threshold}", self.threshold.rule_fields),
+        ]
+        fields: dict[str, Any] = {}
+        for what, more in test:
+            twice = (set(fields) | set(RULES)) & set(more)
+            if twice:
+                raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: give it another.")
+            fields |= more
+        return Layout.of((self.threshold.arm_fields, fields), own)
 
     @cached_property
     def test_binding(self) -> Binding:
@@ -100,6 +116,6 @@ class Setup:
         if lacking:
             with_policy = "" if self.policy is None else f" and policy {self.policy}"
             raise InvalidInput(
-                f"the family {self.family} has no function {min(lacking)!r}, which threshold {self.threshold}"
-                f"{with_policy} need; give it one, or take others."
+                f"threshold {self.threshold}{with_policy} call a function {min(lacking)!r}, which the family "
+                f"{self.family} does not have: give it one, or take another threshold or policy."
             )

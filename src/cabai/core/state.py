@@ -94,7 +94,7 @@ class Layout:
 
 def _two_forms(common: dict[str, Any], own: Fields, room: int, of: str) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
     """A record with all fields, and one with the common ones, of the same size."""
-    twice = set(common) & set(own)
+    twice = (set(common) | {"room"}) & set(own)
     if twice:
         raise InvalidInput(f"the policy's field {min(twice)!r} is a field of {of} already; give it another name.")
     fields, more = ([_format(*item) for item in each.items()] for each in (common, own))

@@ -293,7 +293,7 @@ def failing(play: Play, a: int) -> str | None:
 
 
 def roughly(cost: float) -> str:
-    """Three digits, and noughts where a scientist would write 3.3e+03."""
+    """Three digits, and zeros where a scientist would write 3.3e+03."""
     return f"{float(f'{cost:.3g}'):g}"
 
 
