@@ -120,6 +120,8 @@ def as_kind(context, value, kind):
     target = value.copy(dtype=kind.dtype) if isinstance(value, types.Array) else kind.dtype
 
     def generate(context, builder, signature, arguments):
+        if context.enable_nrt:  # there is one more reference to it now
+            context.nrt.incref(builder, target, arguments[0])
         return arguments[0]
 
     return target(value, kind), generate
