@@ -241,3 +241,79 @@ def test_names_that_are_taken_or_unknown_are_refused(own):
 
     with pytest.raises(cabai.InvalidInput, match="the policy's field 'pulls' is a field of an arm already"):
         cabai.simulate(gaussian, forgetful, trajectories=2)
+
+
+def keep(arm, rules, reward):
+    arm.squares += reward * reward
+
+
+def weigh(arm, rules):
+    arm.tested, arm.tested_mean = arm.pulls, arm.mean
+    arm.price = 0.02 * arm.squares
+
+
+@dataclasses.dataclass(frozen=True)
+class Squares(cabai.Threshold):
+    """Asks for more the larger the rewards were: something that it must keep of each arm."""
+
+    name = "squares"
+    arm_fields = {"squares": 0.0}  # noqa: RUF012
+    functions = (*cabai.Threshold.functions, keep, weigh)
+
+    def parameters(self, family, arms, delta):
+        return {"level": 3.0}
+
+
+def test_what_a_threshold_keeps_is_there_again_when_a_study_is_loaded():
+    """It is weighed as in a simulation, also where the study is loaded anew before every step."""
+    instance = cabai.Instance("gaussian", [1.0, 0.5, 0.0], [1, 0.5, 0.2])
+    check_same_pulls(instance, "co", Squares(), 0.0, most=300, seed=3, reload=True)
+    with pytest.raises(cabai.InvalidInput, match="threshold squares keeps more of each arm"):
+        Squares().beats(cabai.Statistics("gaussian", pulls=[9, 9], rewards=[9, 0]), 0, 1, delta=0.1)
+
+
+def after_five(arms, run, rules):
+    return run.t >= 5
+
+
+def in_turn(arms, run, rules):
+    return run.t % len(arms)
+
+
+def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
+    impatient = cabai.policy(in_turn, stop=after_five)
+    runs = cabai.simulate(cabai.Instance("bernoulli", [0.9, 0.1], [1, 1]), impatient, trajectories=10)
+    assert (runs.summary().proven, runs.summary().standing) == (False, "its stopping rule is not proven")
+    with pytest.raises(cabai.InvalidInput, match="stops by a rule of its own, which no threshold's proof covers"):
+        cabai.create_study("impatient", arms=["a", "b"], family="bernoulli", policy=impatient, storage="memory")
+
+
+@cabai.policy(run_memory={"seen": [0.0, 0.0]})
+def broken_later(arms, run, rules):
+    run.seen[0] += 1.0
+    if run.t > 4:
+        return arms[0].pullz
+    return 7 if run.t > 3 else 0
+
+
+def test_an_error_in_ones_own_policy_is_told_by_line_in_a_study(monkeypatch):
+    study = cabai.create_study("broken", arms=["a", "b"], family="bernoulli", policy=broken_later, storage="memory")
+    for _ in range(4):
+        study.tell(study.ask(), 1, 1.0)
+    with pytest.raises(cabai.InvalidInput, match="chose an arm that does not exist"):
+        study.ask()
+    assert study.status().pulls == 4
+
+
+def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch):
+    text = (EXAMPLES / "geometric.py").read_text().replace("return q * (1.0 + q)", "return q * rules.nothing")
+    (tmp_path / "wrong_family.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    instance = cabai.Instance("wrong_family:Geometric", [3.0, 1.0], [1, 1])
+    with pytest.raises(cabai.InvalidInput, match=r"line \d+, `return q \* rules.nothing`: there is no field 'nothing'"):
+        cabai.simulate(instance, "co", threshold="mixture", trajectories=2)
+
+
+def test_whole_rewards_are_whole(own):
+    with pytest.raises(cabai.InvalidInput, match="reward must be a whole number, 0 or more, for the geometric family"):
+        own["family"].check_reward(0.5)

@@ -77,6 +77,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Study, Pull and Status, loaded when first asked for: they bring the database code with them."""
     if name in ("Study", "Pull", "Status"):

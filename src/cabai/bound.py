@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.shares import solve
+from cabai.families import Bounded
 from cabai.hardness import HARDNESS
 from cabai.instance import Instance
 from cabai.support.tables import table
@@ -112,6 +113,8 @@ def bound(instance: Instance) -> Bound:
     if not isinstance(instance, Instance):
         raise InvalidInput(f"bound takes a cabai.Instance, got {instance!r}.")
     if not instance.family.has_bound:
+        if not isinstance(instance.family, Bounded):
+            raise InvalidInput(f"there is no lower bound for the {instance.family} family.")
         raise InvalidInput(
             f"there is no lower bound for the {instance.family} family: the bound holds for rewards of 0 and 1, and "
             "for other laws on [0, 1] less may suffice. If every reward is 0 or 1, give the family as bernoulli."

@@ -16,7 +16,8 @@ FamilyOption = Annotated[
     str,
     typer.Option(
         "--family",
-        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4).",
+        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4). "
+        "Or your own, module:name.",
     ),
 ]
 MeansOption = Annotated[str, typer.Option("--means", help="Each arm's mean reward, separated by commas: 1.5,1,0.5")]
@@ -34,7 +35,7 @@ ThresholdOption = Annotated[
     typer.Option(
         "--threshold",
         help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
-        "such as paper(alpha=1.2); or a file that cabai calibrate has written.",
+        "such as paper(alpha=1.2); your own, module:name; or a file that cabai calibrate has written.",
     ),
 ]
 TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
@@ -48,7 +49,9 @@ MaxCostOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
 ]
-POLICY_HELP = f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio)."
+POLICY_HELP = (
+    f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio); or your own, module:name."
+)
 
 
 def read_instance(family: str, means: str, costs: str, names: str | None = None, cost_model: str = "fixed") -> Instance:

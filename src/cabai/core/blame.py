@@ -6,13 +6,14 @@ import difflib
 import dis
 import linecache
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numba
 
 import cabai
-from cabai.core.compiling import compiled, is_ours, seen_by_name
+from cabai.core.compiling import compiled, functions_in, is_ours, seen_by_name
 from cabai.core.state import Layout
 from cabai.support.specialise import plain_functions_of
 from cabai.support.validation import InvalidInput
@@ -28,7 +29,19 @@ def compiled_rule(policy: Any, function: Any, signature: Any, layout: Layout) ->
         raise InvalidInput(f"policy {policy} cannot be compiled: {blame(function, layout, error)}") from error
 
 
-def blame(function: Any, layout: Layout, error: Exception) -> str:
+def compiled_loop(setup: Any, loop: Any, signature: Any) -> Any:
+    """The loop of all policies, compiled. If a user's own family or threshold cannot be, say which line is to blame."""
+    try:
+        return compiled(loop, signature)
+    except Exception as error:
+        own = [function for function in functions_in(loop) if not is_ours(function)]
+        if not own:
+            raise
+        what = f"family {setup.family} or threshold {setup.threshold}"
+        raise InvalidInput(f"{what} cannot be compiled: {blame(own[0], setup.layout, error, own)}") from error
+
+
+def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
     told = str(error)
     field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises it where a record lacks a field
@@ -38,7 +51,8 @@ def blame(function: Any, layout: Layout, error: Exception) -> str:
     places = [place for place in places if not any(Path(place[0]).is_relative_to(each) for each in inner)]
     places.append(where_it_returns(function))
     name = undefined[1] if undefined else field
-    file, line = (place_of(function, name) if name else None) or places[0]
+    named = (place_of(each, name) for each in (function, *others)) if name else iter(())
+    file, line = next(filter(None, named), places[0])
     if field:
         known = [name for kind in (layout.arm, layout.run, layout.rules) for name in kind.names or () if name != "room"]
         close = difflib.get_close_matches(field, known, n=1)

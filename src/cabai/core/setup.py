@@ -16,7 +16,7 @@ from cabai.core.state import RULES, Layout, record
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.core.within import WITHIN
 from cabai.families import Family
-from cabai.support.specialise import Binding, binding, check_known, function_for, needs
+from cabai.support.specialise import SLOTS, Binding, binding, check_known, function_for, needs
 from cabai.support.validation import InvalidInput, probability, whole
 
 TOLERANCE = 1e-7  # of shares computed in a policy, relative
@@ -87,6 +87,11 @@ class Setup:
                 bound |= dict(binding(self.policy.within))
         return frozenset(bound.items())
 
+    @property
+    def shows_evidence(self) -> bool:
+        """Whether b beats a just when Z is above what is required: then a status can show both."""
+        return "beats" not in dict(binding(self.threshold.functions))
+
     def bound(self, function: Any) -> Any:
         """A kernel, bound to this family, threshold and policy, as a plain function."""
         return function_for(function, self.binding)
@@ -111,6 +116,16 @@ class Setup:
     def _check(self) -> None:
         """Refuse functions that nobody calls, and a family that does not have what the others call."""
         check_known(self.binding)
+        for name, _ in () if self.policy is None else binding((*self.policy.functions, *self.policy.within)):
+            if SLOTS[name].__module__.startswith(("cabai.core.", "cabai.families.")):
+                raise InvalidInput(
+                    f"policy {self.policy} has a function {name!r}, which only a family or a threshold may replace."
+                )
+        if "required" not in dict(self.binding):
+            raise InvalidInput(
+                f"threshold {self.threshold} has no function 'required': the least evidence after t pulls, which a "
+                "status shows and d-lucb uses."
+            )
         functions = (observe, self.stop) if self.policy is None else (observe, self.stop, self.choose)
         lacking = needs(functions, self.binding)
         if lacking:

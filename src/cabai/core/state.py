@@ -9,7 +9,7 @@ their own, and see nothing of what another policy kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,7 +143,8 @@ class Record:
 
 
 def _unknown(name: str, fields: np.void) -> str:
-    return f"there is no field {name!r}; there are {', '.join(fields.dtype.names or ())}."
+    known = [each for each in fields.dtype.names or () if each != "room"]
+    return f"there is no field {name!r}; there are {', '.join(known)}."
 
 
 class Records:
@@ -157,6 +158,9 @@ class Records:
 
     def __getitem__(self, a: int) -> Record:
         return Record(self.array[a])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(Record, self.array)
 
 
 def record(kind: np.dtype[np.void]) -> np.void:

@@ -104,6 +104,8 @@ class Statistics:
         """Arms and run as they are in a game after these data, as far as a threshold looks at them."""
         if self.first is None and setup.threshold.needs_first(self.family):
             raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
+        if setup.threshold.arm_fields:
+            raise InvalidInput(f"threshold {setup.threshold} keeps more of each arm than its pulls and rewards' sum.")
         arms, run = setup.start()
         arms["pulls"], arms["rewards"], arms["mean"] = self.pulls, self.rewards, self.means
         arms["first"] = np.nan if self.first is None else self.first

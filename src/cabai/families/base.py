@@ -68,7 +68,7 @@ class Family(Named):
         return low <= mean <= high and math.isfinite(mean)
 
     def allows_reward(self, reward: float) -> bool:
-        return self.allows_mean(reward)
+        return self.allows_mean(reward) and (not self.whole_rewards or reward == int(reward))
 
     def check_mean(self, mean: Any, name: str = "mean") -> float:
         """A mean as a number, or an error that says which are allowed.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from cabai.families import slots
 from cabai.families.base import Family
 from cabai.families.base import lower_end as lower_end_slot
@@ -79,6 +81,15 @@ def remainder(rules, n, total):
     return inner_remainder(rules, n, -total)
 
 
+def evidence_at_most(rules, b, a):
+    """In place of a family's own, which does not know of the mirror."""
+    return np.inf
+
+
+def evidence_at_least(rules, b, a):
+    return 0.0
+
+
 def mirror_image(family: Family) -> Family:
     """The family of the rewards as kernels see them where the smallest mean is wanted."""
     return family if family.is_symmetric else Mirrored(family)
@@ -116,6 +127,7 @@ class Mirrored(Family):
             if of.slot in given or not getattr(of, "required", False)
         }  # fmt: skip
         own: list[Any] = [each for each in self.functions if f"inner_{each.__name__}" in inner]
+        own += [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in given]
         return binding([*own, *inner.items()])
 
     def allows_mean(self, mean: float) -> bool:

@@ -123,9 +123,6 @@ class Poisson(Family):
     whole_rewards = True
     functions = divergence, variance_at, variance_slope, edges, draw, remainder, upper_end, lower_end
 
-    def allows_reward(self, reward: float) -> bool:
-        return self.allows_mean(reward) and reward == int(reward)
-
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
         return draw_of_any_mean if max(means) >= LARGE else draw  # what is not needed need not be compiled
 

@@ -33,6 +33,11 @@ class Policy(Named):
     functions: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names
     within: ClassVar[tuple[Any, ...]] = ()  # and where epsilon is not 0
 
+    @property
+    def stops_by_itself(self) -> bool:
+        """Whether it stops by a rule of its user's own, so that no threshold's proof covers its decisions."""
+        return self.is_own and not self.stop.__module__.startswith("cabai.")
+
     def parameters(self, arms: int) -> dict[str, float]:
         """The policy's own numbers among the rules."""
         return {}

@@ -115,6 +115,7 @@ class Runs:
     path: NDArray[np.int64]
     seconds: float
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
+    own_stop: bool = False  # whether it stops by a rule that is not the threshold's
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -178,8 +179,8 @@ class Runs:
             ratio=None if floor is None else mean / floor,
             seconds=self.seconds,
             steps=int(self.steps.sum()),
-            proven=self.threshold.is_proven_for(family),
-            standing=self.threshold.standing(family),
+            proven=self.threshold.is_proven_for(family) and not self.own_stop,
+            standing="its stopping rule is not proven" if self.own_stop else self.threshold.standing(family),
             epsilon=self.epsilon,
         )
 

@@ -119,7 +119,7 @@ def simulate(
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
             instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
-            seconds, float(epsilon),
+            seconds, float(epsilon), chosen.stops_by_itself,
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 

@@ -35,7 +35,7 @@ class Work:
 
     def compiled(self) -> tuple[Any, Any, Any]:
         """The loop and the policy's two functions, compiled or loaded when first asked for."""
-        from cabai.core.blame import compiled_rule
+        from cabai.core.blame import compiled_loop, compiled_rule
         from cabai.core.compiling import choosing, compiled, stopping
         from cabai.simulation.loop import run_chunk, signature
 
@@ -43,7 +43,7 @@ class Work:
         family, means = self.instance.family, self.instance.means
         drawing = [("draw", family.drawing(means)), ("draw_cost", DRAWS[self.instance.cost_model])]
         test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
-        loop = compiled(specialised(run_chunk, binding([*test, *drawing])), signature(layout))
+        loop = compiled_loop(self.setup, specialised(run_chunk, binding([*test, *drawing])), signature(layout))
         choose = compiled_rule(policy, self.setup.choose, choosing(layout), layout)
         if policy.stop is leader_beats_every_rival:
             return loop, choose, compiled(self.setup.stop, stopping(layout))

@@ -22,6 +22,7 @@ from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study.absent import Absent
 from cabai.study.settings import Settings
+from cabai.support.own import told_by_line
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
@@ -48,7 +49,6 @@ class Play:
     ) -> Play:
         """The state that the stored sums and the policy's memory describe."""
         play = cls(settings)
-        renew = play.setup.bound(weigh)
         for a, sums in enumerate(arms):
             play.spent[a], play.failures[a] = sums["spent"], sums["failures"]
             play.largest_cost[a] = sums["largest_cost"] or 0.0
@@ -56,8 +56,6 @@ class Play:
             arm.pulls, arm.rewards, arm.costs, arm.first = sums["pulls"], sums["rewards"], sums["costs"], sums["first"]
             if arm.pulls > 0:
                 arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
-                with np.errstate(all="ignore"):
-                    renew(arm, Record(play.rules))
         play.run["t"], play.run["counted"], play.run["spent"] = int(play.arms["pulls"].sum()), counted, spent
         drawn = max(int(play.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
         with np.errstate(over="ignore"):
@@ -68,6 +66,10 @@ class Play:
             for name, value in remembered.get(part, {}).items():
                 if name in names:  # what an older version of a policy kept is computed again
                     target[name] = value
+        with np.errstate(all="ignore"):
+            for arm in Records(play.arms):
+                if arm.pulls > 0:  # after the memory: a threshold may weigh what it keeps
+                    play.setup.bound(weigh)(arm, Record(play.rules))
         return play
 
     @property
@@ -86,7 +88,9 @@ class Play:
         return json.dumps(
             {
                 "arms": {name: self.arms[name].tolist() for name in changed},
-                "run": {name: self.run[name].item() for name in self.run_memory if self.run[name] != run[name]},
+                "run": {
+                    name: self.run[name].tolist() for name in self.run_memory if np.any(self.run[name] != run[name])
+                },
             }
         )
 
@@ -115,7 +119,7 @@ class Play:
     def observe(self, a: int, reward: float, cost: float) -> None:
         """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`."""
         counted = cost if self.settings.costs is None else self.settings.costs[a]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), told_by_line():
             take_in = self.setup.bound(observe)
             take_in(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
             self.run["spent"] += cost - counted
@@ -146,7 +150,7 @@ class Play:
         """Whether the policy stops here, with its guarantee."""
         if not self.everything_pulled:
             return False
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), told_by_line():
             return bool(self.setup.stop(Records(self.arms), Record(self.run), Record(self.rules)))
 
     @property
@@ -194,8 +198,10 @@ class Play:
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), told_by_line():
             chosen = int(self.setup.choose(Records(arms), Record(run), Record(self.rules)))
+        if not 0 <= chosen < len(arms):
+            raise InvalidInput(f"policy {self.policy} chose an arm that does not exist.")
         if pending.any():  # what was computed with pulls that are not told yet must not be taken for the truth later
             for name in ("stream", *self.policy.keeps):
                 self.run[name] = run[name]
@@ -229,7 +235,7 @@ class Play:
 
     def closest(self) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
-        if not self.everything_pulled or self.run["left"] < 2:
+        if not self.everything_pulled or self.run["left"] < 2 or not self.setup.shows_evidence:
             return None
         leader = int(self.run["leader"])
         rivals = [a for a in range(len(self.arms)) if a != leader and self.arms[a]["in_play"]]

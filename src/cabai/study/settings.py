@@ -71,6 +71,11 @@ class Settings:
             metadata=metadata,
             sources={},
         )
+        if settings.policy.stops_by_itself:
+            raise InvalidInput(
+                f"policy {settings.policy} stops by a rule of its own, which no threshold's proof covers: a study's "
+                "decision comes with the threshold's guarantee. Leave `stop` out; simulations take it."
+            )
         if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
             raise InvalidInput(
                 f"the threshold is certified for the largest mean of {kind.name} rewards, got direction {direction!r}; "
@@ -140,6 +145,11 @@ class Settings:
     def is_present(self) -> bool:
         """Whether everything that is the user's own has been imported."""
         return not any(isinstance(value, Absent) for value in self.own.values())
+
+    @property
+    def can_mirror(self) -> bool:
+        """Whether rewards can be shown as they were told."""
+        return self.direction == "maximize" or not isinstance(self.family, Absent)
 
     @property
     def can_test(self) -> bool:

@@ -91,7 +91,7 @@ class Status:
                     pulls=int(arm["pulls"]),
                     failures=int(play.failures[a]),
                     under_way=out[a],
-                    mean=float(settings.seen(arm["mean"])) if arm["pulls"] else None,
+                    mean=float(settings.seen(arm["mean"])) if arm["pulls"] and settings.can_mirror else None,
                     low=finite_or_none(low),
                     high=finite_or_none(high),
                     cost=finite_or_none(costs[a]),
@@ -101,16 +101,16 @@ class Status:
             )
         stopped = row.stopped is not None
         leader = row.decision if stopped else play.leader
-        tells = settings.can_test and leader == play.leader  # what came late may have another arm lead
-        closest = play.closest() if tells else None
+        shows = settings.can_test and play.setup.shows_evidence
+        closest = play.closest() if shows and leader == play.leader else None  # what came late may have another lead
         warned = [failing(play, a) for a in range(len(names))]
         if not settings.threshold.is_proven_for(settings.family):
             warned.append(f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}.")
         return cls(
             name=row.name,
-            family=str(settings.family),
-            policy=str(settings.policy),
-            threshold=str(settings.threshold),
+            family=settings.family.address,
+            policy=settings.policy.address,
+            threshold=settings.threshold.address,
             proven=settings.threshold.is_proven_for(settings.family),
             certified=settings.is_certified and (row.told_at_stop or row.told) <= (settings.certified_pulls or 0),
             certified_pulls=settings.certified_pulls,
@@ -133,8 +133,8 @@ class Status:
             rival=None if closest is None else names[closest[0]],
             evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
-            confidence=row.confidence if stopped else play.confidence() if settings.can_test else None,
-            remaining_cost=0.0 if stopped else play.projected_cost() if settings.can_test else None,
+            confidence=row.confidence if stopped else play.confidence() if shows else None,
+            remaining_cost=0.0 if stopped else play.projected_cost() if shows else None,
             stopped=stopped,
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
@@ -202,6 +202,8 @@ class Status:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
         if self.leader is None:
             return "Nothing observed yet."
+        if self.confidence is None:
+            return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
         rest = ", how much more is unknown"

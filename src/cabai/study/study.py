@@ -204,9 +204,20 @@ class Study:
         """
         self._lease(pull, worker, clock.now() + self.settings.lease)
 
-    def run(self, test: Callable[[str], Any], *, workers: int = 1, **options: Any) -> Status:
+    def run(
+        self,
+        test: Callable[[str], Any],
+        *,
+        workers: int = 1,
+        max_failures: int = 5,
+        progress: Callable[[], None] | None = None,
+    ) -> Status:
         """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
-        costs are known. See `cabai.study.runner.run` for what happens when it fails.
+        costs are known.
+
+        `workers` tests run at a time, in threads. An exception, or a result that is not legal, is a failed pull; after
+        `max_failures` in a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for,
+        and the study can be run again. `progress` is called after each pull.
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -217,7 +228,9 @@ class Study:
         """
         if not callable(test):
             raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
-        return runner.run(self, lambda pull: test(pull.arm), workers=workers, **options)
+        return runner.run(
+            self, lambda pull: test(pull.arm), workers=workers, max_failures=max_failures, progress=progress
+        )
 
     def status(self) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.

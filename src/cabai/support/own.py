@@ -6,10 +6,15 @@ import hashlib
 import importlib
 import os
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cabai.support.validation import InvalidInput
+
+PACKAGE = Path(__file__).parent.parent
 
 
 def address_of(kind: type) -> str:
@@ -47,6 +52,26 @@ def source_digest(value: Any) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
 
 
+@contextmanager
+def told_by_line() -> Iterator[None]:
+    """What goes wrong in a user's own code is told with the line that it happened in; other errors are left alone."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except Exception as error:
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
+        if not frames:
+            raise
+        where = f"{frames[-1].filename}, line {frames[-1].lineno}, `{frames[-1].line}`"
+        raise InvalidInput(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file is cabai's, or installed, or made by Python itself."""
+    return file.startswith("<") or Path(file).is_relative_to(PACKAGE) or "site-packages" in file
+
+
 def _imported(name: str, what: str) -> Any:
     here = os.getcwd()
     added = here not in sys.path and "" not in sys.path
@@ -54,7 +79,7 @@ def _imported(name: str, what: str) -> Any:
         sys.path.append(here)
     try:
         return importlib.import_module(name)
-    except Exception as error:  # whatever a user's module may raise
+    except (Exception, SystemExit) as error:  # whatever a user's module may raise
         raise InvalidInput(f"cannot import {what}: {type(error).__name__}: {error}.") from error
     finally:
         if added and here in sys.path:

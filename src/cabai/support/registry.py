@@ -96,11 +96,16 @@ class Registry(Generic[T]):
             return self._build(found, arguments or "")  # type: ignore[arg-type]
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
-        raise InvalidInput(f"{address!r} is not a {self.kind}: see the docs for how one is made.")
+        raise InvalidInput(
+            f"{address!r} is not a {self.kind}. What is stored or sent must stand in its module under its own name; "
+            "docs/own.md shows how one is made."
+        )
 
     def _known(self, name: str) -> str:
         close = difflib.get_close_matches(name, self.names, n=1)
-        return (f"did you mean {close[0]}? " if close else "") + f"known: {', '.join(self.names)}."
+        return (
+            f"did you mean {close[0]}? " if close else ""
+        ) + f"known: {', '.join(self.names)}; your own: module:name."
 
     def _build(self, cls: type[T], arguments: str) -> T:
         allowed = {field.name: field for field in dataclasses.fields(cls)}

@@ -89,7 +89,8 @@ def specialised(function: Any, bound: Binding) -> Any:
 
 def function_for(of: Any, bound: Binding) -> Any:
     """A function, or what stands for a slot, specialised."""
-    return specialised(dict(bound).get(getattr(of, "slot", ""), of), bound)
+    found = dict(bound).get(getattr(of, "slot", ""), of)
+    return missing(of.slot) if getattr(found, "required", False) else specialised(found, bound)
 
 
 def plain_functions_of(function: Any) -> dict[str, Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cabai.core.evidence import evidence
 from cabai.core.setup import Setup
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
-from cabai.core.stopping import leader_beats_every_rival, required
+from cabai.core.stopping import beats, leader_beats_every_rival, required
 from cabai.families import Family, family_of
 from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, whole
@@ -25,7 +24,8 @@ class Threshold(Named):
     A stopping rule is then: the leader beats every rival. A threshold of your own is a class like those in
     `cabai.thresholds`, one file each. Where it asks for more evidence as pulls go by, `parameters` is all it needs:
     the numbers of a curve (see `cabai.thresholds.curve`). Else it has plain functions of its own, named after the slots
-    of `cabai.core.stopping` and `cabai.core.observe`.
+    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence, and
+    `beats` where b does not beat a just when Z > required + price_b + price_a.
     """
 
     kind = "threshold"
@@ -72,9 +72,7 @@ class Threshold(Named):
         >>> round(Paper().required(data, 0, 1, delta=0.05), 2)   # log(2 K t / delta)
         9.68
         """
-        for name, arm in (("b", b), ("a", a)):
-            if whole(arm, name, 0) >= len(statistics):
-                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
+        self._check_arms(statistics, b, a)
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)
         price = arms[b]["price"] + arms[a]["price"]
@@ -88,10 +86,16 @@ class Threshold(Named):
         >>> Paper().beats(data, 0, 1, delta=0.05), Paper().beats(data, 1, 0, delta=0.05)
         (True, False)
         """
-        least = self.required(statistics, b, a, delta=delta)
+        self._check_arms(statistics, b, a)
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
-        arms = Records(statistics.state(setup)[0])
-        return bool(setup.bound(evidence)(Record(setup.rules), arms[b], arms[a]) > least)
+        arms, run = statistics.state(setup)
+        records = Records(arms)
+        return bool(setup.bound(beats)(Record(setup.rules), int(run["t"]), records[b], records[a]))
+
+    def _check_arms(self, statistics: Statistics, b: int, a: int) -> None:
+        for name, arm in (("b", b), ("a", a)):
+            if whole(arm, name, 0) >= len(statistics):
+                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
         """Does the leader beat every rival now, at this delta?
