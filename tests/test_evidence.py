@@ -444,7 +444,8 @@ BAD_STATISTICS = {
     "a misspelt family": (
         ("bernouli", [3, 3], [3, 3]),
         {},
-        "unknown family 'bernouli'; did you mean bernoulli? known: gaussian, bernoulli, poisson, exponential, bounded.",
+        "unknown family 'bernouli'; did you mean bernoulli? known: gaussian, bernoulli, poisson, exponential, "
+        "bounded. Or your own, module:name.",
     ),
     "a variance for poisson": (
         ("poisson", [3, 3], [3, 3]),

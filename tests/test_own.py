@@ -276,12 +276,12 @@ def after_five(arms, run, rules):
     return run.t >= 5
 
 
-def in_turn(arms, run, rules):
+@cabai.policy(stop=after_five)
+def impatient(arms, run, rules):
     return run.t % len(arms)
 
 
 def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
-    impatient = cabai.policy(in_turn, stop=after_five)
     runs = cabai.simulate(cabai.Instance("bernoulli", [0.9, 0.1], [1, 1]), impatient, trajectories=10)
     assert (runs.summary().proven, runs.summary().standing) == (False, "its stopping rule is not proven")
     with pytest.raises(cabai.InvalidInput, match="stops by a rule of its own, which no threshold's proof covers"):

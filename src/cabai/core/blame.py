@@ -19,26 +19,23 @@ from cabai.support.specialise import plain_functions_of
 from cabai.support.validation import InvalidInput
 
 
-def compiled_rule(policy: Any, function: Any, signature: Any, layout: Layout) -> Any:
-    """A policy's `choose` or `stop`, compiled. If it is a user's own and cannot be, say which line is to blame."""
-    try:
-        return compiled(seen_by_name(function, layout), signature)
-    except Exception as error:
-        if is_ours(function):
-            raise
-        raise InvalidInput(f"policy {policy} cannot be compiled: {blame(function, layout, error)}") from error
+def compiled_rule(setup: Any, function: Any, signature: Any) -> Any:
+    """A policy's `choose` or `stop`, compiled, for callers to whom the policy's fields have no names."""
+    return explained(setup, function, seen_by_name(function, setup.layout), signature)
 
 
-def compiled_loop(setup: Any, loop: Any, signature: Any) -> Any:
-    """The loop of all policies, compiled. If a user's own family or threshold cannot be, say which line is to blame."""
+def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
+    """A form of a function, compiled. If that fails in a user's own code, say which line is to blame."""
     try:
-        return compiled(loop, signature)
+        return compiled(form, signature)
     except Exception as error:
-        own = [function for function in functions_in(loop) if not is_ours(function)]
+        own = [each for each in functions_in(function) if not is_ours(each)]
         if not own:
             raise
-        what = f"family {setup.family} or threshold {setup.threshold}"
-        raise InvalidInput(f"{what} cannot be compiled: {blame(own[0], setup.layout, error, own)}") from error
+        of_policy = not is_ours(function)
+        what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
+        first = function if of_policy else own[0]
+        raise InvalidInput(f"{what} cannot be compiled: {blame(first, setup.layout, error, own)}") from error
 
 
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:

@@ -35,19 +35,20 @@ class Work:
 
     def compiled(self) -> tuple[Any, Any, Any]:
         """The loop and the policy's two functions, compiled or loaded when first asked for."""
-        from cabai.core.blame import compiled_loop, compiled_rule
-        from cabai.core.compiling import choosing, compiled, stopping
+        from cabai.core.blame import compiled_rule, explained
+        from cabai.core.compiling import choosing, stopping
         from cabai.simulation.loop import run_chunk, signature
 
         layout, policy = self.setup.layout, self.setup.policy
         family, means = self.instance.family, self.instance.means
         drawing = [("draw", family.drawing(means)), ("draw_cost", DRAWS[self.instance.cost_model])]
         test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
-        loop = compiled_loop(self.setup, specialised(run_chunk, binding([*test, *drawing])), signature(layout))
-        choose = compiled_rule(policy, self.setup.choose, choosing(layout), layout)
+        whole = specialised(run_chunk, binding([*test, *drawing]))
+        loop = explained(self.setup, whole, whole, signature(layout))
+        choose = compiled_rule(self.setup, self.setup.choose, choosing(layout))
         if policy.stop is leader_beats_every_rival:
-            return loop, choose, compiled(self.setup.stop, stopping(layout))
-        return loop, choose, compiled_rule(policy, self.setup.stop, stopping(layout), layout)
+            return loop, choose, explained(self.setup, self.setup.stop, self.setup.stop, stopping(layout))
+        return loop, choose, compiled_rule(self.setup, self.setup.stop, stopping(layout))
 
     def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
         """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""

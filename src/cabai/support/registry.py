@@ -105,7 +105,7 @@ class Registry(Generic[T]):
         close = difflib.get_close_matches(name, self.names, n=1)
         return (
             f"did you mean {close[0]}? " if close else ""
-        ) + f"known: {', '.join(self.names)}; your own: module:name."
+        ) + f"known: {', '.join(self.names)}. Or your own, module:name."
 
     def _build(self, cls: type[T], arguments: str) -> T:
         allowed = {field.name: field for field in dataclasses.fields(cls)}
