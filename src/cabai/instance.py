@@ -74,7 +74,11 @@ class Instance:
 
     @cached_property
     def best_arms(self) -> list[int]:
-        """The arms with the largest mean."""
+        """The arms with the largest mean.
+
+        >>> Instance("bernoulli", means=[0.9, 0.6, 0.9], costs=[1, 1, 1]).best_arms
+        [0, 2]
+        """
         return [int(a) for a in np.flatnonzero(self.means == self.means.max())]
 
     @property
@@ -94,6 +98,11 @@ class Instance:
 
     @property
     def best_name(self) -> str:
+        """The name of the arm with the largest mean.
+
+        >>> Instance("bernoulli", means=[0.6, 0.9], costs=[1, 2], names=["small", "large"]).best_name
+        'large'
+        """
         return self.names[self.best]
 
     def __eq__(self, other: object) -> bool:

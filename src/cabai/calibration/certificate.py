@@ -55,12 +55,26 @@ class Certificate:
 
     @property
     def c(self) -> float:
+        """The constant of the threshold.
+
+        >>> import cabai
+        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
+        >>> 0 < found.c < 10
+        True
+        """
         rule = threshold_of(self.threshold)
         assert isinstance(rule, Calibrated)
         assert rule.c is not None
         return rule.c
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it as a dictionary that JSON can hold.
+
+        >>> import cabai
+        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
+        >>> found.to_dict()["max_pulls"]
+        20
+        """
         return asdict(self)
 
     def save(self, path: str | Path) -> None:
@@ -77,7 +91,12 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """The certificate in a file that `save` has written."""
+        """The certificate in a file that `save` has written.
+
+        >>> Certificate.load("nowhere.json")
+        Traceback (most recent call last):
+        cabai.support.validation.InvalidInput: cannot read nowhere.json: No such file or directory.
+        """
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
             certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})

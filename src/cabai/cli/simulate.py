@@ -49,7 +49,7 @@ def simulate(
     max_cost: MaxCostOption = None,
     workers: WorkersOption = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Also write one row a trajectory to this Parquet file.")
+        str | None, typer.Option("--out", help="Also write one row per trajectory to this Parquet file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

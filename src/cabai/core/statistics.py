@@ -80,24 +80,48 @@ class Statistics:
 
     @property
     def pulls(self) -> NDArray[np.int64]:
+        """The pulls of each arm.
+
+        >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).pulls
+        array([4, 4])
+        """
         return self._pulls.copy()
 
     @property
     def rewards(self) -> NDArray[np.float64]:
+        """The rewards of each arm.
+
+        >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).rewards
+        array([3., 1.])
+        """
         return self._rewards.copy()
 
     @property
     def first(self) -> NDArray[np.float64] | None:
+        """The first of each arm.
+
+        >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).first
+        array([1., 0.])
+        """
         return None if self._first is None else self._first.copy()
 
     @property
     def means(self) -> NDArray[np.float64]:
+        """The means of each arm.
+
+        >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).means
+        array([0.75, 0.25])
+        """
         means: NDArray[np.float64] = self.rewards / self.pulls
         return means
 
     @property
     def leader(self) -> int:
-        """The arm with the best mean; the lowest index among equals."""
+        """The arm with the best mean; the lowest index among equals.
+
+        >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).leader
+        0
+        """
         return int(self.means.argmax())
 
     def state(self, setup: Setup) -> tuple[NDArray[Any], np.void]:

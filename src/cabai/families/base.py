@@ -104,7 +104,12 @@ class Family(Named):
         return value
 
     def check_epsilon(self, epsilon: Any) -> float:
-        """How much worse than the best an arm may be: a number that is not negative, and means that differ by it."""
+        """How much worse than the best an arm may be: a number that is not negative, and means that differ by it.
+
+        >>> from cabai.families import Poisson
+        >>> Poisson().check_epsilon(0.1)
+        0.1
+        """
         value = number(epsilon, "epsilon")
         width = self.mean_range[1] - self.mean_range[0]
         if not 0 <= value < width:
@@ -114,7 +119,12 @@ class Family(Named):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """What kernels find of this family among the rules."""
+        """What kernels find of this family among the rules.
+
+        >>> from cabai.families import Gaussian
+        >>> Gaussian(variance=2).parameters
+        {'variance': 2.0}
+        """
         return {field.name: float(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     @cached_property
@@ -122,7 +132,12 @@ class Family(Named):
         return binding(self.functions)
 
     def call(self, of: Any, *arguments: float) -> Any:
-        """What a slot's function gives for this family, in plain Python."""
+        """What a slot's function gives for this family, in plain Python.
+
+        >>> from cabai.families import Poisson, slots
+        >>> Poisson().call(slots.variance_at, 3.0, -2.0)
+        3.0
+        """
         return function_for(of, self.binding)(SimpleNamespace(**self.parameters), *arguments)
 
     @cached_property
@@ -140,7 +155,12 @@ class Family(Named):
         return 0.0
 
     def mirror(self, value: float) -> float:
-        """A reward or mean as kernels see it where the smallest mean is wanted; and back."""
+        """A reward or mean as kernels see it where the smallest mean is wanted; and back.
+
+        >>> from cabai.families import Bernoulli, Gaussian
+        >>> Gaussian().mirror(2.0), Bernoulli().mirror(1)
+        (-2.0, 0)
+        """
         return 0.0 - value  # never -0
 
     def divergence(self, p: float, q: float) -> float:

@@ -39,7 +39,12 @@ class Policy(Named):
         return self.is_own and not self.stop.__module__.startswith("cabai.")
 
     def parameters(self, arms: int) -> dict[str, float]:
-        """The policy's own numbers among the rules."""
+        """The policy's own numbers among the rules.
+
+        >>> from cabai.policies import CTAS
+        >>> CTAS(exploration=0.5).parameters(3)
+        {'exploration': 0.5, 'slack': 0.0}
+        """
         return {}
 
     def threshold(self, given: Threshold) -> Threshold:

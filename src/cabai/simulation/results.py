@@ -206,7 +206,15 @@ class Runs:
         return pd.DataFrame(columns)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`."""
+        """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`.
+
+        >>> import cabai, os, tempfile
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cabai.simulate(instance, "uniform", trajectories=20).to_parquet(f"{folder}/runs.parquet")
+        ...     os.listdir(folder)
+        ['runs.parquet']
+        """
         pa, pq = optional("pyarrow"), optional("pyarrow.parquet")
         made_by = {
             "instance": repr(self.instance),
@@ -245,7 +253,13 @@ class Comparison:
         return [runs.summary() for runs in self.runs]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary a policy: its summary, and 95 % intervals of the mean cost and of its ratio to the bound."""
+        """One dictionary per policy: its summary, and 95 % intervals of the mean cost and of its ratio to the bound.
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> [each["policy"] for each in cabai.compare(instance, ["co", "uniform"], trajectories=20).to_dicts()]
+        ['co', 'uniform']
+        """
         rows = []
         for summary in self.summaries:
             half = TWO_SIDED_95 * summary.se_cost

@@ -36,7 +36,13 @@ class Threshold(Named):
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
-        """The level, which depends on delta, and other numbers among the rules; those left out are 0."""
+        """The level, which depends on delta, and other numbers among the rules; those left out are 0.
+
+        >>> from cabai.families import Gaussian
+        >>> from cabai.thresholds import Stylized
+        >>> Stylized().parameters(Gaussian(), arms=3, delta=1.0)
+        {'level': -0.0, 'loglog': 1.0, 'offset': 1.0}
+        """
         raise NotImplementedError
 
     def is_proven_for(self, family: str | Family) -> bool:
