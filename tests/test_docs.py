@@ -43,8 +43,13 @@ def run(command: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+LONG = "cabai calibrate", "cabai reproduce", "python demo/"  # commands that take more than a few seconds
 SESSIONS = [
-    pytest.param([each for each in session if each[0].split()[0] in ("cabai", "python")], id=f"{page.name}:{line + 1}")
+    pytest.param(
+        [each for each in session if each[0].split()[0] in ("cabai", "python")],
+        id=f"{page.name}:{line + 1}",
+        marks=pytest.mark.slow if any(each[0].startswith(LONG) for each in session) else (),
+    )
     for page in PAGES
     for line, session in sessions(page)
     if any(command.split()[0] in ("cabai", "python") for command, _ in session)

@@ -516,7 +516,7 @@ def assert_no_more_than(errors, chance):
     assert stats.binom.sf(errors - 1, TRAJECTORIES, chance) > CHANCE, (errors / TRAJECTORIES, chance)
 
 
-@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("arms", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", NEAR_TIES)
 def test_uniform_sampling_of_nearly_equal_arms_errs_as_rarely_as_promised(family, arms):
     """2000 trajectories of at most 3000 pulls: each arm is named with probability delta/(K - 1) at most."""
