@@ -15,6 +15,7 @@ import pytest
 
 import cabai
 from cabai.cli.main import app
+from cabai.simulation.grid import random_instance
 from cabai.study.absent import stored
 from cabai.thresholds import Calibrated
 from studies import check_same_pulls
@@ -92,6 +93,7 @@ OTHER_PROCESS = """
 import json, sys
 import cabai
 from cabai.cli.main import app
+from cabai.simulation.grid import random_instance
 from cabai.study.absent import stored
 from cabai.thresholds import Calibrated
 
@@ -317,3 +319,14 @@ def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch)
 def test_whole_rewards_are_whole(own):
     with pytest.raises(cabai.InvalidInput, match="reward must be a whole number, 0 or more, for the geometric family"):
         own["family"].check_reward(0.5)
+
+
+def test_what_has_no_name_and_what_no_grid_can_draw_are_refused(own):
+    class Nameless(cabai.Threshold):
+        def parameters(self, family, arms, delta):
+            return {"level": 1.0}
+
+    with pytest.raises(cabai.InvalidInput, match=r"the threshold .*Nameless has no name"):
+        cabai.simulate(cabai.Instance("gaussian", [1, 0], [1, 1]), threshold=Nameless(), trajectories=2)
+    with pytest.raises(cabai.InvalidInput, match=r"random instances are drawn of gaussian, .* got family geometric"):
+        random_instance(own["family"], 3, seed=0, number=0)

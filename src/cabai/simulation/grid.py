@@ -38,7 +38,9 @@ def random_instance(family: str, arms: int, seed: int, number: int) -> Instance:
     Instance('bernoulli', ...)
     """
     kind = family_of(family)
-    drawn = "bernoulli" if kind.name == "bounded" else kind.name
+    drawn = "bernoulli" if kind.key == "bounded" else kind.key
+    if drawn not in DRAWN:
+        raise InvalidInput(f"random instances are drawn of {', '.join(DRAWN)} and bounded only, got family {kind}.")
     random = np.random.Generator(np.random.PCG64([seed, arms, number, DRAWN.index(drawn)]))
     best = random.uniform(*BEST.get(kind.name, (1.0, 1.0)))
     means = best * (1 - random.uniform(LEAST_GAP, 1, arms))

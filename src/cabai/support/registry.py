@@ -77,8 +77,10 @@ class Registry(Generic[T]):
         A user's own is given as it is, or as `module:name`.
         """
         if isinstance(given, Named) and given.kind == self.kind:
+            self._check_named(type(given))
             return given
         if isinstance(given, type) and issubclass(given, Named) and given.kind == self.kind:
+            self._check_named(given)
             return given()
         if not isinstance(given, str):
             raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.")
@@ -90,9 +92,16 @@ class Registry(Generic[T]):
             raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
         return self._build(self.classes[name], match[2] or "")
 
+    def _check_named(self, kind: type) -> None:
+        if not isinstance(getattr(kind, "name", None), (str, property)):
+            raise InvalidInput(
+                f"the {self.kind} {kind.__qualname__} has no name: give its class one, as in name = 'mine'."
+            )
+
     def _own(self, address: str, arguments: str | None) -> T:
         found = load(address, self.kind)
         if isinstance(found, type) and issubclass(found, Named) and found.kind == self.kind:
+            self._check_named(found)
             return self._build(found, arguments or "")  # type: ignore[arg-type]
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
