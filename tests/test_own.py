@@ -293,18 +293,30 @@ def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
 @cabai.policy(run_memory={"seen": [0.0, 0.0]})
 def broken_later(arms, run, rules):
     run.seen[0] += 1.0
-    if run.t > 4:
-        return arms[0].pullz
     return 7 if run.t > 3 else 0
 
 
-def test_an_error_in_ones_own_policy_is_told_by_line_in_a_study(monkeypatch):
+def test_an_arm_that_does_not_exist_is_told_in_a_study():
     study = cabai.create_study("broken", arms=["a", "b"], family="bernoulli", policy=broken_later, storage="memory")
     for _ in range(4):
         study.tell(study.ask(), 1, 1.0)
     with pytest.raises(cabai.InvalidInput, match="chose an arm that does not exist"):
         study.ask()
     assert study.status().pulls == 4
+
+
+@cabai.policy
+def misspelt(arms, run, rules):
+    return 0 if run.t < 3 else arms[0].pullz
+
+
+def test_an_unknown_field_in_ones_own_policy_is_told_by_line_in_a_study():
+    study = cabai.create_study("misspelt", arms=["a", "b"], family="bernoulli", policy=misspelt, storage="memory")
+    for _ in range(3):
+        study.tell(study.ask(), 1, 1.0)
+    with pytest.raises(cabai.InvalidInput, match=r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'"):
+        study.ask()
+    assert study.status().pulls == 3
 
 
 def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch):
