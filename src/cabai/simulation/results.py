@@ -297,9 +297,16 @@ class Comparison:
         ]
         first = self.summaries[0]
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
-        threshold = f"threshold {first.threshold}{in_brackets(first.standing)}"
+        standing = self.runs[0].threshold.standing(self.instance.family)
+        threshold = f"threshold {first.threshold}{in_brackets(standing)}"
         heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}"
-        return "\n".join([heading, table([header, *rows])])
+        remarks = [
+            f"{runs.policy} stops by a rule of its own, not by the threshold: nothing is proven of it, and the lower "
+            "bound need not hold."
+            for runs in self.runs
+            if runs.own_stop
+        ]
+        return "\n".join([heading, table([header, *rows]), *remarks])
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
