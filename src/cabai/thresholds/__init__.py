@@ -5,6 +5,7 @@ from __future__ import annotations
 from cabai.support.registry import Registry
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.calibrated import Calibrated
+from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.kt import KT
 from cabai.thresholds.mixture import Mixture
@@ -12,12 +13,12 @@ from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
 
 __all__ = [
-    "ALL_FAMILIES", "DEFAULT", "KT", "THRESHOLDS", "Calibrated", "EValue", "Mixture", "Paper", "Stylized", "Threshold",
+    "ALL_FAMILIES", "DEFAULT", "KT", "THRESHOLDS", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized", "Threshold",
     "threshold_of",
 ]  # fmt: skip
 
 DEFAULT = "evalue"  # of simulations, comparisons and studies alike: what was simulated is what runs
-THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue, Calibrated)
+THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Calibrated)
 
 
 def threshold_of(given: str | Threshold) -> Threshold:
