@@ -212,8 +212,8 @@ OF_A_PAIR = [
 OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
 OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
 COMPARED = [
-    slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.tilted, slots.straightened, upper_end, lower_end,
-    shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
+    slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.tilted, slots.straightened, upper_end,
+    lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
 ]  # fmt: skip
 
 

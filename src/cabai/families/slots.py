@@ -39,8 +39,8 @@ def remainder(rules, n, total):
 
 @required_slot
 def tilted(rules, tilt, rate, price, n, difference, m):
-    """What `contrast` needs: log of e^(l R) / (mean of e^(l y) at m)^n for n rewards with sum R and mean m + difference,
-    and its slope in m; or of a number whose mean is at most that. `rate` and `price` are what `Family.tilt` has of l."""
+    """What `contrast` needs: the log of e^(l R) / (mean of e^(l y) where the mean reward is m)^n, for n rewards of mean
+    m + difference and sum R, and its slope in m. `rate` and `price` are what `Family.tilt` has of the tilt l."""
 
 
 @slot

@@ -56,7 +56,8 @@ class DLUCB(Policy):
     overlap.
 
     Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
-    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}; so too with `contrast`, which is about pairs of arms only.
+    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` is about pairs of arms and has no intervals:
+    `evalue`'s stand in for it.
     """
 
     name = "d-lucb"

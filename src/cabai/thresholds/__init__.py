@@ -13,8 +13,8 @@ from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
 
 __all__ = [
-    "ALL_FAMILIES", "DEFAULT", "KT", "THRESHOLDS", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized", "Threshold",
-    "threshold_of",
+    "ALL_FAMILIES", "DEFAULT", "KT", "THRESHOLDS", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized",
+    "Threshold", "threshold_of",
 ]  # fmt: skip
 
 DEFAULT = "evalue"  # of simulations, comparisons and studies alike: what was simulated is what runs

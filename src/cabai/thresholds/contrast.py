@@ -1,7 +1,7 @@
 """The contrast test: like `evalue`, but it pays for the contrast of two arms and not for both arms.
 
-For a tilt l, L_l(y; m) = e^(l y) / (mean of e^(l y) where the mean reward is m). With upward tilts l_i on the rewards of
-b, downward tilts -l_j on those of a, and weights W_ij with sum 1,
+For a tilt l, L_l(y; m) = e^(l y) / (mean of e^(l y) where the mean reward is m). With upward tilts l_i on the rewards
+of b, downward tilts -l_j on those of a, and weights W_ij with sum 1,
 
     E_{b,a} = min over m of  E(m),    E(m) = sum over i, j of  W_ij u_i(m) v_j(m),
 
@@ -26,14 +26,24 @@ from cabai.support.specialise import apart
 from cabai.thresholds import tilts
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.tilts import (
-    COUNT, GAIN, GAINED, LARGEST, PRICE_DOWN, PRICE_UP, RATE_DOWN, RATE_UP, RATIO, SHARE, TILT,
-)  # fmt: skip
+    COUNT,
+    GAIN,
+    GAINED,
+    LARGEST,
+    PRICE_DOWN,
+    PRICE_UP,
+    RATE_DOWN,
+    RATE_UP,
+    RATIO,
+    SHARE,
+    TILT,
+)
 
 LOG_RATIO = math.log(RATIO)
 LEAST_PRICE = 1.5  # Z - log E is hardly ever less, see `is_worth_a_try`
 NEGLIGIBLE = -40.0  # of a log
-LARGE = 500.0  # of a log: products of two such numbers can still be held
-FAINT = 0.1  # standard deviations of an arm's whole sample: a tilt that small tells nothing
+LARGE = 300.0  # of a log: the product of two such numbers can still be held
+FAINT = 0.02  # of the tilt that fits one standard deviation: what is smaller tells nothing
 
 
 def required(t, rules):
@@ -130,6 +140,8 @@ def least_log_e(rules, n_b, n_a, m, to_b, gap, epsilon, no, yes):
         value, slope = log_e(rules, last, n_b, to_b - shift, n_a, to_b - gap - shift, m + shift, epsilon)
         if not value > no or not abs(slope) < np.inf:
             return -np.inf
+        if slope == 0.0:
+            return value - rounding - 1e-14 * abs(value)
         x, stretch = straightened(rules, m, shift)
         slope /= stretch
         best = min(best, value)
@@ -158,8 +170,13 @@ def least_log_e(rules, n_b, n_a, m, to_b, gap, epsilon, no, yes):
 
 
 def faintest(rules, n_b, n_a, m):
-    """The index of the smallest tilt to look at. To leave out others only lowers E."""
-    per_faint = math.sqrt(max(n_b, n_a) * tilt_variance(rules, m)) / FAINT
+    """The index of the smallest tilt to look at. To leave out others only lowers E.
+
+    The two tilts that fit the data are in proportion to the other arm's pulls: about 1/sqrt(N V) for the arm with fewer
+    pulls, and as much smaller for the other as it has more of them.
+    """
+    few, many = min(n_b, n_a), max(n_b, n_a)
+    per_faint = math.sqrt(tilt_variance(rules, m) / few) * many / FAINT
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
 
 
