@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cabai import thresholds
 from cabai.instance import Instance
 from cabai.policies import Policy
 from cabai.simulation.parallel import Progress
@@ -21,7 +20,7 @@ def compare(
     policies: Sequence[str | Policy] = POLICIES,
     *,
     delta: float = 0.05,
-    threshold: str | Threshold = thresholds.DEFAULT,
+    threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
     trajectories: int = 1000,
     seed: int = 0,
