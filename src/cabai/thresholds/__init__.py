@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.families import Family, family_of
+from cabai.families import Family
 from cabai.support.registry import Registry
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.calibrated import Calibrated
@@ -28,6 +28,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
+    >>> from cabai.families import family_of
     >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
     contrast evalue
     """
@@ -37,6 +38,6 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 def cheapest(family: Family) -> str:
     """The name of the cheapest test that a family has the functions for; all are proven for cabai's own families."""
     bound = dict(family.binding)
-    if "tilted" in bound and family.has_bound:
+    if "tilted" in bound and family.has_bound:  # where rewards follow no law, it is not known which is cheaper
         return Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name
