@@ -6,7 +6,8 @@ Mean cost over evalue's for top-two and co, on instances of the paper's kind, ne
 1e5-fold, and on random ones: at most 1 but for noise. Then the proven bill over the lower bound on the paper's gaussian
 instance (goals: 2.5 at delta 0.05, 1.35 at 1e-6), and CPU seconds per trajectory over evalue's, warm, on one core
 (goal: 1.5). One case is known to cost more: poisson means in the thousands, decided after some ten pulls. There evalue
-learns from the first reward what a usual gap is, and contrast does not. The standard error of a ratio is that of pairs of trajectories with the same rewards.
+learns from the first reward what a usual gap is, and contrast does not. The standard error of a ratio is that of pairs
+of trajectories with the same rewards.
 """
 
 from __future__ import annotations
