@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.families import Family, family_of
+from cabai.families import Family
 from cabai.support.registry import Registry
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
@@ -31,6 +31,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
+    >>> from cabai.families import family_of
     >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
     contrast bets
     """
