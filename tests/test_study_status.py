@@ -39,7 +39,8 @@ def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: f
 def settings_of(family: str, arms: int, delta: float, direction: str = "maximize") -> Settings:
     return Settings.checked(
         arms=[str(a) for a in range(arms)], family=family, delta=delta, policy="uniform", threshold="paper",
-        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, seed=0,
+        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, on_lapse="offer",
+        seed=0,
     )  # fmt: skip
 
 
@@ -388,7 +389,19 @@ def test_observations_as_a_table(clock):
     clock.now += 2
     study.tell(pull, 1, 0.25)
     frame = study.to_frame()
-    assert frame.columns.tolist() == ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
+    assert frame.columns.tolist() == [
+        "pull",
+        "arm",
+        "reward",
+        "cost",
+        "failed",
+        "asked",
+        "told",
+        "worker",
+        "offers",
+        "counted",
+        "late",
+    ]
     assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
     assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
     assert str(frame["told"].dt.tz) == "UTC"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cabai import policies, thresholds
 from cabai.families import Family
 from cabai.policies import Policy
-from cabai.study.settings import Settings, checked_name
+from cabai.study.settings import OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -33,6 +33,7 @@ def create_study(
     max_cost: float | None = None,
     max_pulls: int | None = None,
     lease: float = LEASE,
+    on_lapse: str = OFFER,
     seed: int = 0,
     storage: str = STORAGE,
     load_if_exists: bool = False,
@@ -42,8 +43,8 @@ def create_study(
     `arms` are names, or a dictionary from names to metadata of any kind that JSON can hold. `costs` declares the arms'
     mean costs where they are known; else they are learned. `direction="minimize"` looks for the smallest mean. With
     `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
-    end it without a guarantee. A pull that is not told within `lease` seconds is offered again. `seed` feeds policies
-    that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+    end it without a guarantee. A pull that is not told within `lease` seconds is offered again or, with
+    `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
 
@@ -61,7 +62,8 @@ def create_study(
 
     settings = Settings.checked(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
-        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed,
+        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse,
+        seed=seed,
     )  # fmt: skip
     opened = open_storage(storage)
     made = create(opened, checked_name(name), settings)
