@@ -219,6 +219,7 @@ def test_no_cheaper_arm_is_pulled_where_the_chosen_one_is_not_paid_for():
     assert status.sentence == "Stopped at max_cost = 4 before any reward; no decision."
 
 
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 def test_what_is_left_for_pulls_of_a_dropped_arm_that_nobody_tells_does_not_block_a_study(clock):
     """A pull of a dropped arm is not offered again: the others get what it has reserved once its lease has ended."""
     study = new(policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100])

@@ -134,6 +134,9 @@ class Change:
     def offer_again(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], list[Any]]:
         """Up to so many of the lapsed pulls, and those that the budget does not pay for once more."""
         under_way, handed, unpaid = self.under_way(live), list[Pull](), []
+        lapsed = self.play.lapses.tolist()
+        for pull in live:
+            lapsed[pull.arm] += pull.lapses
         for pull in live:
             if pull.expires > self.now or len(handed) == count:
                 continue
@@ -143,9 +146,9 @@ class Change:
                 values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
                 self.connection.execute(statements.CHANGE_PULL, {**self.ledger.key(pull.number), **values})
                 handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1))
-                known = int(self.play.lapses[pull.arm]) + 1 + sum(each.lapses for each in live if each.arm == pull.arm)
-                if lapses > pull.lapses and known in MILESTONES:
-                    self.warn(lapsing(self.play, pull.arm, known))
+                lapsed[pull.arm] += lapses - pull.lapses
+                if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
+                    self.warn(lapsing(self.play, pull.arm, lapsed[pull.arm]))
             else:
                 unpaid.append(pull)
             under_way[pull.arm] += 1

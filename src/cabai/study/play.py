@@ -333,17 +333,19 @@ class Play:
         return chosen
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:
-        """Until every arm has returned a reward: an arm of which nothing is known or under way; else, while the others
-        wait for theirs, the arm with a reward that CO would pull; else the one with the fewest under way."""
-        pulls = self.arms["pulls"]
-        untried = np.flatnonzero((pulls == 0) & (pending == 0))
-        if len(untried):
-            return int(untried[0])
-        known = np.flatnonzero(pulls > 0)
-        if len(known):
-            trials = (pulls + pending)[known]
-            return int(known[np.argmin(self.arms["cost"][known] * trials * trials)])
-        return int(np.argmin(pending))
+        """Until every arm has returned a reward: an arm of which nothing is known or under way; else the arm that CO
+        would pull. An arm whose first reward is still to come is then taken to cost what the others do, so that one
+        result that is long in coming does not leave all workers with the other arms; but with a budget it waits until
+        its cost is known."""
+        pulls, trials = self.arms["pulls"], self.arms["pulls"] + pending
+        if not trials.all():
+            return int(np.argmin(trials))
+        known = pulls > 0
+        if not known.any():
+            return int(np.argmin(trials))
+        costs = np.where(known, self.arms["cost"], self.arms["cost"][known].mean())
+        candidates = self.knows_cost if self.settings.max_cost is not None else np.ones(len(pulls), np.bool_)
+        return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
