@@ -1,0 +1,47 @@
+"""The command `cabai`, as tests run it: in a process of its own, or here, which need not load everything anew."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from cabai.cli import main
+from cabai.study import storage
+
+
+def apart(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cabai", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str]:
+    """The same in this process, with `env` added to its environment. As if a process had ended, no storage is left
+    open; signals, warnings and where modules are found are as they were."""
+    out, err, opened = io.StringIO(), io.StringIO(), set(storage._opened)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")  # in tests they are errors
+        patch.setattr(sys, "argv", ["cabai", *arguments])
+        patch.setattr(sys, "path", [*sys.path])
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        if cwd is not None:
+            patch.chdir(cwd)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    for key in set(storage._opened) - opened:
+        storage._opened.pop(key).engine.dispose()
+    return subprocess.CompletedProcess(arguments, ended.value.code or 0, out.getvalue(), err.getvalue())
