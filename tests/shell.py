@@ -21,9 +21,9 @@ def apart(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 
 
 def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str]:
-    """The same in this process, with `env` added to its environment. As if a process had ended, no storage is left
-    open; signals, warnings and where modules are found are as they were."""
-    out, err, opened = io.StringIO(), io.StringIO(), set(storage._opened)
+    """The same in this process, with `env` added to its environment. It opens storages of its own and closes them;
+    signals, warnings and where modules are found are as they were when it ends."""
+    out, err, opened = io.StringIO(), io.StringIO(), {}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -34,6 +34,7 @@ def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str
         warnings.simplefilter("default")  # in tests they are errors
         patch.setattr(sys, "argv", ["cabai", *arguments])
         patch.setattr(sys, "path", [*sys.path])
+        patch.setattr(storage, "_opened", opened)
         for name, value in (env or {}).items():
             patch.setenv(name, value)
         if cwd is not None:
@@ -42,6 +43,6 @@ def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str
             main()
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    for key in set(storage._opened) - opened:
-        storage._opened.pop(key).engine.dispose()
+    for each in opened.values():
+        each.engine.dispose()
     return subprocess.CompletedProcess(arguments, ended.value.code or 0, out.getvalue(), err.getvalue())
