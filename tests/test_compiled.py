@@ -22,6 +22,7 @@ from cabai.policies import policy_of, top_two
 from cabai.simulation.truth import open_streams, truth_of
 from cabai.simulation.work import Work
 from cabai.thresholds import threshold_of
+from combinations import covering
 from conftest import coin_stream, drawer
 
 COUNT = """
@@ -258,8 +259,10 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
             check_both_forms(setup, shares.solve_shares, arms, run, rules)
 
 
-@pytest.mark.parametrize("threshold", ["mixture", "mixture(pairwise=false)", "paper"])
-@pytest.mark.parametrize("family", ["gaussian(variance=0.3)", "bernoulli"])
+@pytest.mark.parametrize(
+    ("family", "threshold"),
+    covering(["gaussian(variance=0.3)", "bernoulli"], ["mixture", "mixture(pairwise=false)", "paper"]),
+)
 def test_compiled_thresholds_called_on_records_give_what_plain_python_gives(family, threshold):
     setup = Setup(KINDS[family], threshold_of(threshold), arms=3, delta=0.3)
     rng = np.random.default_rng(5)
