@@ -20,6 +20,7 @@ from cabai.core.shares import allocate
 from cabai.families import family_of
 from cabai.policies import policy_of
 from cabai.thresholds import threshold_of
+from combinations import covering
 from conftest import variance_of
 from reference_bound import certificate, reference
 
@@ -420,8 +421,7 @@ def observations(family, arms, seed):
         yield rewards / pulls, costs
 
 
-@pytest.mark.parametrize("arms", [2, 3, 20])
-@pytest.mark.parametrize("family", [*FAMILIES, "bounded"])
+@pytest.mark.parametrize(("family", "arms"), covering([*FAMILIES, "bounded"], [2, 3, 20]))
 def test_warm_starts_give_what_cold_starts_give(family, arms):
     warm = solver_state(family, arms)
     leaders, ties, boundary = set(), 0, 0

@@ -22,6 +22,7 @@ from cabai.policies import policy_of, top_two
 from cabai.simulation.truth import open_streams, truth_of
 from cabai.simulation.work import Work
 from cabai.thresholds import threshold_of
+from combinations import covering
 from conftest import coin_stream, drawer
 
 COUNT = """
@@ -258,8 +259,10 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
             check_both_forms(setup, shares.solve_shares, arms, run, rules)
 
 
-@pytest.mark.parametrize("threshold", ["mixture", "mixture(pairwise=false)", "paper"])
-@pytest.mark.parametrize("family", ["gaussian(variance=0.3)", "bernoulli"])
+@pytest.mark.parametrize(
+    ("family", "threshold"),
+    covering(["gaussian(variance=0.3)", "bernoulli"], ["mixture", "mixture(pairwise=false)", "paper"]),
+)
 def test_compiled_thresholds_called_on_records_give_what_plain_python_gives(family, threshold):
     setup = Setup(KINDS[family], threshold_of(threshold), arms=3, delta=0.3)
     rng = np.random.default_rng(5)
@@ -399,19 +402,19 @@ def test_what_several_processes_have_compiled_can_be_used_by_one(tmp_path, sourc
 
 
 WITHOUT_PRIVATE_NUMBA = """
-import cabai
 from cabai.core import compiling
 compiling.UNCOUNTED, compiling.HELPER, compiling.HELPER_COMPILER = {}, {}, {}
 compiling.cache_directory = lambda: ""
-for policy in ("uniform",):
-    instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])
-    runs = cabai.simulate(instance, policy, trajectories=20, workers=1)
-    print(repr(runs.costs.sum()), runs.pulls.sum(axis=0).tolist())
+"""
+SOME_TRAJECTORIES = """
+import cabai
+instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])
+runs = cabai.simulate(instance, "uniform", trajectories=20, workers=1)
+print(repr(runs.costs.sum()), runs.pulls.sum(axis=0).tolist())
 """
 
 
-def test_a_numba_without_what_is_not_public_gives_the_same_trajectories(tmp_path, source):
-    plain = run(WITHOUT_PRIVATE_NUMBA, tmp_path / "cache", source)
-    lines = WITHOUT_PRIVATE_NUMBA.splitlines()
-    usual = run("\n".join(line for line in lines if not line.startswith("compiling.")), tmp_path / "cache", source)
-    assert plain == usual != ""
+def test_a_numba_without_what_is_not_public_gives_the_same_trajectories(tmp_path, capsys):
+    plain = run(WITHOUT_PRIVATE_NUMBA + SOME_TRAJECTORIES, tmp_path / "cache", Path(cabai.__file__).parents[1])
+    exec(SOME_TRAJECTORIES, {})
+    assert plain == capsys.readouterr().out != ""

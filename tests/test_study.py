@@ -9,6 +9,7 @@ import pytest
 import cabai
 from cabai import normal, uniform
 from cabai.policies import POLICIES
+from combinations import covering
 from studies import check_same_pulls, new, reloaded, start
 
 # --- A study makes the pulls that a simulation makes -----------------------------------------------------------------
@@ -22,8 +23,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
-@pytest.mark.parametrize("family", CASES)
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, POLICIES.names))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
     check_same_pulls(*CASES[family][:1], policy, *CASES[family][1:], most=40, seed=3)
 
