@@ -30,37 +30,12 @@ from cabai import InvalidInput
 from cabai.study import StorageError, Study, StudyNotFound, create_study, delete_study, load_study, schema, storage
 from cabai.study.play import SUMS
 from cabai.study.storage import open_storage
+from storages import BOTH, POSTGRES, close
 from workers import Child, announce_commits, check_log, check_replay, join, killed, stored, told_in, under_way, work_on
 
 ARMS = ["left", "middle", "right"]
 LEASE = 0.1
-BOTH = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-POSTGRES = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A temporary folder; storages opened in it are closed afterwards."""
-    yield tmp_path
-    close(str(tmp_path))
-
-
-@pytest.fixture
-def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    """A new storage."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{folder}/cabai.db"
-        return
-    address = request.getfixturevalue("postgres").new_database()
-    yield address
-    close(address)
-
-
-def close(prefix: str) -> None:
-    """Close the storages whose URL or file begins so."""
-    for key in [key for key in storage._opened if key.startswith(prefix)]:
-        storage._opened.pop(key).engine.dispose()
 
 
 def new_study(url: str, **options: Any) -> Study:
@@ -84,7 +59,7 @@ def pulls_under_way(study: Study) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [80, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
     policy = "co" if url.startswith("postgresql") else "top-two"
