@@ -119,7 +119,8 @@ def ask(
 ) -> None:
     """What to pull next: one line each, the pull's id and the arm's name.
 
-    The exit code is 3 once the study has stopped, and 4 while pulls under way use up its budget.
+    The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
+    budget, or the results in hand decide without them.
     """
     pulls = load_study(name, storage=storage).ask(n, worker=worker)
     if as_json:

@@ -112,7 +112,8 @@ class Study:
         """What to pull next; with n, a list of n pulls (fewer where a budget ends).
 
         Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
-        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget.
+        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or
+        while the results in hand would decide and only earlier ones are missing.
 
         With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far, and an arm
         that has returned no reward has one pull under way at a time. So with known costs the bill never exceeds
@@ -144,7 +145,7 @@ class Study:
 
         Telling the same again changes nothing; telling something else is refused with `AlreadyTold`. `cost` may be left
         out where the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no
-        reward.
+        reward. Results count in the order of asking: one that is told early waits for those of earlier pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("tell", arms=["a", "b"], family="bernoulli", storage="memory")
