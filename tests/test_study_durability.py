@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 
 def new_study(url: str, **options: Any) -> Study:
-    return create_study("study", **({"arms": ARMS, "family": "gaussian", "storage": url} | options))
+    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
 
 
 def finish(study: Study) -> None:

@@ -341,3 +341,14 @@ def test_studies_are_listed_found_and_deleted_by_name():
         study.ask()  # the old one is not the new one
     with pytest.raises(cabai.InvalidInput, match="not the id of a pull"):
         twin.tell(pull, 1, 1.0)
+
+
+@pytest.mark.parametrize("family", ["gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian])
+def test_a_gaussian_study_needs_its_variance(family):
+    with pytest.raises(
+        cabai.InvalidInput, match=r"needs the variance of its rewards .* family='gaussian\(variance=2.5\)'"
+    ):
+        cabai.create_study("bare", arms=["a", "b"], family=family, storage="memory")
+    assert "bare" not in cabai.list_studies(storage="memory")
+    study = new(family=cabai.families.Gaussian(variance=1))
+    assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads

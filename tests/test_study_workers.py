@@ -24,7 +24,7 @@ ARMS = ["left", "middle", "right"]
 
 
 def new_study(url: str, **options: Any) -> Study:
-    return create_study("study", **({"arms": ARMS, "family": "gaussian", "storage": url} | options))
+    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
 
 
 @BOTH

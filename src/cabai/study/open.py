@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cabai import policies, thresholds
-from cabai.families import Family
+from cabai.families import Family, Gaussian
 from cabai.policies import Policy
 from cabai.study.settings import OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
@@ -60,6 +60,11 @@ def create_study(
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
+    if names_bare_gaussian(family):
+        raise InvalidInput(
+            "a gaussian study needs the variance of its rewards (or a bound on it), such as "
+            "family='gaussian(variance=2.5)': with too small a one its decisions have no guarantee."
+        )
     settings = Settings.checked(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
         direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse,
@@ -78,6 +83,11 @@ def create_study(
                 "change: choose another name, or delete the study."
             )
     return study
+
+
+def names_bare_gaussian(family: Any) -> bool:
+    """Whether a family is given as `gaussian` without its variance, which would silently be 1."""
+    return family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()"))
 
 
 def load_study(name: str, *, storage: str = STORAGE) -> Study:
