@@ -22,7 +22,6 @@ from cabai.policies import policy_of, top_two
 from cabai.simulation.truth import open_streams, truth_of
 from cabai.simulation.work import Work
 from cabai.thresholds import threshold_of
-from combinations import covering
 from conftest import coin_stream, drawer
 
 COUNT = """
@@ -210,11 +209,11 @@ OF_A_MEAN = [slots.variance_slope, within.lowered]
 OF_A_PAIR = [
     evidence.evidence, evidence.evidence_at_most, evidence.evidence_at_least, within.evidence_within, top_two.coin,
 ]  # fmt: skip
-OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, within.surplus_within]
+OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
 OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
 COMPARED = [
-    slots.divergence, slots.variance_at, slots.remainder, slots.draw, upper_end, lower_end, shares.solve_shares,
-    *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
+    slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.tilted, slots.straightened, upper_end,
+    lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
 ]  # fmt: skip
 
 
@@ -244,6 +243,10 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
         check_both_forms(setup, lower_end, rules, p, level)
         n = int(10 ** rng.uniform(0, 6))
         check_both_forms(setup, slots.remainder, rules, n, some_total(rng, family, n))
+        tilt = rng.choice([-1, 1]) * 10 ** rng.uniform(-6, 0.7)
+        if q != 0.0:  # no exponential law has that mean
+            check_both_forms(setup, slots.tilted, rules, tilt, *setup.family.tilt(tilt), n, p - q, q)
+            check_both_forms(setup, slots.straightened, rules, q, 0.5 * (p - q))
         for function in OF_A_MEAN:
             check_both_forms(setup, function, rules, q)
         arms, run = state_after_some_pulls(rng, setup, family)
@@ -259,12 +262,18 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
             check_both_forms(setup, shares.solve_shares, arms, run, rules)
 
 
-@pytest.mark.parametrize(
-    ("family", "threshold"),
-    covering(["gaussian(variance=0.3)", "bernoulli"], ["mixture", "mixture(pairwise=false)", "paper"]),
-)
-def test_compiled_thresholds_called_on_records_give_what_plain_python_gives(family, threshold):
-    setup = Setup(KINDS[family], threshold_of(threshold), arms=3, delta=0.3)
+SLOW = pytest.mark.slow
+TESTS = [
+    ("mixture", "gaussian(variance=0.3)", 0.0), ("mixture", "bernoulli", 0.0), ("paper", "bernoulli", 0.0),
+    ("mixture(pairwise=false)", "bernoulli", 0.0), ("contrast", "bernoulli", 0.0),
+    ("contrast", "mirrored exponential", 0.1),
+    *(pytest.param("contrast", family, epsilon, marks=SLOW) for family in KINDS for epsilon in (0.0, 0.1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("threshold", "family", "epsilon"), TESTS)
+def test_compiled_thresholds_called_on_records_give_what_plain_python_gives(threshold, family, epsilon):
+    setup = Setup(KINDS[family], threshold_of(threshold), arms=3, delta=0.3, epsilon=epsilon)
     rng = np.random.default_rng(5)
     for _ in range(50):
         check_test(setup, *state_after_some_pulls(rng, setup, family))

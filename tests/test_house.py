@@ -97,6 +97,10 @@ def test_modules_import_each_other_in_no_circle():
             visit(name, ())
 
 
+def all_families() -> dict[str, cabai.families.Family]:
+    return {name: cabai.families.family_of(name) for name in cabai.families.FAMILIES.names}
+
+
 def test_one_default_everywhere():
     """What was simulated is what runs, without naming anything: in Python, in the shell and in studies."""
     from typer.main import get_command
@@ -112,8 +116,12 @@ def test_one_default_everywhere():
     for command in ("simulate", "compare", "calibrate", "create"):
         for parameter in commands[command].params:
             found.get(parameter.name, []).append(parameter.default)
-    assert found == {"policy": [policies.DEFAULT] * 6, "threshold": [thresholds.DEFAULT] * 6}
-    assert thresholds.threshold_of(thresholds.DEFAULT).proven_for == thresholds.ALL_FAMILIES
+    assert found == {"policy": [policies.DEFAULT] * 6, "threshold": [None] * 6}
+    defaults = {name: thresholds.threshold_of(None, family) for name, family in all_families().items()}
+    assert all(threshold.is_proven_for(name) for name, threshold in defaults.items())
+    assert {name: str(threshold) for name, threshold in defaults.items()} == {
+        **dict.fromkeys(("gaussian", "bernoulli", "poisson", "exponential"), "contrast"), "bounded": "evalue",
+    }  # fmt: skip
     assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
 
 

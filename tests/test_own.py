@@ -289,7 +289,7 @@ def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
     runs = cabai.simulate(cabai.Instance("bernoulli", [0.9, 0.1], [1, 1]), impatient, trajectories=10)
     assert (runs.summary().proven, runs.summary().standing) == (False, "its stopping rule is not proven")
     compared = repr(cabai.compare(runs.instance, [impatient, "uniform"], trajectories=10))
-    assert compared.startswith("delta 0.05, threshold evalue, 10 trajectories")
+    assert compared.startswith("delta 0.05, threshold contrast, 10 trajectories")
     assert compared.endswith("impatient stops by a rule of its own, not by the threshold: nothing is proven of it, and "
                              "the lower bound need not hold.")  # fmt: skip
     with pytest.raises(cabai.InvalidInput, match="stops by a rule of its own, which no threshold's proof covers"):

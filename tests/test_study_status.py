@@ -261,7 +261,7 @@ def test_what_a_status_says_as_a_study_goes_on():
         status = study.status()
         if status.pulls == 6:
             lines = str(status).splitlines()
-            assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold evalue"
+            assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold contrast"
             assert lines[1].split() == ["arm", "pulls", "mean", "0.99", "interval", "mean", "cost", "spent"]
             assert lines[2].split()[:3] == ["small", "3", "0"]
             assert lines[3].split()[-1] == "leads"

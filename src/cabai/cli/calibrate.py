@@ -56,7 +56,7 @@ def calibrate(
     most of the bill. This command searches the instances that are hardest for one policy, family, number of arms and
     delta, and finds the smallest c for which stopping at Z > log(c (1 + log t) / delta) errs at most delta there. The
     result is a threshold, written calibrated(c=...), and a certificate: what was searched, and how surely. It is
-    evidence, not a proof, and does not speak of more than --max-pulls pulls. Use `evalue` where you need a proof.
+    evidence, not a proof, and does not speak of more than --max-pulls pulls. Use `contrast` where you need a proof.
 
     Example: cabai calibrate --family gaussian --costs 1,0.1,0.01 --policy co --delta 0.05 --out trial.json
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from cabai import thresholds
 from cabai.cli.options import (
     POLICY_HELP,
     CostModelOption,
@@ -41,7 +40,7 @@ def compare(
     policies: Annotated[
         str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
     ] = "top-two,co,ctas,tas,d-lucb,racing,uniform",
-    threshold: ThresholdOption = thresholds.DEFAULT,
+    threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
     trajectories: Annotated[

@@ -31,11 +31,12 @@ EpsilonOption = Annotated[
     float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
 ]
 ThresholdOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--threshold",
         help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
-        "such as paper(alpha=1.2); your own, module:name; or a file that cabai calibrate has written.",
+        "such as paper(alpha=1.2); your own, module:name; or a file that cabai calibrate has written. "
+        "The cheapest that is proven for the family, unless told otherwise.",
     ),
 ]
 TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
@@ -62,9 +63,9 @@ def read_instance(family: str, means: str, costs: str, names: str | None = None,
     )
 
 
-def read_threshold(text: str) -> str:
-    """A threshold by its name, or the one in a certificate's file."""
-    if not text.endswith(".json"):
+def read_threshold(text: str | None) -> str | None:
+    """A threshold by its name, or the one in a certificate's file; None is for the default."""
+    if text is None or not text.endswith(".json"):
         return text
     from cabai.calibration import Certificate
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cabai import policies, thresholds
+from cabai import policies
 from cabai.cli.options import (
     POLICY_HELP,
     CostModelOption,
@@ -38,7 +38,7 @@ def simulate(
     means: MeansOption,
     costs: CostsOption,
     policy: Annotated[str, typer.Option("--policy", help=f"How to choose and stop: {POLICY_HELP}")] = policies.DEFAULT,
-    threshold: ThresholdOption = thresholds.DEFAULT,
+    threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
     trajectories: TrajectoriesOption = 1000,

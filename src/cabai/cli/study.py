@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai import policies, thresholds
+from cabai import policies
 from cabai.cli.export import exported
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.families import FAMILIES
@@ -59,8 +59,13 @@ def create(
         str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
     ] = policies.DEFAULT,
     threshold: Annotated[
-        str, typer.Option("--threshold", help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}.")
-    ] = thresholds.DEFAULT,
+        str | None,
+        typer.Option(
+            "--threshold",
+            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}. "
+            "The cheapest that is proven for the family, unless told otherwise.",
+        ),
+    ] = None,
     epsilon: Annotated[
         float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
     ] = 0.0,

@@ -74,7 +74,7 @@ class Setup:
         """Which function stands for each slot of the family and the threshold."""
         bound = dict(self.family.binding) | dict(binding(self.threshold.functions))
         if self.epsilon != 0:
-            bound |= dict(binding(WITHIN))
+            bound |= dict(binding((*WITHIN, *self.threshold.within)))
         return frozenset(bound.items())
 
     @cached_property
@@ -89,8 +89,9 @@ class Setup:
 
     @property
     def shows_evidence(self) -> bool:
-        """Whether b beats a just when Z is above what is required: then a status can show both."""
-        return "beats" not in dict(binding(self.threshold.functions))
+        """Whether it is known by how much one arm beats another: then a status can show it."""
+        functions = dict(binding(self.threshold.functions))
+        return "surplus" in functions or "beats" not in functions
 
     def bound(self, function: Any) -> Any:
         """A kernel, bound to this family, threshold and policy, as a plain function."""

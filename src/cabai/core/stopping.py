@@ -12,8 +12,14 @@ def required(t, rules):
 
 
 @slot
+def surplus(rules, t, b, a):
+    """By how much b beats a after t pulls (up to epsilon, where that is not 0), in nats; below 0 if it does not."""
+    return evidence(rules, b, a) - b.price - a.price - required(t, rules)
+
+
+@slot
 def beats(rules, t, b, a):
-    """Does arm record b beat arm record a after t pulls?
+    """Does arm record b beat arm record a after t pulls? Without an epsilon, and without saying by how much.
 
     Z_{b,a} > required(t) + price_b + price_a. What t adds to the level is never negative: most pairs are far from the
     level alone, and are spared the logarithms.

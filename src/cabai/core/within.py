@@ -8,17 +8,17 @@ the cost in likelihood of the best fit among "a is better than b by epsilon or m
 from __future__ import annotations
 
 from cabai.core.stopping import required
+from cabai.core.stopping import surplus as surplus_slot
 from cabai.families.slots import divergence, edges, variance_at
 from cabai.support.specialise import slot
 
 
 def is_settled(rules, t, b, a):
     """Is b shown to be better than a, or at most epsilon worse?"""
-    return surplus_within(rules, t, b, a) > 0.0
+    return surplus_slot(rules, t, b, a) > 0.0
 
 
-@slot
-def surplus_within(rules, t, b, a):
+def surplus(rules, t, b, a):
     """By how much the evidence that b is at most epsilon worse than a exceeds what is required."""
     return evidence_within(rules, b, a) - b.price - a.price - required(t, rules)
 
@@ -104,4 +104,4 @@ def restore_rivals(arms, run):
             arms[a].mean = arms[a].rewards / arms[a].pulls
 
 
-WITHIN = is_settled, lower_rivals, restore_rivals  # what takes the place of the slots of these names
+WITHIN = is_settled, surplus, lower_rivals, restore_rivals  # what takes the place of the slots of these names

@@ -62,6 +62,7 @@ class Family(Named):
     typical_means: ClassVar[tuple[float, ...]] = (1.0,)  # where `calibrate` searches, the hardest first
     has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
     is_symmetric: ClassVar[bool] = False  # whether mirrored rewards are of the same family
+    usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` pays least, and how wide that is, in log
 
     def allows_mean(self, mean: float) -> bool:
         low, high = self.mean_range
@@ -153,6 +154,10 @@ class Family(Named):
     def spread(self, mean: float) -> float:
         """A number that `draw` finds in the arm's field `spread`, computed once."""
         return 0.0
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        """Two numbers that `tilted` finds for each tilt, computed once."""
+        return tilt, 0.0
 
     def mirror(self, value: float) -> float:
         """A reward or mean as kernels see it where the smallest mean is wanted; and back.

@@ -47,6 +47,12 @@ def remainder(rules, n, total):
     return -(HALF_LOG_HALF_PI + stirling(n) - stirling_half(total) - stirling_half(failures))
 
 
+def tilted(rules, tilt, rate, price, n, difference, m):
+    """The mean of e^(l y) is 1 + m (e^l - 1)."""
+    growth = rate * m
+    return n * (tilt * (difference + m) - math.log1p(growth)), -n * rate / (1.0 + growth)
+
+
 def upper_end(rules, mean, level):
     if mean >= 1.0:
         return 1.0
@@ -91,6 +97,7 @@ class Bernoulli(Family):
     name = "bernoulli"
     means, rewards = "in [0, 1]", "0 or 1"
     limits = (0.0, 1.0)
+    usual_tilts = 1.2, 1.0
     typical_means = (0.5, 0.05, 0.95)
     whole_rewards = True
     sets_first_aside = False
@@ -102,12 +109,17 @@ class Bernoulli(Family):
         edges,
         draw,
         remainder,
+        tilted,
         upper_end,
         lower_end,
     )
 
     def allows_reward(self, reward: float) -> bool:
         return reward in (0, 1)
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        """e^l - 1; there is no price but that of m."""
+        return math.expm1(tilt), 0.0
 
     def mirror(self, value: float) -> float:
         return 1 - value

@@ -9,7 +9,7 @@ import numpy as np
 
 from cabai.families.base import Family
 from cabai.families.ends import FAR, newton_end
-from cabai.families.psi import SMALL
+from cabai.families.psi import SMALL, excess_of_exp
 from cabai.support.stirling import stirling
 from cabai.support.streams import TO_UNIT, uniform
 
@@ -58,6 +58,20 @@ def remainder(rules, n, total):
     return stirling(n)
 
 
+def tilted(rules, tilt, rate, price, n, difference, m):
+    """A tilt is l/m, and e^-c = 1 - l: tilts have no unit."""
+    ratio = difference / m
+    return n * (rate * ratio - price), -n * rate * (1.0 + ratio) / m
+
+
+def straightened(rules, m, shift):
+    """What is convex is so in 1/m: 1 - m/(m + shift) rises with m."""
+    at = m + shift
+    if not at > 0.0:
+        return -np.inf, np.inf
+    return (shift / at, m / at / at) if at < np.inf else (1.0, 0.0)
+
+
 def lowered(rules, mean):
     """A mean of 0 is outside: what epsilon would take below a hundredth of the mean stays there."""
     return max(mean - rules.epsilon, 0.01 * mean)
@@ -97,7 +111,14 @@ class Exponential(Family):
     name = "exponential"
     means = rewards = "positive"
     limits = (1e-100, 1e100)  # of which sums and squares can be taken
-    functions = divergence, variance_at, variance_slope, edges, draw, remainder, lowered, upper_end, lower_end
+    functions = (
+        divergence, variance_at, variance_slope, edges, draw, remainder, tilted, straightened, lowered, upper_end,
+        lower_end,
+    )  # fmt: skip
 
     def allows_mean(self, mean: float) -> bool:
         return 0 < mean < math.inf
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        """1 - e^-c and c - 1 + e^-c."""
+        return -math.expm1(-tilt), excess_of_exp(-tilt)

@@ -36,6 +36,10 @@ def remainder(rules, n, total):
     return 0.0
 
 
+def tilted(rules, tilt, rate, price, n, difference, m):
+    return n * (rate * difference - price), -n * rate
+
+
 # What follows is shorter than what holds for every family.
 
 
@@ -112,9 +116,10 @@ class Gaussian(Family):
     name = "gaussian"
     means = rewards = "a real number"
     is_symmetric = True
+    usual_tilts = 0.4, 1.2  # in units of 1/sd
     typical_means = (0.0,)  # it looks the same from any mean
     functions = (
-        divergence, variance_at, variance_slope, edges, draw, remainder, upper_end, lower_end, pair_evidence,
+        divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end, pair_evidence,
         evidence_at_most, coin, meeting_point, solve_shares,
     )  # fmt: skip
 
@@ -129,3 +134,6 @@ class Gaussian(Family):
 
     def spread(self, mean: float) -> float:
         return math.sqrt(self.variance)
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        return tilt / math.sqrt(self.variance), 0.5 * tilt * tilt

@@ -52,6 +52,16 @@ def inner_remainder(rules, n, total):
     """See `slots.remainder`."""
 
 
+@required_slot
+def inner_tilted(rules, tilt, rate, price, n, difference, m):
+    """See `slots.tilted`."""
+
+
+@required_slot
+def inner_straightened(rules, m, shift):
+    """See `slots.straightened`."""
+
+
 def divergence(rules, p, difference, q, complement):
     return inner_divergence(rules, -p, -difference, -q, 1.0 + q)
 
@@ -81,6 +91,16 @@ def remainder(rules, n, total):
     return inner_remainder(rules, n, -total)
 
 
+def tilted(rules, tilt, rate, price, n, difference, m):
+    log, slope = inner_tilted(rules, -tilt, rate, price, n, -difference, -m)
+    return log, -slope
+
+
+def straightened(rules, m, shift):
+    x, slope = inner_straightened(rules, -m, -shift)
+    return -x, slope
+
+
 def evidence_at_most(rules, b, a):
     """In place of a family's own, which does not know of the mirror."""
     return np.inf
@@ -100,7 +120,9 @@ class Mirrored(Family):
     """The family of the negated rewards of another."""
 
     inner: Family
-    functions = divergence, variance_at, variance_slope, edges, upper_end, lower_end, remainder
+    functions = (
+        divergence, variance_at, variance_slope, edges, upper_end, lower_end, remainder, tilted, straightened,
+    )  # fmt: skip
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -114,6 +136,13 @@ class Mirrored(Family):
     def sets_first_aside(self) -> bool:  # type: ignore[override]
         return self.inner.sets_first_aside
 
+    @property
+    def usual_tilts(self) -> tuple[float, float]:  # type: ignore[override]
+        return self.inner.usual_tilts
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        return self.inner.tilt(-tilt)
+
     @cached_property
     def binding(self) -> Binding:
         """Its own functions, and those of the family within, which see nothing of the mirror."""
@@ -121,8 +150,8 @@ class Mirrored(Family):
         inner = {
             f"inner_{of.slot}": function_for(of, self.inner.binding)
             for of in (
-                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.remainder,
-                upper_end_slot, lower_end_slot,
+                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.remainder, slots.tilted,
+                slots.straightened, upper_end_slot, lower_end_slot,
             )
             if of.slot in given or not getattr(of, "required", False)
         }  # fmt: skip

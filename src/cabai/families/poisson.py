@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cabai.families.base import Family
 from cabai.families.ends import FAR, newton_end
-from cabai.families.psi import psi
+from cabai.families.psi import excess_of_exp, psi
 from cabai.support.stirling import HALF_LOG_2PI, stirling, stirling_half
 from cabai.support.streams import uniform
 
@@ -41,6 +41,10 @@ def edges(rules):
 
 def remainder(rules, n, total):
     return stirling_half(total)
+
+
+def tilted(rules, tilt, rate, price, n, difference, m):
+    return n * (tilt * difference - m * price), -n * rate
 
 
 def upper_end(rules, mean, level):
@@ -121,10 +125,14 @@ class Poisson(Family):
     limits = (0.0, 2.0**53)  # beyond, a double does not tell a count from the next
     typical_means = (20.0, 0.3)
     whole_rewards = True
-    functions = divergence, variance_at, variance_slope, edges, draw, remainder, upper_end, lower_end
+    functions = divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end
 
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
         return draw_of_any_mean if max(means) >= LARGE else draw  # what is not needed need not be compiled
 
     def spread(self, mean: float) -> float:
         return math.exp(-mean)
+
+    def tilt(self, tilt: float) -> tuple[float, float]:
+        """e^l - 1 and e^l - 1 - l."""
+        return math.expm1(tilt), excess_of_exp(tilt)

@@ -15,3 +15,10 @@ def psi(u):
     if u <= -1.0:
         return 1.0
     return (1.0 + u) * math.log(1.0 + u) - u
+
+
+def excess_of_exp(x):
+    """e^x - 1 - x."""
+    if abs(x) < SMALL:  # sum over k >= 2 of x^k / k!
+        return x * x * (1/2 + x * (1/6 + x * (1/24 + x * (1/120 + x * (1/720 + x * (1/5040 + x / 40320))))))
+    return math.expm1(x) - x

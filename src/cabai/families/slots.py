@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.support.specialise import required_slot
+from cabai.support.specialise import required_slot, slot
 
 
 @required_slot
@@ -35,3 +35,15 @@ def draw(arm):
 def remainder(rules, n, total):
     """What `evalue` needs: the mixture (Jeffreys' prior) over n rewards with that sum, in nats, less their best fit and
     plus log(n)/2, without the constant that a first reward set aside takes away."""
+
+
+@required_slot
+def tilted(rules, tilt, rate, price, n, difference, m):
+    """What `contrast` needs: the log of e^(l R) / (mean of e^(l y) where the mean reward is m)^n, for n rewards of mean
+    m + difference and sum R, and its slope in m. `rate` and `price` are what `Family.tilt` has of the tilt l."""
+
+
+@slot
+def straightened(rules, m, shift):
+    """A coordinate in which `tilted` is convex, 0 at m and rising, and its slope; both at m + shift."""
+    return shift, 1.0

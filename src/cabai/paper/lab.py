@@ -70,7 +70,9 @@ def command(runs: Runs) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    threshold = "" if str(runs.threshold) == thresholds.DEFAULT else f' --threshold "{runs.threshold}"'
+    threshold = (
+        "" if str(runs.threshold) == thresholds.cheapest(instance.family) else f' --threshold "{runs.threshold}"'
+    )
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (
         f"cabai simulate {instance_options(instance)}{model} --policy {policy}{threshold} --delta {runs.delta:g} "

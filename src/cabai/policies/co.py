@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from cabai.core.state import Fields
-from cabai.core.stopping import beats
-from cabai.core.within import surplus_within
+from cabai.core.stopping import beats, is_settled
 from cabai.policies.base import Policy
 from cabai.support.specialise import slot
 
@@ -43,7 +42,7 @@ def are_within_epsilon(arms, run, rules):
     """Whether the leader is shown to be at most epsilon worse than every other arm in play."""
     for a in range(len(arms)):
         rival = a != run.leader and arms[a].in_play
-        if rival and not surplus_within(rules, run.t, arms[run.leader], arms[a]) > 0.0:
+        if rival and not is_settled(rules, run.t, arms[run.leader], arms[a]):
             return False
     return True
 

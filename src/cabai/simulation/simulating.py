@@ -10,7 +10,7 @@ from typing import overload
 
 import numpy as np
 
-from cabai import policies, thresholds
+from cabai import policies
 from cabai.core.setup import Setup
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
@@ -27,7 +27,7 @@ def simulate(
     policy: str | Policy = ...,
     *,
     delta: float = ...,
-    threshold: str | Threshold = ...,
+    threshold: str | Threshold | None = ...,
     epsilon: float = ...,
     trajectories: int = ...,
     seed: int = ...,
@@ -44,7 +44,7 @@ def simulate(
     policy: str | Policy = ...,
     *,
     delta: Sequence[float],
-    threshold: str | Threshold = ...,
+    threshold: str | Threshold | None = ...,
     epsilon: float = ...,
     trajectories: int = ...,
     seed: int = ...,
@@ -60,7 +60,7 @@ def simulate(
     policy: str | Policy = policies.DEFAULT,
     *,
     delta: float | Sequence[float] = 0.05,
-    threshold: str | Threshold = thresholds.DEFAULT,
+    threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
     trajectories: int = 1000,
     seed: int = 0,
@@ -77,6 +77,7 @@ def simulate(
     arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
     without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
+    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `evalue` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
@@ -84,13 +85,13 @@ def simulate(
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
     >>> round(summary.mean_cost), round(summary.se_cost), round(summary.lower_bound), summary.errors
-    (296, 3, 192, 0)
+    (252, 3, 192, 0)
     >>> runs.pulls.shape, runs.decisions[:4]
     ((1000, 3), array([0, 0, 0, 0]))
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
-    chosen, rule = policy_of(policy), threshold_of(threshold)
+    chosen, rule = policy_of(policy), threshold_of(threshold, instance.family)
     several = not isinstance(delta, (int, float, np.number, str))
     deltas = [probability(value) for value in delta] if several else [probability(delta)]  # type: ignore[union-attr]
     if not deltas or len(set(deltas)) < len(deltas):

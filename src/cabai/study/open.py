@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cabai import policies, thresholds
+from cabai import policies
 from cabai.families import Family, Gaussian
 from cabai.policies import Policy
 from cabai.study.settings import OFFER, Settings, checked_name
@@ -26,7 +27,7 @@ def create_study(
     family: str | Family,
     delta: float = 0.05,
     policy: str | Policy = policies.DEFAULT,
-    threshold: str | Threshold = thresholds.DEFAULT,
+    threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
     direction: str = "maximize",
     costs: Sequence[float] | Mapping[str, float] | None = None,
@@ -76,6 +77,8 @@ def create_study(
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
+        if threshold is None:  # whatever it was created with
+            settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         different = study.settings.differences(settings)
         if different:
             raise InvalidInput(

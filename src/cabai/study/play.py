@@ -13,12 +13,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.evidence import evidence
 from cabai.core.observe import find_leader, observe, weigh
 from cabai.core.shares import solve
 from cabai.core.state import Record, Records
-from cabai.core.stopping import interval_level, required
-from cabai.core.within import evidence_within, lowered
+from cabai.core.stopping import interval_level, required, surplus
+from cabai.core.within import lowered
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study.absent import Absent
@@ -349,11 +348,11 @@ class Play:
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
-        arms, rules = Records(self.ordered.arms), Record(self.rules)
+        arms, rules, t = Records(self.ordered.arms), Record(self.rules), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
-            gathered = self.setup.bound(evidence_within if self.settings.epsilon > 0 else evidence)
-            least = self.setup.bound(required)(int(self.ordered.run["t"]), rules) + arms[b].price + arms[a].price
-            return float(gathered(rules, arms[b], arms[a])), float(least)
+            least = float(self.setup.bound(required)(t, rules) + arms[b].price + arms[a].price)
+            more = float(self.setup.bound(surplus)(rules, t, arms[b], arms[a]))
+        return least + more if math.isfinite(least) else 0.0, least
 
     def closest(self) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""

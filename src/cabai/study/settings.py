@@ -64,7 +64,7 @@ class Settings:
             family=kind,
             delta=probability(delta),
             policy=findable(policy_of(policy)),
-            threshold=findable(threshold_of(threshold)),
+            threshold=findable(threshold_of(threshold, kind)),
             epsilon=kind.check_epsilon(epsilon),
             direction=direction,
             costs=None if costs is None else checked_costs(costs, names),

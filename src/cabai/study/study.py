@@ -244,7 +244,7 @@ class Study:
         >>> status.leader, status.pulls, status.spent
         ('a', 1, 0.02)
         >>> print(status)
-        status: bernoulli, maximize, delta 0.05, policy top-two, threshold evalue
+        status: bernoulli, maximize, delta 0.05, policy top-two, threshold contrast
         arm  pulls  mean  0.95 interval  mean cost  spent
         a        1     1    0.0125 to 1       0.02   0.02  leads
         b        0                                      0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from cabai.families import Family
 from cabai.support.registry import Registry
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.calibrated import Calibrated
+from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.kt import KT
 from cabai.thresholds.mixture import Mixture
@@ -12,18 +14,30 @@ from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
 
 __all__ = [
-    "ALL_FAMILIES", "DEFAULT", "KT", "THRESHOLDS", "Calibrated", "EValue", "Mixture", "Paper", "Stylized", "Threshold",
-    "threshold_of",
+    "ALL_FAMILIES", "KT", "THRESHOLDS", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized",
+    "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
-DEFAULT = "evalue"  # of simulations, comparisons and studies alike: what was simulated is what runs
-THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue, Calibrated)
+THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Calibrated)
 
 
-def threshold_of(given: str | Threshold) -> Threshold:
-    """The threshold of that name, or the threshold itself.
+def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
+    """The threshold of that name, or the threshold itself; for None, the cheapest proven one of the family.
+
+    That is what simulations, comparisons and studies take alike unless told otherwise: what was simulated is what runs.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
+    >>> from cabai.families import family_of
+    >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
+    contrast evalue
     """
-    return THRESHOLDS.get(given)
+    return THRESHOLDS.get(cheapest(family) if given is None and family is not None else given)  # type: ignore[arg-type]
+
+
+def cheapest(family: Family) -> str:
+    """The name of the cheapest test that a family has the functions for; all are proven for cabai's own families."""
+    bound = dict(family.binding)
+    if "tilted" in bound and family.has_bound:  # where rewards follow no law, it is not known which is cheaper
+        return Contrast.name
+    return EValue.name if "remainder" in bound else Mixture.name

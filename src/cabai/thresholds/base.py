@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from cabai.core.setup import Setup
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
@@ -25,17 +27,19 @@ class Threshold(Named):
     `cabai.thresholds`, one file each. Where it asks for more evidence as pulls go by, `parameters` is all it needs:
     the numbers of a curve (see `cabai.thresholds.curve`). Else it has plain functions of its own, named after the slots
     of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence, and
-    `beats` where b does not beat a just when Z > required + price_b + price_a.
+    `beats` where b does not beat a just when Z > required + price_b + price_a; then also `surplus`, by how much it
+    does, or a status cannot show that.
     """
 
     kind = "threshold"
     proof: ClassVar[str] = "none"
     proven_for: ClassVar[tuple[str, ...]] = ()
     functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
+    within: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names where epsilon is not 0
     rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
 
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         """The level, which depends on delta, and other numbers among the rules; those left out are 0.
 
         >>> from cabai.families import Gaussian
@@ -96,7 +100,8 @@ class Threshold(Named):
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)
         records = Records(arms)
-        return bool(setup.bound(beats)(Record(setup.rules), int(run["t"]), records[b], records[a]))
+        with np.errstate(all="ignore"):
+            return bool(setup.bound(beats)(Record(setup.rules), int(run["t"]), records[b], records[a]))
 
     def _check_arms(self, statistics: Statistics, b: int, a: int) -> None:
         for name, arm in (("b", b), ("a", a)):
@@ -112,4 +117,5 @@ class Threshold(Named):
         """
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)
-        return bool(setup.bound(leader_beats_every_rival)(Records(arms), Record(run), Record(setup.rules)))
+        with np.errstate(all="ignore"):
+            return bool(setup.bound(leader_beats_every_rival)(Records(arms), Record(run), Record(setup.rules)))

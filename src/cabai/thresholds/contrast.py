@@ -1,0 +1,250 @@
+"""The contrast test: like `evalue`, but it pays for the contrast of two arms and not for both arms.
+
+For a tilt l, L_l(y; m) = e^(l y) / (mean of e^(l y) where the mean reward is m). With upward tilts l_i on the rewards
+of b, downward tilts -l_j on those of a, and weights W_ij with sum 1,
+
+    E_{b,a} = min over m of  E(m),    E(m) = sum over i, j of  W_ij u_i(m) v_j(m),
+
+u_i(m) the product of L_{l_i}(y; m) over the rewards y of b, v_j(m) that of L_{-l_j}(y; m) over those of a. b beats a
+when E_{b,a} reaches (K - 1)/delta. With an epsilon, v_j is taken at m + epsilon. docs/theory/contrast.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cabai.core.evidence import evidence, evidence_at_most
+from cabai.core.state import Fields
+from cabai.core.within import evidence_within, meeting_point
+from cabai.families import Family
+from cabai.families.slots import edges, straightened, tilted, variance_at
+from cabai.support.specialise import apart
+from cabai.thresholds import tilts
+from cabai.thresholds.base import ALL_FAMILIES, Threshold
+from cabai.thresholds.tilts import (
+    COUNT,
+    GAIN,
+    GAINED,
+    LARGEST,
+    PRICE_DOWN,
+    PRICE_UP,
+    RATE_DOWN,
+    RATE_UP,
+    RATIO,
+    SHARE,
+    TILT,
+)
+
+LOG_RATIO = math.log(RATIO)
+LEAST_PRICE = 1.5  # Z - log E is hardly ever less, see `is_worth_a_try`
+NEGLIGIBLE = -40.0  # of a log
+LARGE = 300.0  # of a log: the product of two such numbers can still be held
+FAINT = 0.02  # of the tilt that fits one standard deviation: what is smaller tells nothing
+
+
+def required(t, rules):
+    return rules.level
+
+
+def has_prices(rules):
+    return False
+
+
+def beats(rules, t, b, a):
+    """log E <= Z, so most pairs are refuted by a bound of Z, without logarithms."""
+    if not evidence_at_most(rules, b, a) > rules.level + LEAST_PRICE:
+        return False
+    z = evidence(rules, b, a)
+    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
+        return False
+    return plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
+
+
+def surplus(rules, t, b, a):
+    if not b.tested_mean > a.tested_mean:
+        return -rules.level
+    return max(plain_log_e(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+
+
+def is_worth_a_try(rules, z, b, a):
+    """Whether log E may be above the level, as far as can be guessed from Z; if not, b has to wait for another pull.
+
+    Laplace's method gives Z - log E, about log Z plus the log of how unusual the tilts are that fit the data: s, the
+    sum of the two. It was never less than what is asked for here in 100,000 random states of every family.
+    """
+    n_b, n_a = b.tested, a.tested
+    m = (n_b * b.tested_mean + n_a * a.tested_mean) / (n_b + n_a)
+    s = math.sqrt(2.0 * z * (1.0 / n_b + 1.0 / n_a) / tilt_variance(rules, m))  # as if V were the same everywhere
+    unusual = math.log(min(s, 4.0) / rules.usual_tilt) / rules.tilt_width
+    least = 0.4 if s < rules.usual_tilt else -0.5
+    return z > rules.level + least + math.log(z * rules.tilt_width * (1.0 + unusual * unusual))
+
+
+def tilt_variance(rules, m):
+    """V, in units of the tilt: a small tilt l of a reward with mean m has the log -V l²/2."""
+    row = rules.tilts[COUNT - 1]
+    log, _ = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], 1.0, 0.0, m)
+    return max(-2.0 * log, 1e-300) / (row[TILT] * row[TILT])
+
+
+def plain_log_e(rules, b, a, no, yes):
+    """log E_{b,a} without an epsilon, from the pooled mean on."""
+    gap = b.tested_mean - a.tested_mean
+    n = b.tested + a.tested
+    m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / n
+    return least_log_e(rules, b.tested, a.tested, m, gap * (a.tested / n), gap, 0.0, no, yes)
+
+
+def is_settled_within(rules, t, b, a):
+    z = evidence_within(rules, b, a)
+    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
+        return False
+    return log_e_within(rules, b, a, rules.level, rules.level) > rules.level
+
+
+def surplus_within(rules, t, b, a):
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return -rules.level
+    return max(log_e_within(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+
+
+def log_e_within(rules, b, a, no, yes):
+    """log E_{b,a} with the epsilon, from the best fit on."""
+    m = meeting_point(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    gap = b.tested_mean - a.tested_mean + rules.epsilon
+    return least_log_e(rules, b.tested, a.tested, m, b.tested_mean - m, gap, rules.epsilon, no, yes)
+
+
+@apart
+def least_log_e(rules, n_b, n_a, m, to_b, gap, epsilon, no, yes):
+    """A number that log E_{b,a} is not below, and mostly equal to it; -inf as soon as log E is known not to be above
+    `no`, and less close as soon as it is known to be above `yes`.
+
+    m is where to begin, to_b = mean_b - m and gap = mean_b - mean_a + epsilon. log E(m) is convex, in m or in what
+    `straightened` makes of it. So it is nowhere below its tangents: two of them, on either side of the minimum, meet at
+    a lower bound of it; so does one of them at the edge of the family.
+    """
+    last = faintest(rules, n_b, n_a, m)
+    low, high = edges(rules)
+    shift_low, shift_high = low - m, high - epsilon - m  # brackets of the minimum, as distances from m
+    x_low = f_low = s_low = x_high = f_high = s_high = 0.0  # there: coordinate, log E and its slope, once known
+    has_low = has_high = False
+    step = math.sqrt(variance_at(rules, m, 1.0 - m) / (n_b + n_a))
+    shift, best = 0.0, np.inf
+    rounding = 1e-12 + 1e-15 * (n_b + n_a)
+    for _ in range(100):
+        value, slope = log_e(rules, last, n_b, to_b - shift, n_a, to_b - gap - shift, m + shift, epsilon)
+        if not value > no or not abs(slope) < np.inf:
+            return -np.inf
+        if slope == 0.0:
+            return value - rounding - 1e-14 * abs(value)
+        x, stretch = straightened(rules, m, shift)
+        slope /= stretch
+        best = min(best, value)
+        if slope < 0.0:
+            has_low, shift_low, x_low, f_low, s_low = True, shift, x, value, slope
+        else:
+            has_high, shift_high, x_high, f_high, s_high = True, shift, x, value, slope
+        if has_low and has_high:
+            part = (f_low - f_high + s_high * (x_high - x_low)) / (s_high - s_low)
+            bound = f_low + s_low * part
+            part = min(max(part / (x_high - x_low), 0.01), 0.99)
+            shift = shift_low + part * (shift_high - shift_low)
+        elif has_low:
+            end, _ = straightened(rules, m, shift_high)
+            bound = f_low + s_low * (end - x_low)
+            shift = shift_low + step if shift_low + step < shift_high else 0.5 * (shift_low + shift_high)
+        else:
+            end, _ = straightened(rules, m, shift_low)
+            bound = f_high + s_high * (end - x_high)
+            shift = shift_high - step if shift_high - step > shift_low else 0.5 * (shift_low + shift_high)
+        step *= 3.0
+        bound -= rounding + 1e-14 * abs(best)
+        if bound > yes or best - bound <= 1e-9 * (1.0 + abs(best)) or not shift_low < shift < shift_high:
+            return bound
+    return bound
+
+
+def faintest(rules, n_b, n_a, m):
+    """The index of the smallest tilt to look at. To leave out others only lowers E.
+
+    The two tilts that fit the data are in proportion to the other arm's pulls: about 1/sqrt(N V) for the arm with fewer
+    pulls, and as much smaller for the other as it has more of them.
+    """
+    few, many = min(n_b, n_a), max(n_b, n_a)
+    per_faint = math.sqrt(tilt_variance(rules, m) / few) * many / FAINT
+    return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
+
+
+@apart
+def log_e(rules, last, n_b, to_b, n_a, to_a, m, epsilon):
+    """log E(m) and its slope, for to_b = mean_b - m and to_a = mean_a - (m + epsilon).
+
+    From the smallest tilt on, U and V are the running sums of q_i u_i and q_j v_j: E = sum over r of g_r U_r V_r. `by`
+    and `down_by` are subtracted from logs that are too large.
+    """
+    by = down_by = 0.0
+    for _ in range(2):
+        total = U = V = d_total = d_U = d_V = 0.0
+        high = high_down = -np.inf
+        for r in range(last, -1, -1):
+            row = rules.tilts[r]
+            up, d_up = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_b, to_b, m)
+            down, d_down = tilted(rules, -row[TILT], row[RATE_DOWN], row[PRICE_DOWN], n_a, to_a, m + epsilon)
+            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all that follow: logs are concave in the tilt
+                total += row[GAINED] * U * V
+                d_total += row[GAINED] * (d_U * V + U * d_V)
+                break
+            high, high_down = max(high, up), max(high_down, down)
+            if max(up - by, down - down_by) < LARGE:
+                u, v = row[SHARE] * math.exp(up - by), row[SHARE] * math.exp(down - down_by)
+                U += u
+                V += v
+                d_U += u * d_up
+                d_V += v * d_down
+                total += row[GAIN] * U * V
+                d_total += row[GAIN] * (d_U * V + U * d_V)
+        if max(high - by, high_down - down_by) < LARGE:
+            break
+        by, down_by = high, high_down
+    if not 0.0 < total < np.inf:
+        return -np.inf, 0.0
+    return math.log(total) + by + down_by, d_total / total
+
+
+@dataclass(frozen=True)
+class Contrast(Threshold):
+    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta: proven for all
+    families, and cheaper than `evalue`.
+
+    Each reward of b is bet on being above a mean m, each of a on being below it, at many stakes at once; the least
+    that all bets together are worth, over all m, is the e-value. At the true means every bet is fair, and the bets at a
+    common m are worth no more if mu_b <= mu_a. So by Ville's inequality they are ever worth (K - 1)/delta with
+    probability at most delta/(K - 1); a union over the K - 1 wrong arms gives delta. What is paid for not knowing the
+    means grows like log log N, where `evalue` pays log(N)/2 for each arm.
+
+    >>> from cabai import Statistics
+    >>> data = Statistics("gaussian", pulls=[40, 40], rewards=[60, 20])
+    >>> Contrast().beats(data, 0, 1, delta=0.01), Contrast().beats(data, 0, 1, delta=0.0001)
+    (True, False)
+    """
+
+    name = "contrast"
+    proof = "Ville's inequality for a mixture of tilts"
+    proven_for = ALL_FAMILIES
+    functions = required, has_prices, beats, surplus
+    within = ("is_settled", is_settled_within), ("surplus", surplus_within)
+    rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 8)), "usual_tilt": 0.0, "tilt_width": 0.0}
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        usual, width = family.usual_tilts
+        return {
+            "level": math.log((arms - 1) / delta),
+            "tilts": tilts.table(family),
+            "usual_tilt": usual,
+            "tilt_width": width,
+        }
