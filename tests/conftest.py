@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +47,28 @@ def postgres() -> Iterator[object]:
     server = servers.Postgres()
     yield server
     server.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A temporary folder; storages opened in it are closed afterwards."""
+    from storages import close
+
+    yield tmp_path
+    close(str(tmp_path))
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """A new storage."""
+    from storages import close
+
+    if request.param == "sqlite":
+        yield f"sqlite:///{folder}/cabai.db"
+        return
+    address = request.getfixturevalue("postgres").new_database()
+    yield address
+    close(address)
 
 
 @pytest.fixture

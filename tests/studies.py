@@ -17,8 +17,10 @@ NAMES = itertools.count()
 
 def new(**options) -> cabai.study.Study:
     """A study of its own name, in memory."""
-    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
-    return cabai.create_study(f"study {next(NAMES)}", **usual | options)
+    usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"} | options
+    if usual["family"] == "gaussian":
+        usual["family"] = "gaussian(variance=1)"
+    return cabai.create_study(f"study {next(NAMES)}", **usual)
 
 
 def reloaded(study: cabai.study.Study) -> cabai.study.Study:

@@ -20,6 +20,7 @@ from cabai.core.shares import allocate
 from cabai.families import family_of
 from cabai.policies import policy_of
 from cabai.thresholds import threshold_of
+from combinations import covering
 from conftest import variance_of
 from reference_bound import certificate, reference
 
@@ -420,8 +421,7 @@ def observations(family, arms, seed):
         yield rewards / pulls, costs
 
 
-@pytest.mark.parametrize("arms", [2, 3, 20])
-@pytest.mark.parametrize("family", [*FAMILIES, "bounded"])
+@pytest.mark.parametrize(("family", "arms"), covering([*FAMILIES, "bounded"], [2, 3, 20]))
 def test_warm_starts_give_what_cold_starts_give(family, arms):
     warm = solver_state(family, arms)
     leaders, ties, boundary = set(), 0, 0
@@ -555,3 +555,39 @@ def test_the_solver_recovers_from_a_tie(family):
         expected_hardness, expected_shares = solve(solver_state(family, 3), means, [1, 0.1, 0.01])
         assert hardness == near(expected_hardness, rel=ACCURACY)
         assert shares == near(expected_shares, rel=ACCURACY)
+
+
+def test_with_an_epsilon_the_best_arm_is_told_from_arms_that_are_better_by_epsilon():
+    """By brute force: the best shares on a grid, and for each arm the closest means at which it is epsilon better."""
+    means, costs, epsilon = np.array([1.5, 1.0, 0.5]), np.array([1.0, 0.4, 0.3]), 0.3
+    found = cabai.bound(cabai.Instance("gaussian", means, costs), epsilon=epsilon)
+    best, grid = 0.0, np.linspace(0.005, 0.99, 198)
+    lam = np.linspace(-2, 3, 1001)  # the mean of arm 1 where arm a has lam + epsilon
+    for first in grid:
+        for second in grid:
+            if first + second < 0.996:
+                pulls = np.array([first, second, 1 - first - second]) / costs
+                rates = [
+                    (pulls[0] * (means[0] - lam) ** 2 / 2 + pulls[a] * (means[a] - lam - epsilon) ** 2 / 2).min()
+                    for a in (1, 2)
+                ]
+                best = max(best, min(rates))
+    assert found.hardness == pytest.approx(1 / best, rel=5e-3)
+    assert found.hardness <= 1 / best
+    assert found.epsilon == epsilon
+    assert repr(found).endswith("(epsilon 0.3)")
+
+
+def test_with_an_epsilon_there_may_be_no_bound():
+    paper = cabai.Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
+    with pytest.raises(cabai.InvalidInput, match=r"the arms 1, 2 are all within epsilon = 0.5 of the best"):
+        cabai.bound(paper, epsilon=0.5)
+    with pytest.raises(cabai.InvalidInput, match="known for the gaussian family only"):
+        cabai.bound(cabai.Instance("bernoulli", [0.9, 0.5], [1, 1]), epsilon=0.1)
+    with pytest.raises(cabai.InvalidInput, match="epsilon"):
+        cabai.bound(paper, epsilon=-1)
+    with pytest.raises(cabai.InvalidInput, match="without an epsilon only"):
+        cabai.bound(paper, epsilon=0.1).hardness_of("co")
+    runs = cabai.simulate(paper, epsilon=0.2, trajectories=20)
+    assert runs.summary().lower_bound == cabai.bound(paper, epsilon=0.2).cost(0.05)
+    assert cabai.simulate(paper, epsilon=0.5, trajectories=20).summary().lower_bound is None

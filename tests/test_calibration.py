@@ -23,6 +23,7 @@ from cabai.core.setup import Setup
 from cabai.families import FAMILIES, family_of
 from cabai.policies import policy_of
 from cabai.thresholds import Calibrated, Stylized, threshold_of
+from shell import here
 
 ONCE_IN_A_MILLION = 1e-6
 FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
@@ -376,26 +377,21 @@ def test_calibrate_refuses(options, message):
         calibrate(given.pop("family"), given.pop("costs"), given.pop("policy"), **given)
 
 
-def cabai_command(*arguments, cwd):
-    command = [sys.executable, "-m", "cabai", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
-
-
 def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_path):
     options = ["--family", "gaussian", "--costs", "1,0.1", "--delta", "0.2", "--max-pulls", "100"]
-    done = cabai_command(
+    done = here(
         "calibrate", *options, "--policy", "co", "--trajectories", "200", "--out", "trial.json", "--json", cwd=tmp_path
     )
     fields = json.loads(done.stdout)
     assert done.stderr == ""
     assert fields == json.loads((tmp_path / "trial.json").read_text())
     options += ["--means", "1,0", "--trajectories", "50", "--threshold", "trial.json"]
-    summary = json.loads(cabai_command("simulate", *options, "--policy", "co", "--json", cwd=tmp_path).stdout)
+    summary = json.loads(here("simulate", *options, "--policy", "co", "--json", cwd=tmp_path).stdout)
     assert (summary["threshold"], summary["standing"]) == (
         fields["threshold"],
         "certified by simulation, up to 100 pulls",
     )
-    refused = cabai_command("compare", *options, "--policies", "co,racing", cwd=tmp_path)
+    refused = here("compare", *options, "--policies", "co,racing", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.startswith("cabai: the threshold is certified for policy co, got racing")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -12,32 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 
 import pytest
+
+from shell import apart, here
 
 PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01"]
 
 
-def cabai(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "cabai", *arguments], capture_output=True, text=True, timeout=120)
-
-
-def here(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same in this process, which need not load everything anew: for what only looks at its arguments."""
-    from cabai.cli import main
-
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setattr(sys, "argv", ["cabai", *arguments])
-        patch.setattr(warnings, "showwarning", warnings.showwarning)
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
-
-
 def test_bound_prints_the_papers_optimum():
-    done = cabai("bound", *PAPER, "--delta", "1e-6")
+    done = apart("bound", *PAPER, "--delta", "1e-6")
     assert done.returncode == 0
     assert re.search(r"^2 +1 +0\.1 +0\.2398 +0\.7192$", done.stdout, re.MULTILINE)
     assert "at least 191.819" in done.stdout
@@ -45,7 +27,7 @@ def test_bound_prints_the_papers_optimum():
 
 
 def test_bound_as_json_has_the_promised_fields():
-    fields = json.loads(cabai("bound", *PAPER, "--delta", "1e-6", "--json").stdout)
+    fields = json.loads(here("bound", *PAPER, "--delta", "1e-6", "--json").stdout)
     assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta", "hardness_of"]
     assert fields["hardness_of"]["ctas"] == fields["hardness"] < fields["hardness_of"]["co"]
     assert fields["pull_shares"] == pytest.approx([0.2275, 0.7192, 0.0533], abs=5e-5)
@@ -53,7 +35,7 @@ def test_bound_as_json_has_the_promised_fields():
 
 def test_simulate_as_json_has_the_promised_fields(tmp_path):
     out = tmp_path / "runs.parquet"
-    done = cabai(
+    done = apart(
         "simulate", *PAPER, "--policy", "ctas(tracking=ratio)", "--trajectories", "20", "--json", "--out", str(out)
     )
     fields = json.loads(done.stdout)
@@ -70,7 +52,7 @@ def test_simulate_as_json_has_the_promised_fields(tmp_path):
 
 def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
     policies, picture = "co,ctas(exploration=0.5, tracking=ratio)", tmp_path / "comparison.svg"
-    done = cabai("compare", *PAPER, "--policies", policies, "--trajectories", "20", "--plot", str(picture))
+    done = here("compare", *PAPER, "--policies", policies, "--trajectories", "20", "--plot", str(picture))
     assert "lower bound" in picture.read_text()
     rows = done.stdout.splitlines()
     assert rows[2].startswith("co ")
@@ -164,11 +146,11 @@ def test_a_missing_extra_is_named():
 
 def test_help_teaches():
     for command in ([], ["bound"], ["simulate"], ["compare"]):
-        done = cabai(*command, "--help")
+        done = here(*command, "--help")
         assert done.returncode == 0
         assert "Usage: " in done.stdout
-    assert "Example: cabai simulate" in " ".join(cabai("simulate", "--help").stdout.split())
-    assert cabai().stdout == cabai("--help").stdout
+    assert "Example: cabai simulate" in " ".join(here("simulate", "--help").stdout.split())
+    assert apart().stdout == apart("--help").stdout
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -242,7 +224,7 @@ def test_streams_that_are_closed_do_no_harm():
     assert closed.stderr.startswith("cabai: standard output is closed")
     assert closed.stderr.count("\n") == 1
     quiet = subprocess.run(f"{command} 2>&- <&-", shell=True, stdout=subprocess.PIPE, text=True, timeout=60)
-    assert (quiet.returncode, quiet.stdout) == (0, cabai("bound", *PAPER).stdout)
+    assert (quiet.returncode, quiet.stdout) == (0, here("bound", *PAPER).stdout)
 
 
 def test_a_user_whom_the_system_does_not_know_and_without_a_home_folder_can_simulate(tmp_path):

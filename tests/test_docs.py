@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from shell import here
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))] if page.exists()]
+PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if page.exists()]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -36,11 +38,12 @@ def sessions(page: Path) -> list[tuple[int, list[tuple[str, str]]]]:
 def run(command: str, folder: Path) -> tuple[int, str]:
     """A command's exit code and what it prints, errors included. `cabai` and `python` are those that run this test."""
     program, *arguments = shlex.split(command)
-    interpreter = {"cabai": [sys.executable, "-m", "cabai"], "python": [sys.executable]}[program]
-    done = subprocess.run(
-        [*interpreter, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
-    )
-    return done.returncode, done.stdout
+    if program == "cabai":
+        done = here(*arguments, cwd=folder)
+    else:
+        assert program == "python"
+        done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
 
 
 LONG = "cabai calibrate", "cabai reproduce", "python demo/"  # commands that take more than a few seconds

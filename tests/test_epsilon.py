@@ -17,6 +17,7 @@ from cabai.core.within import evidence_within
 from cabai.families import Bernoulli, Exponential, Gaussian, Poisson, mirror_image
 from cabai.policies import POLICIES, policy_of
 from cabai.thresholds import EValue, threshold_of
+from combinations import covering
 from conftest import drawer
 
 FAMILIES = {
@@ -349,7 +350,7 @@ HARD = {
     "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
     "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
 }  # fmt: skip
-QUICK = [(family, policy) for family in ("gaussian", "bernoulli", "poisson") for policy in POLICIES.names]
+QUICK = covering(["gaussian", "bernoulli", "poisson"], POLICIES.names)
 PROVEN = {
     "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
     "bernoulli": ["evalue", "kt", "paper", "mixture"],
@@ -383,18 +384,17 @@ def test_errors_of_runs_cut_short_stay_below_delta(family, policy):
     check_errors(instance, policy, "evalue", epsilon, 20_000, tests=18, max_pulls=60)
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
-@pytest.mark.parametrize(
-    ("instance", "epsilon"),
-    [
-        (cabai.Instance("gaussian", [1, 1, 1], [1, 0.1, 0.5]), 0.4),
-        (cabai.Instance("bernoulli", [0.6, 0.6, 0.6], [1, 0.1, 0.5]), 0.25),
-        (cabai.Instance("bernoulli", [1, 1], [1, 0.1]), 0.25),
-        (cabai.Instance("poisson", [0, 0], [1, 0.1]), 0.5),
-    ],
-    ids=["gaussian", "bernoulli", "all ones", "all zeros"],
-)
-def test_tied_arms_end_a_run(instance, epsilon, policy):
+TIED = {
+    "gaussian": (cabai.Instance("gaussian", [1, 1, 1], [1, 0.1, 0.5]), 0.4),
+    "bernoulli": (cabai.Instance("bernoulli", [0.6, 0.6, 0.6], [1, 0.1, 0.5]), 0.25),
+    "all ones": (cabai.Instance("bernoulli", [1, 1], [1, 0.1]), 0.25),
+    "all zeros": (cabai.Instance("poisson", [0, 0], [1, 0.1]), 0.5),
+}
+
+
+@pytest.mark.parametrize(("name", "policy"), covering(TIED, POLICIES.names))
+def test_tied_arms_end_a_run(name, policy):
+    instance, epsilon = TIED[name]
     runs = cabai.simulate(
         instance, policy, threshold="evalue", delta=0.1, epsilon=epsilon, trajectories=50, max_pulls=20_000
     )

@@ -19,6 +19,7 @@ from cabai.core.setup import Setup
 from cabai.core.state import Record
 from cabai.families import family_of
 from cabai.thresholds import EValue
+from combinations import covering
 from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
@@ -447,8 +448,7 @@ def assert_as_rare_as_promised(log_e, log_w, what):
     assert_mean_at_most_one(log_w)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (2, 40), (40, 2), (60, 60)])
-@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize(("truth", "sizes"), covering(TRUTHS, [(2, 2), (2, 40), (40, 2), (60, 60)]))
 def test_the_evalue_of_two_equal_arms_is_large_as_rarely_as_promised(truth, sizes):
     """100 000 samples of fixed sizes."""
     family, draw, mean = TRUTHS[truth]
@@ -472,8 +472,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize(("truth", "rule"), covering(TRUTHS, RULES))
 def test_adaptive_sampling_of_two_equal_arms_crosses_as_rarely_as_promised(truth, rule):
     """The largest E and W over 100 pulls in 20 000 trajectories: P(max >= x) <= 1/x, by Ville's inequality."""
     family, draw, mean = TRUTHS[truth]
@@ -533,8 +532,7 @@ def test_uniform_sampling_of_nearly_equal_arms_errs_as_rarely_as_promised(family
         assert found[0].finished.mean() > 0.02  # so that errors were possible
 
 
-@pytest.mark.parametrize("arms", [2, 3])
-@pytest.mark.parametrize("family", NEAR_TIES)
+@pytest.mark.parametrize(("family", "arms"), covering(NEAR_TIES, [2, 3]))
 def test_eliminating_nearly_equal_arms_errs_as_rarely_as_promised(family, arms):
     """2000 trajectories of at most 3000 pulls of `co`."""
     delta = 0.3

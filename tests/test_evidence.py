@@ -15,6 +15,7 @@ from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.families import family_of, mirror_image
 from cabai.thresholds import threshold_of
+from combinations import covering
 from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
@@ -286,8 +287,7 @@ def draw(source, family):
     return source.choice([0.25, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("threshold", ["paper", "mixture", "evalue"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "threshold"), covering(FAMILIES, ["paper", "mixture", "evalue"]))
 def test_observing_pull_by_pull_keeps_the_state_that_statistics_has_from_the_sums(family, threshold):
     source = random.Random(f"observe {family} {threshold}")
     kind, rule = family_of(family), threshold_of(threshold)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cabai
+from combinations import covering
 from conftest import coins, drawer, variance_of
 from reference import run as reference_run
 
@@ -94,8 +95,7 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
     return True
 
 
-@pytest.mark.parametrize("family", list(MEANS))
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("policy", "family"), covering(POLICIES, MEANS, times=2))
 def test_same_pulls_as_the_reference(policy, family):
     rng = np.random.default_rng([POLICIES.index(policy), list(MEANS).index(family)])
     whole = tried = 0

@@ -12,6 +12,7 @@ import cabai
 import reference
 from cabai import Instance, InvalidInput, bound
 from cabai.thresholds import Threshold
+from combinations import covering
 from conftest import variance_of
 
 POLICIES = ["co", "ctas", "tas", "d-lucb", "uniform", "racing"]
@@ -66,8 +67,7 @@ def noiseless_cost(instance: Instance, policy: str, level: float) -> float:
     return sum(n * c for n, c in zip(N, costs, strict=True))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize(("name", "policy"), covering(INSTANCES, POLICIES, times=2))
 def test_a_run_without_noise_pays_the_hardness_for_each_nat(name, policy):
     """Between two levels, so that the first pulls cancel; a run is whole pulls, an arm's count off by a few at most."""
     instance = INSTANCES[name]

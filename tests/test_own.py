@@ -131,7 +131,7 @@ def test_another_process_imports_it_to_ask_and_not_to_look_and_makes_the_same_pu
 
 def test_what_cannot_be_imported_is_refused_in_one_line_and_nothing_is_lost(movable, tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/own.db"
-    study = cabai.create_study("gone", arms=ARMS, family="gaussian", policy="movable:thompson", storage=url)
+    study = cabai.create_study("gone", arms=ARMS, family="gaussian(variance=1)", policy="movable:thompson", storage=url)
     before = pull_on(study, 6)
     pull = study.ask()
     away = movable.rename(tmp_path / "elsewhere.txt")
@@ -156,7 +156,9 @@ def test_what_cannot_be_imported_is_refused_in_one_line_and_nothing_is_lost(mova
 
 
 def test_a_changed_source_is_warned_of_once(movable):
-    study = cabai.create_study("changed", arms=ARMS, family="gaussian", policy="movable:thompson", storage="memory")
+    study = cabai.create_study(
+        "changed", arms=ARMS, family="gaussian(variance=1)", policy="movable:thompson", storage="memory"
+    )
     pull_on(study, 3)
     movable.write_text(movable.read_text() + "\n# the same rule\n")
     pull_on(study, 1)  # it was imported before it changed

@@ -9,6 +9,7 @@ import pytest
 import cabai
 from cabai import normal, uniform
 from cabai.policies import POLICIES
+from combinations import covering
 from studies import check_same_pulls, new, reloaded, start
 
 # --- A study makes the pulls that a simulation makes -----------------------------------------------------------------
@@ -22,8 +23,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
-@pytest.mark.parametrize("family", CASES)
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, POLICIES.names))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
     check_same_pulls(*CASES[family][:1], policy, *CASES[family][1:], most=40, seed=3)
 
@@ -99,7 +99,9 @@ def test_pulls_under_way_are_no_evidence(policy):
     same = ("pulls", "spent", "leader", "rival", "evidence", "required", "confidence", "stopped")
     assert all(getattr(before, name) == getattr(after, name) for name in same)
     assert after.remaining_cost == pytest.approx(before.remaining_cost, rel=1e-4)  # solved from another start
-    assert [dataclasses.replace(arm, under_way=0) for arm in after.arms] == before.arms
+    assert [
+        dataclasses.replace(arm, under_way=0, offers=arm.offers - arm.under_way) for arm in after.arms
+    ] == before.arms
 
 
 @pytest.mark.parametrize("policy", POLICIES.names)
@@ -183,7 +185,9 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     study.tell(again, 1, 1.0)
     study.release(again)  # told meanwhile: does nothing
     assert study.ask().id not in {pull.id for pull in pulls}
-    assert study.status().pulls == 1
+    assert (study.status().pulls, study.status().waiting) == (0, 1)  # for the first
+    study.tell(pulls[0], 1, 1.0)
+    assert (study.status().pulls, study.status().waiting) == (2, 0)
 
 
 @pytest.mark.parametrize("call", ["release", "renew"])
@@ -201,7 +205,8 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
     clock.now += 50
     getattr(study, call)(theirs)  # the one who has it may
     getattr(study, call)(theirs.id, worker="B")
-    getattr(study, call)(theirs.id)  # nothing is known of who speaks
+    with pytest.raises(cabai.LostPull, match="was offered 2 times"):  # nothing is known of who speaks
+        getattr(study, call)(theirs.id)
     clock.now += 60
     assert (study.ask(worker="C").id == mine.id) == (call == "release")
     study.tell(mine, 1, 1.0)  # whoever tells first is counted
@@ -225,24 +230,36 @@ def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):
     study = new(policy="racing", lease=10, family="gaussian", delta=0.1)
     rewards = {"a": [0.0, 0.1], "b": [0.05, 0.05], "c": [-3.0, -3.1]}
     start(study, [0.1, 0.1, -3.0])
-    lost = study.ask(3)[2]
-    assert lost.arm == "c"
-    while study.status().arms[2].in_play:
-        pull = study.ask()
-        study.tell(pull, rewards[pull.arm][pull.number % 2], 1.0)
-    pulls = study.status().arms[2].pulls
+    while (dropped := study.status()).arms[2].in_play:
+        pulls = study.ask(12)  # four of each arm, of which the last of c is told last
+        for pull in pulls[:-1]:
+            study.tell(pull, rewards[pull.arm][pull.number % 2], 1.0)
+        lost = pulls[-1]
+        assert lost.arm == "c"
+        if study.status().arms[2].in_play:
+            study.tell(lost, -3.0, 1.0)
+    assert (dropped.under_way, dropped.waiting) == (1, 0)
+    early = study.ask()
+    study.tell(early, rewards[early.arm][0], 1.0)
+    assert (study.status().waiting, study.status().waiting_for) == (1, lost.id)
     clock.now += 100
-    assert lost.id not in {pull.id for pull in study.ask(5)}
+    asked = study.ask(5)
+    assert lost.id not in {pull.id for pull in asked}
+    assert study.status().waiting == 0  # for a pull that nobody is asked for
     study.tell(lost, -3.0, 1.0)  # what was paid for still counts
-    assert study.status().arms[2].pulls == pulls + 1
+    assert study.status().arms[2].pulls == dropped.arms[2].pulls + 1
     assert not study.status().arms[2].in_play
+    study.tell(asked[0], rewards[asked[0].arm][0], 1.0)
+    assert study.status().waiting == 0
+    assert sum(each["counted"] for each in study.observations()) == study.status().pulls
 
 
 def test_a_study_never_undecides(clock):
     study = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3)
     late = study.ask(40)
     while not study.stopped:
-        study.tell(late.pop(0) if len(late) > 20 else study.ask(), 1 if study.status().pulls % 2 == 0 else 0, 1.0)
+        pull = late.pop(0)
+        study.tell(pull, 1 if pull.arm == "a" else 0, 1.0)
     decided = study.status()
     assert (decided.decision, decided.late) == ("a", 0)
     spent_on = {arm.name: arm.pulls for arm in decided.arms}
@@ -254,7 +271,8 @@ def test_a_study_never_undecides(clock):
     assert after.spent == decided.spent + len(late)
     assert (decided.spent_late, after.spent_late) == (0.0, len(late))
     assert f"\n{len(late)} told after the study had stopped, {len(late)} of what was spent\n" in str(after)
-    assert sum(arm.pulls for arm in after.arms) == sum(spent_on.values()) + len(late)
+    assert {arm.name: arm.pulls for arm in after.arms} == spent_on  # what decided, and no more
+    assert after.waiting == len(late)
     assert [each["late"] for each in study.observations()] == [False] * decided.pulls + [True] * len(late)
     with pytest.raises(cabai.StudyStopped):
         study.ask()

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 import cabai
 from cabai.cli.main import app
 from cabai.study.storage import open_storage
+from shell import apart, here
 
 JUDGE = """
 import json, random, sys, time
@@ -35,11 +36,6 @@ arms = ["small", "large"]
 """
 
 
-def run(*arguments: str, cwd, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cabai", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, **options)
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "judge.py").write_text(JUDGE)
@@ -48,58 +44,58 @@ def folder(tmp_path):
 
 
 def status(folder, name="judges"):
-    return json.loads(run("study", "status", name, "--json", cwd=folder).stdout)
+    return json.loads(here("study", "status", name, "--json", cwd=folder).stdout)
 
 
 def test_a_script_in_any_language_can_run_a_study(tmp_path):
-    made = run(
+    made = apart(
         "study", "create", "judges", "--arms", "small,large", "--family", "bernoulli", "--max-pulls", "3",
         "--metadata", '{"large": {"model": "m2"}}', cwd=tmp_path,
     )  # fmt: skip
     assert (made.returncode, made.stdout) == (0, "created: judges, 2 arms, in sqlite:///cabai.db\n")
-    pulls = json.loads(run("study", "ask", "judges", "-n", "2", "--worker", "me", "--json", cwd=tmp_path).stdout)[
+    pulls = json.loads(apart("study", "ask", "judges", "-n", "2", "--worker", "me", "--json", cwd=tmp_path).stdout)[
         "pulls"
     ]
     assert [(pull["arm"], pull["metadata"]) for pull in pulls] == [("small", None), ("large", {"model": "m2"})]
     first, second = (pull["id"] for pull in pulls)
-    told = run("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
+    told = here("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
     assert (told.returncode, told.stderr) == (0, "")
-    again = run("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
+    again = here("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
     assert again.returncode == 0
-    other = run("study", "tell", "judges", first, "--reward", "0", "--cost", "0.5", cwd=tmp_path)
+    other = apart("study", "tell", "judges", first, "--reward", "0", "--cost", "0.5", cwd=tmp_path)
     assert (other.returncode, other.stderr) == (
         2,
         f"cabai: pull {first} was told before with reward=1.0, cost=0.5; that stands.\n",
     )
-    run("study", "tell", "judges", second, "--failed", "no answer", "--cost", "0.25", cwd=tmp_path)
-    line = run("study", "ask", "judges", cwd=tmp_path).stdout
+    here("study", "tell", "judges", second, "--failed", "no answer", "--cost", "0.25", cwd=tmp_path)
+    line = here("study", "ask", "judges", cwd=tmp_path).stdout
     third, arm = line.rstrip("\n").split("\t")
     assert arm == "large"  # of which nothing is known yet
-    waiting = run("study", "ask", "judges", cwd=tmp_path)
+    waiting = apart("study", "ask", "judges", cwd=tmp_path)
     assert (waiting.returncode, waiting.stdout) == (4, "")
     ended = json.loads(
-        run("study", "tell", "judges", third, "--reward", "0", "--cost", "1", "--json", cwd=tmp_path).stdout
+        here("study", "tell", "judges", third, "--reward", "0", "--cost", "1", "--json", cwd=tmp_path).stdout
     )
     assert ended == {"stopped": True, "decision": None, "spent": 1.75}
-    stopped = run("study", "ask", "judges", "--json", cwd=tmp_path)
+    stopped = apart("study", "ask", "judges", "--json", cwd=tmp_path)
     assert (stopped.returncode, json.loads(stopped.stderr)) == (
         3, {"error": "study 'judges' has stopped: there is nothing left to pull."}
     )  # fmt: skip
-    shown = run("study", "status", "judges", cwd=tmp_path).stdout
+    shown = here("study", "status", "judges", cwd=tmp_path).stdout
     assert "Stopped at max_pulls = 3 without a guarantee: small leads" in shown
     assert "1 failed" in shown
-    listed = json.loads(run("study", "list", "--json", cwd=tmp_path).stdout)["studies"]
+    listed = json.loads(here("study", "list", "--json", cwd=tmp_path).stdout)["studies"]
     assert [(each["name"], each["stopped"], each["leader"]) for each in listed] == [("judges", True, "small")]
-    rows = list(csv.DictReader(io.StringIO(run("study", "export", "judges", cwd=tmp_path).stdout)))
+    rows = list(csv.DictReader(io.StringIO(here("study", "export", "judges", cwd=tmp_path).stdout)))
     assert [(row["pull"], row["arm"], row["reward"], row["failed"], row["worker"]) for row in rows] == [
         (first, "small", "1.0", "", "me"), (second, "large", "", "no answer", "me"), (third, "large", "0.0", "", ""),
     ]  # fmt: skip
     for kind in ("csv", "json", "parquet"):
-        assert run("study", "export", "judges", "--out", f"all.{kind}", cwd=tmp_path).returncode == 0
+        assert here("study", "export", "judges", "--out", f"all.{kind}", cwd=tmp_path).returncode == 0
         assert (tmp_path / f"all.{kind}").stat().st_size > 100
-    assert run("study", "delete", "judges", cwd=tmp_path, stdin=subprocess.DEVNULL).returncode == 2
-    assert run("study", "delete", "judges", "--yes", cwd=tmp_path).stdout == "deleted: judges\n"
-    assert json.loads(run("study", "list", "--json", cwd=tmp_path).stdout) == {"studies": []}
+    assert apart("study", "delete", "judges", cwd=tmp_path, stdin=subprocess.DEVNULL).returncode == 2
+    assert here("study", "delete", "judges", "--yes", cwd=tmp_path).stdout == "deleted: judges\n"
+    assert json.loads(here("study", "list", "--json", cwd=tmp_path).stdout) == {"studies": []}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,7 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp_path):
-    done = run(*arguments, cwd=tmp_path)
+    done = here(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -147,7 +143,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp
 )  # fmt: skip
 def test_what_no_number_can_hold_in_a_recipe_is_one_line(line, message, tmp_path):
     (tmp_path / "study.toml").write_text(f'family = "poisson"\narms = ["a", "b"]\ncommand = "true"\n{line}\n')
-    done = run("run", "study.toml", cwd=tmp_path)
+    done = here("run", "study.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
 
@@ -155,37 +151,37 @@ def test_what_no_number_can_hold_in_a_recipe_is_one_line(line, message, tmp_path
 @pytest.mark.filterwarnings("ignore::cabai.study.FailedPulls")
 def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     storage, formulas = f"sqlite:///{tmp_path}/cabai.db", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"]
-    study = cabai.create_study("x", arms=["=cmd", "plain"], family="gaussian", storage=storage)
+    study = cabai.create_study("x", arms=["=cmd", "plain"], family="gaussian(variance=1)", storage=storage)
     for formula in formulas:
         study.tell(study.ask(worker=formula), failed=formula)
     study.tell(study.ask(), -2.5, 1.0)
-    run("study", "export", "x", "--out", "all.csv", cwd=tmp_path)
+    here("study", "export", "x", "--out", "all.csv", cwd=tmp_path)
     with open(tmp_path / "all.csv", newline="") as file:
         *failures, last = csv.DictReader(file)
     for row, formula in zip(failures, formulas, strict=True):
         assert (row["failed"], row["worker"]) == (f"'{formula}", f"'{formula}")
         assert row["arm"] in ("'=cmd", "plain")
     assert last["reward"] == "-2.5"
-    shown = json.loads(run("study", "export", "x", "--json", cwd=tmp_path).stdout)["observations"]
+    shown = json.loads(here("study", "export", "x", "--json", cwd=tmp_path).stdout)["observations"]
     assert [row["failed"] for row in shown] == [*formulas, None]
 
 
 def test_study_alone_shows_its_commands(tmp_path):
-    done = run("study", cwd=tmp_path)
+    done = here("study", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.strip() == run("study", "--help", cwd=tmp_path).stdout.strip()
+    assert done.stdout.strip() == here("study", "--help", cwd=tmp_path).stdout.strip()
     assert "\n  ask " in done.stdout
 
 
 def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
     create = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
-    assert run(*create, cwd=tmp_path).returncode == 0
-    again = run(*create, cwd=tmp_path)
+    assert here(*create, cwd=tmp_path).returncode == 0
+    again = here(*create, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert "there is a study 'x' already" in again.stderr
-    loaded = run(*create, "--load-if-exists", cwd=tmp_path)
+    loaded = here(*create, "--load-if-exists", cwd=tmp_path)
     assert (loaded.returncode, loaded.stdout) == (0, "ready: x, 2 arms, in sqlite:///cabai.db\n")
-    other = run(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
+    other = here(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
     assert other.returncode == 2
     assert (
         "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the study." in other.stderr
@@ -194,12 +190,12 @@ def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
 
 def test_storage_can_come_from_the_environment(folder):
     """Of `cabai run` too, unless the file names one."""
-    environment = os.environ | {"CABAI_STORAGE": "sqlite:///elsewhere.db"}
-    run("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=folder, env=environment)
+    environment = {"CABAI_STORAGE": "sqlite:///elsewhere.db"}
+    here("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=folder, env=environment)
     (folder / "named.toml").write_text(RECIPE + "max_pulls = 1\nstorage = 'sqlite:///named.db'\n")
     (folder / "judges.toml").write_text(RECIPE + "max_pulls = 1\n")
     for file in ("judges.toml", "named.toml"):
-        assert run("run", file, cwd=folder, env=environment).returncode == 3
+        assert here("run", file, cwd=folder, env=environment).returncode == 3
     assert cabai.list_studies(storage=f"sqlite:///{folder}/elsewhere.db") == ["x", "judges"]
     assert cabai.list_studies(storage=f"sqlite:///{folder}/named.db") == ["named"]
 
@@ -241,17 +237,17 @@ def test_many_failures_are_a_warning_of_one_line(tmp_path):
     study = cabai.create_study("x", arms=["a", "b"], family="poisson", storage=f"sqlite:///{tmp_path}/cabai.db")
     for _ in range(2):
         study.tell(study.ask(), failed="broken")
-    done = run("study", "tell", "x", study.ask().id, "--failed", "broken again", cwd=tmp_path)
+    done = here("study", "tell", "x", study.ask().id, "--failed", "broken again", cwd=tmp_path)
     assert done.returncode == 0
     said = r"cabai: warning: 3 of 3 pulls of arm 'a' failed\. The guarantee is about .* The last: broken again\n"
     assert re.fullmatch(said, done.stderr)
 
 
 def test_run_decides_and_running_again_changes_nothing(folder):
-    done = run("run", "judges.toml", cwd=folder)
+    done = apart("run", "judges.toml", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Decided: large has the largest mean, wrong with probability at most 0.05" in done.stdout
-    assert run("run", str(folder / "judges.toml"), cwd="/").stdout == done.stdout  # from anywhere: paths are the file's
+    assert here("run", str(folder / "judges.toml"), cwd="/").stdout == done.stdout  # paths are the file's
     known = status(folder)
     assert (known["decision"], known["spent"]) == ("large", 0.5 * known["pulls"])
 
@@ -260,18 +256,18 @@ def test_an_arm_that_changes_between_two_runs_is_refused_unless_it_is_said_to_be
     """Else the rewards of two different things would be taken for those of one."""
     file = folder / "judges.toml"
     file.write_text(RECIPE + "max_pulls = 4\n")
-    before = run("run", "judges.toml", "--json", cwd=folder).stdout
+    before = here("run", "judges.toml", "--json", cwd=folder).stdout
     for changed in (RECIPE.replace('"judge.py"', '"./judge.py"'), RECIPE + 'cost = "seconds"\n'):
         file.write_text(changed + "max_pulls = 4\n")
-        refused = run("run", "judges.toml", cwd=folder)
+        refused = here("run", "judges.toml", cwd=folder)
         assert refused.returncode == 2
         assert "of arm 'small' is " in refused.stderr
         assert "when the study 'judges' was run before" in refused.stderr
         assert "run with --changed" in refused.stderr
-        assert run("run", "judges.toml", "--changed", "--json", cwd=folder).stdout == before
-        assert run("run", "judges.toml", "--json", cwd=folder).stdout == before  # that is how it is tried now
+        assert here("run", "judges.toml", "--changed", "--json", cwd=folder).stdout == before
+        assert here("run", "judges.toml", "--json", cwd=folder).stdout == before  # that is how it is tried now
     file.write_text(RECIPE + "max_pulls = 5\n")  # that is another matter
-    assert "its max_pulls is 4, not 5" in run("run", "judges.toml", "--changed", cwd=folder).stderr
+    assert "its max_pulls is 4, not 5" in here("run", "judges.toml", "--changed", cwd=folder).stderr
 
 
 def test_a_study_may_be_made_by_a_program_and_run_from_a_file_and_the_other_way_round(folder):
@@ -281,12 +277,12 @@ def test_a_study_may_be_made_by_a_program_and_run_from_a_file_and_the_other_way_
     text = RECIPE.replace('arms = ["small", "large"]', "max_pulls = 3\n[arms.small]\nsize = 1\n[arms.large]\nsize = 2")
     file.write_text(text)
     cabai.create_study("judges", arms=arms, storage=storage, **settings)
-    assert run("run", "judges.toml", cwd=folder).returncode == 3
+    assert here("run", "judges.toml", cwd=folder).returncode == 3
     assert cabai.create_study("judges", arms=arms, storage=storage, load_if_exists=True, **settings).stopped
     file.write_text(text.replace('"judge.py"', '"./judge.py"'))
-    assert "the command of arm 'small' is " in run("run", "judges.toml", cwd=folder).stderr
+    assert "the command of arm 'small' is " in here("run", "judges.toml", cwd=folder).stderr
     file.write_text(text.replace("size = 1", "size = 2024-01-01"))
-    assert "metadata must be what JSON can hold" in run("run", "judges.toml", cwd=folder).stderr
+    assert "metadata must be what JSON can hold" in here("run", "judges.toml", cwd=folder).stderr
 
 
 def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
@@ -314,7 +310,7 @@ def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
     for cost in ("seconds", "cpu"):
         (tmp_path / "study.toml").write_text(recipe.replace("COST", cost))
         (tmp_path / "own.db").unlink(missing_ok=True)
-        shown = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+        shown = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stdout)
         assert (shown["reason"], shown["leader"], shown["decision"], shown["failures"]) == ("max_pulls", "b", None, 0)
         a, b = shown["arms"]
         assert 0 < a["cost"] < 5
@@ -332,18 +328,18 @@ def test_functions_are_arms_too(tmp_path):
     (tmp_path / "study.toml").write_text(
         'family = "poisson"\nfunction = "judges:test"\narms = ["a", "b"]\nworkers = 2\n'
     )
-    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["decision"], done["name"]) == ("a", "study")
     (tmp_path / "study.toml").write_text(
         'name = "timed"\nfamily = "poisson"\nfunction = "judges:only"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 4\n'
     )
-    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["pulls"], done["failures"]) == (4, 0)
     assert done["spent"] > 0
     (tmp_path / "study.toml").write_text(
         'name = "bad"\nfamily = "poisson"\nfunction = "judges:wrong"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 1\n'
     )
-    done = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["pulls"], done["failures"]) == (0, 1)
     assert done["spent"] > 0  # its time was paid for
 
@@ -373,7 +369,7 @@ def test_functions_are_arms_too(tmp_path):
 def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
     (tmp_path / "study.toml").write_text(recipe)
     (tmp_path / "half.py").write_text("y = (\n")
-    done = run("run", "study.toml", cwd=tmp_path)
+    done = here("run", "study.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -404,7 +400,7 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
         "max_failures = 2",
     ]
     (tmp_path / "study.toml").write_text("\n".join(lines))
-    done = run("run", "study.toml", cwd=tmp_path)
+    done = here("run", "study.toml", cwd=tmp_path)
     assert done.returncode == 1
     assert "arm 'a' failed 2 times in a row, the last time with: " in done.stderr
     assert why in done.stderr
@@ -423,7 +419,7 @@ def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path
     command = ["{sys.executable}", "-c", "print({line})"]
     """
     (tmp_path / "study.toml").write_text(recipe)
-    shown = json.loads(run("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    shown = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (shown["pulls"], shown["failures"]) == (0, 1)
     assert shown["spent"] > 0
 
@@ -447,7 +443,7 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
     before = cabai.load_study("judges", storage=storage).observations()
     assert len(before) >= 3
     assert not any(each["failed"] for each in before)  # the pull that was cut short is given back, not a failure
-    done = run("run", "judges.toml", cwd=folder)
+    done = apart("run", "judges.toml", cwd=folder)
     assert "Decided: large" in done.stdout
     after = cabai.load_study("judges", storage=storage).observations()
     assert after[: len(before)] == before
@@ -499,20 +495,20 @@ def test_a_pull_that_takes_longer_than_its_lease_is_tried_once(tmp_path):
         f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{sys.executable} count.py"\ncost = "seconds"\n'
         "lease = 0.4\nmax_pulls = 4\nworkers = 3\n"
     )
-    done = run("run", "study.toml", "--json", cwd=tmp_path)
+    done = apart("run", "study.toml", "--json", cwd=tmp_path)
     assert done.returncode == 3  # stopped at its budget, without a decision
     assert (json.loads(done.stdout)["pulls"], (tmp_path / "tries").read_text()) == (4, "xxxx")
 
 
 def test_nothing_is_created_until_everything_else_is_right(tmp_path):
     (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\nfunction = "nowhere:test"\n')
-    assert run("run", "study.toml", cwd=tmp_path).returncode == 2
+    assert here("run", "study.toml", cwd=tmp_path).returncode == 2
     (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\n')
-    assert "workers" in run("run", "study.toml", "--workers", "0", cwd=tmp_path).stderr
+    assert "workers" in here("run", "study.toml", "--workers", "0", cwd=tmp_path).stderr
     (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ndelta = 2\n')
-    assert run("run", "study.toml", cwd=tmp_path).stderr.startswith("cabai: study.toml: delta must lie")
+    assert here("run", "study.toml", cwd=tmp_path).stderr.startswith("cabai: study.toml: delta must lie")
     (tmp_path / "study.toml").write_text('family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3\n')
-    assert "'timeout' is for all arms" in run("run", "study.toml", cwd=tmp_path).stderr
+    assert "'timeout' is for all arms" in here("run", "study.toml", cwd=tmp_path).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 

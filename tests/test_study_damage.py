@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 import sqlalchemy as sa
@@ -14,6 +12,7 @@ import sqlalchemy as sa
 import cabai
 from cabai.study.catalogue import statuses
 from cabai.study.storage import open_storage
+from shell import here
 from studies import new, start, tables
 
 STUDY, ARM, PULL, LOG = "UPDATE cabai_study SET", "UPDATE cabai_arm SET", "UPDATE cabai_pull SET", "cabai_observation"
@@ -124,11 +123,6 @@ def test_a_study_in_use_notices_that_it_was_damaged():
             call()
 
 
-def cabai_in(folder, *arguments):
-    command = [sys.executable, "-m", "cabai", "study", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
-
-
 def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
     storage = f"sqlite:///{tmp_path}/cabai.db"
     for name in ("first", "second", "third"):
@@ -142,19 +136,19 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
         connection.commit()
     for arguments in (["status", "third"], ["ask", "second"], ["export", "second"], ["status", "second", "--json"],
                       ["tell", "third", pull.id, "--reward", "1", "--cost", "1"]):  # fmt: skip
-        done = cabai_in(tmp_path, *arguments)
+        done = here("study", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert f"the study '{arguments[1]}' in sqlite:///cabai.db is damaged: " in done.stderr
-    listed = cabai_in(tmp_path, "list")
+    listed = here("study", "list", cwd=tmp_path)
     assert (listed.returncode, listed.stdout) == (1, "first: Nothing observed yet.\n")
     assert "'second' in sqlite:///cabai.db is damaged: " in listed.stderr
     assert "'third' in sqlite:///cabai.db is damaged: it has name = 'a', pulls = -5, failures = 0." in listed.stderr
     assert listed.stderr.count("\n") == 1
-    listed = cabai_in(tmp_path, "list", "--json")
+    listed = here("study", "list", "--json", cwd=tmp_path)
     assert [study["name"] for study in json.loads(listed.stdout)["studies"]] == ["first"]
-    assert cabai_in(tmp_path, "delete", "second", "--yes").returncode == 0
-    assert cabai_in(tmp_path, "delete", "third", "--yes").returncode == 0
-    assert cabai_in(tmp_path, "list").returncode == 0
+    assert here("study", "delete", "second", "--yes", cwd=tmp_path).returncode == 0
+    assert here("study", "delete", "third", "--yes", cwd=tmp_path).returncode == 0
+    assert here("study", "list", cwd=tmp_path).returncode == 0
 
 
 def test_what_the_database_itself_cannot_read_hides_no_other_study(tmp_path):

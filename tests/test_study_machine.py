@@ -41,20 +41,22 @@ class Clock:
 class Model:
     """What a study with the policy `uniform` and the threshold `paper` on bernoulli rewards is to do."""
 
-    def __init__(self, max_pulls, max_cost, known):
-        self.max_pulls, self.max_cost, self.known = max_pulls, max_cost, known
+    def __init__(self, max_pulls, max_cost, known, on_lapse):
+        self.max_pulls, self.max_cost, self.known, self.on_lapse = max_pulls, max_cost, known, on_lapse
         self.asked = 0
         self.under_way: dict[int, dict] = {}  # by number: arm, expires, offers
+        self.withdrawn: dict[int, dict] = {}  # the same, of those for which nothing waits
         self.log: list[tuple] = []  # number, arm, reward, cost, failed, late
+        self.counted: list[int] = []  # the numbers of those that count, in the order of asking
         self.reason = self.decision = None
 
     @property
     def stopped(self):
         return self.reason is not None
 
-    def of(self, arm):
-        """Rewards, what was paid, failures."""
-        told = [entry for entry in self.log if entry[1] == arm]
+    def of(self, arm, *, counted=False):
+        """Rewards, what was paid, failures; of what counts, or of everything told."""
+        told = [entry for entry in self.log if entry[1] == arm and (not counted or entry[0] in self.counted)]
         rewards = [entry[2] for entry in told if entry[4] is None]
         return rewards, sum(entry[3] for entry in told), len(told) - len(rewards)
 
@@ -72,14 +74,15 @@ class Model:
     def pays_for(self, arm):
         if self.max_cost is None:
             return True
-        left = self.max_cost - self.spent - sum(self.reserve(pull["arm"]) for pull in self.under_way.values())
-        if self.known is None and not self.of(arm)[0]:
-            return left > 0 and all(pull["arm"] != arm for pull in self.under_way.values())
-        return self.reserve(arm) <= left
+        if not self.knows(arm):
+            return self.left() > 0 and all(pull["arm"] != arm for pull in self.under_way.values())
+        return self.reserve(arm) <= self.left()
 
-    def stop_if_broke(self):
-        if not self.under_way and not self.pays_for(self.next_arm()):
-            self.reason = "max_cost"
+    def knows(self, arm):
+        return self.known is not None or bool(self.of(arm)[0])
+
+    def left(self):
+        return self.max_cost - self.spent - sum(self.reserve(pull["arm"]) for pull in self.under_way.values())
 
     def next_arm(self):
         rewards = {arm: len(self.of(arm)[0]) for arm in ARMS}
@@ -90,52 +93,88 @@ class Model:
         if untried:
             return untried[0]
         some = [arm for arm in ARMS if rewards[arm]]  # for a policy blind to costs, CO takes the fewest pulls
-        return min(some or ARMS, key=lambda arm: rewards[arm] + out[arm])
+        if not some or self.max_cost is None or self.known is not None:
+            some = ARMS
+        return min(some, key=lambda arm: rewards[arm] + out[arm])
 
     def ask(self, n, now):
         """The pulls to be handed out: (number, arm, offers)."""
-        overdue = sorted(number for number, pull in self.under_way.items() if pull["expires"] <= now)[:n]
-        handed = []
+        overdue = sorted(number for number, pull in self.under_way.items() if pull["expires"] <= now)
+        if self.on_lapse == "fail":
+            for number in [number for number in overdue if self.under_way[number]["expires"] > 0]:
+                arm = self.under_way.pop(number)["arm"]
+                cost = 0.0 if self.known is None else self.known[ARMS.index(arm)]
+                self.log.append((number, arm, None, cost, "the lease ended without a result", False))
+                overdue.remove(number)
+            self.count()
+            if self.stopped:
+                return []
+        handed, unpaid = [], 0
         for number in overdue:
-            pull = self.under_way[number]
-            pull["expires"], pull["offers"] = now + LEASE, pull["offers"] + 1
-            handed.append((number, pull["arm"], pull["offers"]))
-        while len(handed) < n and (self.max_pulls is None or len(self.log) + len(self.under_way) < self.max_pulls):
-            arm = self.next_arm()
-            if not self.pays_for(arm):
-                self.stop_if_broke()
+            if len(handed) == n:
                 break
-            self.asked += 1
-            self.under_way[self.asked] = {"arm": arm, "expires": now + LEASE, "offers": 1}
-            handed.append((self.asked, arm, 1))
+            pull = self.under_way.pop(number)
+            if self.pays_for(pull["arm"]):
+                pull["expires"], pull["offers"] = now + LEASE, pull["offers"] + 1
+                handed.append((number, pull["arm"], pull["offers"]))
+            else:
+                unpaid += 1
+            self.under_way[number] = pull
+        if not (len(self.rewarded()) > len(self.counted) and self.leader_beats_all(counted=False)):
+            while len(handed) < n and (self.max_pulls is None or len(self.log) + len(self.under_way) < self.max_pulls):
+                arm = self.next_arm()
+                if not self.pays_for(arm):
+                    break
+                self.asked += 1
+                self.under_way[self.asked] = {"arm": arm, "expires": now + LEASE, "offers": 1}
+                handed.append((self.asked, arm, 1))
+        if not handed and unpaid == len(self.under_way):
+            self.withdrawn |= self.under_way
+            self.under_way = {}
+            self.count()
+            if not self.stopped:
+                full = self.max_pulls is not None and len(self.log) >= self.max_pulls
+                self.reason = "max_pulls" if full else "max_cost"
         return handed
 
     def tell(self, number, reward, cost, failed):
-        arm = self.under_way.pop(number)["arm"]
+        arm = (self.under_way.pop(number, None) or self.withdrawn.pop(number))["arm"]
         self.log.append((number, arm, reward, cost, failed, self.stopped))
         if self.stopped:
             return
-        if failed is None and self.leader_beats_all():
-            self.reason, self.decision = "evidence", self.leader()
-        elif self.max_cost is not None and self.spent >= self.max_cost:
-            self.reason = "max_cost"
-        elif self.stop_if_broke() or self.reason:
-            pass
-        elif self.max_pulls is not None and len(self.log) >= self.max_pulls:
-            self.reason = "max_pulls"
+        self.count()
+        if self.stopped or self.under_way:
+            return
+        broke = self.max_cost is not None and (self.spent >= self.max_cost or not self.pays_for(self.next_arm()))
+        if broke or (self.max_pulls is not None and len(self.log) >= self.max_pulls):
+            self.reason = "max_cost" if broke else "max_pulls"
 
-    def means(self):
-        return {arm: sum(self.of(arm)[0]) / len(self.of(arm)[0]) for arm in ARMS if self.of(arm)[0]}
+    def rewarded(self):
+        return [entry[0] for entry in self.log if entry[4] is None]
 
-    def leader(self):
-        means = self.means()
+    def count(self):
+        """In the order of asking, up to the first that is missing or that decides."""
+        missing = min(self.under_way, default=math.inf)
+        for number in sorted(self.rewarded()):
+            if number < missing and number not in self.counted:
+                self.counted.append(number)
+                if self.leader_beats_all():
+                    self.reason, self.decision = "evidence", self.leader()
+                    return
+
+    def means(self, *, counted=True):
+        rewards = {arm: self.of(arm, counted=counted)[0] for arm in ARMS}
+        return {arm: sum(mine) / len(mine) for arm, mine in rewards.items() if mine}
+
+    def leader(self, *, counted=True):
+        means = self.means(counted=counted)
         return max(means, key=lambda arm: (means[arm], -ARMS.index(arm)))
 
-    def leader_beats_all(self):
-        means, n = self.means(), {arm: len(self.of(arm)[0]) for arm in ARMS}
+    def leader_beats_all(self, *, counted=True):
+        means, n = self.means(counted=counted), {arm: len(self.of(arm, counted=counted)[0]) for arm in ARMS}
         if len(means) < len(ARMS):
             return False
-        b, level = self.leader(), math.log(2 * len(ARMS) * sum(n.values()) / DELTA)
+        b, level = self.leader(counted=counted), math.log(2 * len(ARMS) * sum(n.values()) / DELTA)
         for a in ARMS:
             m = (n[a] * means[a] + n[b] * means[b]) / (n[a] + n[b])
             if a != b and not (means[b] > means[a] and n[a] * kl(means[a], m) + n[b] * kl(means[b], m) > level):
@@ -157,19 +196,20 @@ class StudyMachine(RuleBasedStateMachine):
         max_pulls=st.sampled_from([None, None, None, 1, 8, 25]),
         max_cost=st.sampled_from([None, None, None, 1, 10, 30]),
         known=st.booleans(),
+        on_lapse=st.sampled_from(["offer", "fail"]),
         good=st.sampled_from(ARMS),
         kept=st.sampled_from([3, 0]),
         n=st.sampled_from([30, 9, 0]),
     )
-    def create(self, max_pulls, max_cost, known, good, kept, n):
+    def create(self, max_pulls, max_cost, known, on_lapse, good, kept, n):
         self.name = f"machine {next(NAMES)}"
         self.options = {
             "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
             "lease": LEASE, "storage": "memory", "max_pulls": max_pulls, "max_cost": max_cost,
-            "costs": list(COSTS) if known else None,
+            "costs": list(COSTS) if known else None, "on_lapse": on_lapse,
         }  # fmt: skip
         self.study = cabai.create_study(self.name, **self.options)
-        self.model = Model(max_pulls, max_cost, COSTS if known else None)
+        self.model = Model(max_pulls, max_cost, COSTS if known else None, on_lapse)
         self.pulls_and_tells(good, min(n, 4))
         if kept:  # under way while others pull, to come late
             self.ask(kept)
@@ -191,7 +231,7 @@ class StudyMachine(RuleBasedStateMachine):
                 self.study.ask(n)
             return
         if not expected:
-            with pytest.raises(cabai.NoPull, match=r"used up by pulls under way|costs is not known"):
+            with pytest.raises(cabai.NoPull, match=r"used up by pulls under way|costs is not known|in hand decide"):
                 self.study.ask(n)
             return
         pulls = [self.study.ask()] if n is None else self.study.ask(n)
@@ -204,17 +244,22 @@ class StudyMachine(RuleBasedStateMachine):
             warnings.simplefilter("ignore", cabai.FailedPulls)
             self.study.tell(f"{self.token}-{number}", **values)
 
-    @precondition(lambda self: self.model.under_way)
+    @property
+    def missing(self):
+        """The pulls that may still be told."""
+        return self.model.under_way | self.model.withdrawn
+
+    @precondition(lambda self: self.missing)
     @rule(data=st.data(), rewards=st.lists(st.booleans(), min_size=1, max_size=4), cost=st.sampled_from(COSTS))
     def tell(self, data, rewards, cost):
         """Also after the lease ran out, and after the study has stopped."""
         for reward in rewards:
-            if not self.model.under_way:
+            if not self.missing:
                 return
-            number = data.draw(st.sampled_from(sorted(self.model.under_way)))
+            number = data.draw(st.sampled_from(sorted(self.missing)))
             paid = cost
             if self.model.known is not None and data.draw(st.booleans()):
-                paid = self.model.known[ARMS.index(self.model.under_way[number]["arm"])]
+                paid = self.model.known[ARMS.index(self.missing[number]["arm"])]
                 self.tell_study(number, reward=reward)
             else:
                 self.tell_study(number, reward=reward, cost=cost)
@@ -232,17 +277,19 @@ class StudyMachine(RuleBasedStateMachine):
                 return
             expected = self.model.ask(1, self.clock.now)
             if not expected:
+                with pytest.raises(cabai.NoPull):
+                    self.study.ask()
                 return
             pull = self.study.ask()
             assert (pull.number, pull.arm, pull.offers) == expected[0]
             self.study.tell(pull, pull.arm == good, 0.25)
             self.model.tell(pull.number, float(pull.arm == good), 0.25, None)
 
-    @precondition(lambda self: self.model.under_way)
+    @precondition(lambda self: self.missing)
     @rule(data=st.data(), cost=st.sampled_from([None, 0.0, *COSTS]))
     def tell_failed(self, data, cost):
-        number = data.draw(st.sampled_from(sorted(self.model.under_way)))
-        arm = self.model.under_way[number]["arm"]
+        number = data.draw(st.sampled_from(sorted(self.missing)))
+        arm = self.missing[number]["arm"]
         self.tell_study(number, failed="why", cost=cost)
         if cost is None:
             cost = 0.0 if self.model.known is None else self.model.known[ARMS.index(arm)]
@@ -277,12 +324,15 @@ class StudyMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data):
         number = data.draw(st.integers(1, self.model.asked))
-        if number in self.model.under_way and self.model.under_way[number]["offers"] > 1:
+        offers = self.missing[number]["offers"] if number in self.missing else 1
+        if offers > 1:
             with pytest.raises(cabai.LostPull):  # the one it was offered to first
                 self.study.release(cabai.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
-        self.study.release(f"{self.token}-{number}")
-        if number in self.model.under_way:
-            self.model.under_way[number]["expires"] = 0.0
+            with pytest.raises(cabai.LostPull):  # nobody knows who
+                self.study.release(f"{self.token}-{number}")
+        self.study.release(cabai.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=offers))
+        if number in self.missing:
+            self.missing[number]["expires"] = 0.0
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 100.0, 1e6]))
     def wait(self, seconds):
@@ -305,7 +355,7 @@ class StudyMachine(RuleBasedStateMachine):
         with pytest.raises(cabai.StudyNotFound):
             old.ask()
         self.study = cabai.create_study(self.name, **self.options)
-        self.model = Model(self.model.max_pulls, self.model.max_cost, self.model.known)
+        self.model = Model(self.model.max_pulls, self.model.max_cost, self.model.known, self.model.on_lapse)
         self.decided = None
         with pytest.raises(cabai.StudyNotFound):
             old.status()
@@ -329,12 +379,15 @@ class StudyMachine(RuleBasedStateMachine):
             for each in told
         ] == model.log
         assert status.spent == model.spent
-        assert status.under_way == len(model.under_way)
+        assert status.under_way == len(self.missing)
         for arm in status.arms:  # the sums are those of the log
             rewards, paid, failures = model.of(arm.name)
-            assert (arm.pulls, arm.spent, arm.failures) == (len(rewards), paid, failures)
+            assert (arm.pulls + arm.waiting, arm.spent, arm.failures) == (len(rewards), paid, failures)
+            rewards = model.of(arm.name, counted=True)[0]
+            assert arm.pulls == len(rewards)
             assert arm.mean == (sum(rewards) / len(rewards) if rewards else None)
-            assert arm.under_way == sum(pull["arm"] == arm.name for pull in model.under_way.values())
+            assert arm.under_way == sum(pull["arm"] == arm.name for pull in self.missing.values())
+        assert [each["counted"] for each in told] == [entry[0] in model.counted for entry in model.log]
         assert status.late == sum(entry[5] for entry in model.log)
         if self.decided is not None:  # what was decided stays decided
             assert (status.stopped, status.decision, status.reason, status.leader, status.confidence) == self.decided
@@ -344,6 +397,7 @@ class StudyMachine(RuleBasedStateMachine):
             assert status.leader == model.leader()
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 

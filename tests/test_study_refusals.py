@@ -349,3 +349,14 @@ def test_a_stored_study_keeps_its_test_and_is_loaded_without_one_named():
     same = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
     again = cabai.create_study(study.name, **same, load_if_exists=True)
     assert (again.status().threshold, new().status().threshold) == ("evalue", "contrast")
+
+
+@pytest.mark.parametrize("family", ["gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian])
+def test_a_gaussian_study_needs_its_variance(family):
+    with pytest.raises(
+        cabai.InvalidInput, match=r"needs the variance of its rewards .* family='gaussian\(variance=2.5\)'"
+    ):
+        cabai.create_study("bare", arms=["a", "b"], family=family, storage="memory")
+    assert "bare" not in cabai.list_studies(storage="memory")
+    study = new(family=cabai.families.Gaussian(variance=1))
+    assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads

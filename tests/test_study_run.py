@@ -29,7 +29,7 @@ def test_run_pulls_until_the_study_stops(workers):
     status = study.run(test, workers=workers)
     assert (status.decision, study.decision) == ("a", "a")
     told = study.observations()
-    assert len(calls) == len(told) == status.pulls
+    assert len(calls) == len(told) == status.pulls + status.waiting
     assert status.spent == pytest.approx(0.5 * len(calls))
     assert len({each["worker"] for each in told}) <= workers
     assert status.under_way == 0
@@ -188,8 +188,9 @@ def test_a_test_cut_short_by_an_interrupt_gives_its_pull_back():
         run(study, test, over=over)
     status = study.status()
     assert (status.pulls, status.failures) == (3, 0)
-    assert study.ask().number == 4
-    study.release(f"{study._ledger.token}-4")
+    again = study.ask()
+    assert again.number == 4
+    study.release(again)
     assert run(study, lambda pull: (ONES[pull.arm], 1.0)).decision == "a"
 
 

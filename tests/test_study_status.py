@@ -39,7 +39,8 @@ def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: f
 def settings_of(family: str, arms: int, delta: float, direction: str = "maximize") -> Settings:
     return Settings.checked(
         arms=[str(a) for a in range(arms)], family=family, delta=delta, policy="uniform", threshold="paper",
-        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, seed=0,
+        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, on_lapse="offer",
+        seed=0,
     )  # fmt: skip
 
 
@@ -143,7 +144,10 @@ def test_intervals_hold_for_all_arms_at_all_times_in_the_long_run(family):
     check_coverage(family, 40_000, 20_000)
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(name, marks=() if name in ("co", "ctas") else pytest.mark.slow) for name in POLICIES.names],
+)
 def test_the_remaining_cost_is_the_bound_of_the_estimates_times_the_evidence_that_is_missing(policy):
     instance = cabai.Instance("gaussian", [2.0, 1.0, 0.0], [1, 0.1, 0.3], cost_model="uniform")
     study, draw = new(family="gaussian", policy=policy, delta=0.1), drawer(instance, 1, 0)
@@ -165,7 +169,7 @@ def test_the_remaining_cost_is_the_bound_of_the_estimates_times_the_evidence_tha
     assert study.status().remaining_cost == 0.0
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
 def test_the_remaining_cost_does_not_depend_on_what_the_policy_remembers(seed):
     """The notes of top-two lie where the solver keeps its last solution, and once made it divide by zero."""
     rng = np.random.default_rng(seed)
@@ -388,7 +392,19 @@ def test_observations_as_a_table(clock):
     clock.now += 2
     study.tell(pull, 1, 0.25)
     frame = study.to_frame()
-    assert frame.columns.tolist() == ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]
+    assert frame.columns.tolist() == [
+        "pull",
+        "arm",
+        "reward",
+        "cost",
+        "failed",
+        "asked",
+        "told",
+        "worker",
+        "offers",
+        "counted",
+        "late",
+    ]
     assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
     assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
     assert str(frame["told"].dt.tz) == "UTC"

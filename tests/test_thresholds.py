@@ -23,6 +23,7 @@ from cabai.thresholds import (
 )
 from cabai.thresholds.mixture import calibration, gaussian_calibration, h_inverse, zeta
 from cabai.thresholds.paper import smallest_log_B
+from combinations import covering
 from conftest import variance_of
 
 ALL = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
@@ -104,8 +105,9 @@ def test_more_arms_ask_for_more_evidence(threshold):
     assert len(set(levels)) == len(levels)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("threshold", ["paper", "stylized", "mixture", "evalue"])
+@pytest.mark.parametrize(
+    ("family", "threshold"), covering(FAMILIES, ["paper", "stylized", "mixture", "evalue"], times=2)
+)
 def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
     source = random.Random(f"{family} {threshold}")
     kind, rule = family_of(family), threshold_of(threshold)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import operator
 import os
 import random
 import signal
@@ -153,15 +155,30 @@ def check_log(study: Study, told: Told) -> None:
     assert {pull: logged.get(pull) for pull in told} == told
     assert math.isclose(row.spent, math.fsum(each.cost for each in log), rel_tol=1e-12)
     assert math.isclose(row.counted, math.fsum(arm.costs for arm in arms), rel_tol=1e-12)
+    missing = min((pull.number for pull in under_way(study)), default=math.inf)
+    in_order = sorted((each for each in log if each.number < missing and each.failed is None), key=lambda e: e.number)
+    if row.stopped is None:  # everything counts that waits for nothing
+        assert row.through <= (missing if math.isfinite(missing) else row.asked)
+        assert not in_order or row.through >= in_order[-1].number
+    in_order = [each for each in in_order if each.number <= row.through]
     for arm in arms:
+        counted = [each.reward for each in in_order if each.arm == arm.number]
+        assert (arm.ordered_pulls, arm.ordered_rewards) == (len(counted), functools.reduce(operator.add, counted, 0.0))
+        assert arm.ordered_first == (counted[0] if counted else 0.0)
         mine = [each for each in log if each.arm == arm.number]
         rewards = [each.reward for each in mine if each.failed is None]
         assert (arm.pulls, arm.failures) == (len(rewards), len(mine) - len(rewards))
         assert math.isclose(arm.rewards, math.fsum(rewards), rel_tol=1e-10, abs_tol=1e-10)
         assert math.isclose(arm.spent, math.fsum(each.cost for each in mine), rel_tol=1e-12)
         assert arm.largest_cost == max((each.cost for each in mine), default=None)
-        assert arm.costs == arm.spent  # here they are learned, and failed pulls count
-        assert arm.first == (rewards[0] if rewards else 0.0)
+        assert math.isclose(arm.costs, arm.spent, rel_tol=1e-12)  # here they are learned, and failed pulls count
+        assert arm.first in (rewards or [0.0])
+
+
+def under_way(study: Study) -> list[Any]:
+    """The pulls for which the study waits, read beside its own code."""
+    query = sa.select(schema.pull).where(schema.pull.c.study == study._ledger.id, schema.pull.c.withdrawn.is_(None))
+    return study._storage.read(lambda connection: list(connection.execute(query)))
 
 
 def check_replay(study: Study) -> None:
@@ -169,26 +186,35 @@ def check_replay(study: Study) -> None:
     it would have been handed the same arms. For studies with one worker at a time and no arm dropped on the way."""
     row, arms, log = stored(study)
     events = [(each.asked, 1, each) for each in log] + [(each.told, 0, each) for each in log]
-    play, under_way, stopped = Play(study.settings), Counter[int](), None
+    play, out, waiting, through, stopped = Play(study.settings), dict[int, int](), dict[int, Any](), 0, None
     for _, asks, each in sorted(events, key=lambda event: (event[0], event[1])):
         if asks:
-            assert play.choose([under_way[a] for a in range(len(arms))]) == each.arm
-            under_way[each.arm] += 1
+            pending = Counter(out.values())
+            assert play.choose([pending[a] for a in range(len(arms))]) == each.arm
+            out[each.number] = each.arm
             continue
-        under_way[each.arm] -= 1
+        del out[each.number]
+        play.offers[each.arm] += each.offers
+        play.lapses[each.arm] += each.offers - 1
         if each.failed is not None:
             play.fail(each.arm, each.cost)
-            continue
-        play.observe(each.arm, each.reward, each.cost)
-        if stopped is None and play.stops():
-            stopped = each.place
-    assert [play.sums(a) for a in range(len(arms))] == [
-        {
-            name: getattr(arm, name)
-            for name in ("pulls", "rewards", "first", "costs", "spent", "failures", "largest_cost")
-        }
-        for arm in arms
-    ]
+            through += through + 1 == each.number and not waiting
+        elif through + 1 == each.number and not waiting and stopped is None:
+            play.observe(each.arm, each.reward, each.cost)
+            through = each.number
+            stopped = each.place if play.stops() else None
+        else:
+            play.observe(each.arm, each.reward, each.cost, waits=True)
+            waiting[each.number] = each
+        while waiting and stopped is None and min(waiting) < min(out, default=math.inf):
+            through = min(waiting)
+            play.count(waiting[through].arm, waiting[through].reward, waiting[through].cost)
+            del waiting[through]
+            stopped = each.place if play.stops() else None
+            if not waiting and stopped is None:
+                play.catch_up()
+    names = [column.name for column in schema.arm.c if column.name not in ("study", "number", "name")]
+    assert [play.sums(a) for a in range(len(arms))] == [{name: getattr(arm, name) for name in names} for arm in arms]
     assert (float(play.run["spent"]), float(play.run["counted"])) == (row.spent, row.counted)
     assert json.loads(row.memory) == json.loads(play.memory())
     assert row.told_at_stop == stopped

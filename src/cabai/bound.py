@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.shares import solve
-from cabai.families import Bounded
+from cabai.families import Bounded, Gaussian
 from cabai.hardness import HARDNESS
 from cabai.instance import Instance
 from cabai.support.tables import table
@@ -34,6 +34,7 @@ class Bound:
     hardness: float
     cost_shares: NDArray[np.float64]
     pull_shares: NDArray[np.float64]
+    epsilon: float = 0.0
 
     def cost(self, delta: float) -> float:
         """The least mean cost of any policy wrong with probability at most delta, T* kl(delta, 1 - delta).
@@ -69,6 +70,8 @@ class Bound:
         from cabai.policies import POLICIES, policy_of
 
         chosen = policy_of(policy)
+        if self.epsilon:
+            raise InvalidInput("the hardness of a policy is known without an epsilon only.")
         if chosen.name not in HARDNESS or type(chosen) is not POLICIES.classes[chosen.name]:
             raise InvalidInput(f"no hardness is known for policy {chosen}; known: {', '.join(HARDNESS)}.")
         if getattr(chosen, "exploration", 1) == 0:
@@ -84,7 +87,8 @@ class Bound:
         for a, name in enumerate(self.instance.names):
             values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
             rows.append([name, *(f"{value:.{digits}g}" for value, digits in zip(values, (6, 6, 4, 4), strict=True))])
-        return f"{table(rows)}\nhardness T* = {self.hardness:.6g}"
+        within = f" (epsilon {self.epsilon:g})" if self.epsilon else ""
+        return f"{table(rows)}\nhardness T* = {self.hardness:.6g}{within}"
 
 
 def kl(delta: float) -> float:
@@ -92,7 +96,7 @@ def kl(delta: float) -> float:
     return (1 - 2 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
-def bound(instance: Instance) -> Bound:
+def bound(instance: Instance, epsilon: float = 0.0) -> Bound:
     """The lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
     There is none for the `bounded` family: with the same means, rewards between 0 and 1 can be told apart for less
@@ -100,6 +104,10 @@ def bound(instance: Instance) -> Bound:
 
     T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per
     pull of the best arm when arm a has x times its pulls.
+
+    With an `epsilon`, the best arm must be told from arms that are better than it by epsilon: for gaussian rewards that
+    is T* with every gap wider by epsilon. It holds at every delta if the best arm alone is within epsilon of the best;
+    where several are, a policy may answer with any of them, and there is no such bound.
 
     >>> bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
     arm  mean  cost  cost share  pull share
@@ -109,9 +117,12 @@ def bound(instance: Instance) -> Bound:
     hardness T* = 13.8843
     >>> bound(Instance("gaussian", means=[1, 0], costs=[1, 4])).hardness   # 2 (sqrt 1 + sqrt 4)² / gap²
     18.0
+    >>> bound(Instance("gaussian", means=[1, 0], costs=[1, 4]), epsilon=0.5).hardness   # the same, with a gap of 1.5
+    8.0
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"bound takes a cabai.Instance, got {instance!r}.")
+    slack = instance.family.check_epsilon(epsilon)
     if not instance.family.has_bound:
         if not isinstance(instance.family, Bounded):
             raise InvalidInput(f"there is no lower bound for the {instance.family} family.")
@@ -119,11 +130,23 @@ def bound(instance: Instance) -> Bound:
             f"there is no lower bound for the {instance.family} family: the bound holds for rewards of 0 and 1, and "
             "for other laws on [0, 1] less may suffice. If every reward is 0 or 1, give the family as bernoulli."
         )
-    most = instance.costs.max()
-    hardness, shares = solve(instance.family, instance.means, instance.costs / most, instance.best)
+    means, most = instance.means, instance.costs.max()
+    if slack > 0:
+        if not isinstance(instance.family, Gaussian):
+            raise InvalidInput(
+                f"with an epsilon, a lower bound is known for the gaussian family only, got {instance.family}."
+            )
+        close = [name for name, mean in zip(instance.names, means, strict=True) if mean >= means.max() - slack]
+        if len(close) > 1:
+            raise InvalidInput(
+                f"there is no lower bound: the arms {', '.join(close)} are all within epsilon = {slack:g} of the best, "
+                "and any of them may be the answer."
+            )
+        means = np.where(np.arange(len(means)) == instance.best, means, means - slack)
+    hardness, shares = solve(instance.family, means, instance.costs / most, instance.best)
     hardness, pulls = float(hardness * most), shares / instance.costs * most
     if not (math.isfinite(hardness) and np.isfinite(pulls).all()):
         raise InvalidInput(
             f"the means or costs are too extreme to tell the arms apart in double precision: {instance}."
         )
-    return Bound(instance, hardness, shares, pulls / pulls.sum())
+    return Bound(instance, hardness, shares, pulls / pulls.sum(), slack)

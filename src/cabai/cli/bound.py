@@ -8,6 +8,7 @@ from cabai.bound import bound as lower_bound
 from cabai.cli.options import (
     CostsOption,
     DeltaOption,
+    EpsilonOption,
     FamilyOption,
     MeansOption,
     NamesOption,
@@ -25,6 +26,7 @@ def bound(
     means: MeansOption,
     costs: CostsOption,
     delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
     names: NamesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -33,7 +35,7 @@ def bound(
     Example: cabai bound --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --delta 1e-6
     """
     instance = read_instance(family, means, costs, names)
-    result = lower_bound(instance)
+    result = lower_bound(instance, epsilon)
     floor = result.cost(delta)
     if as_json:
         show_json(
@@ -43,7 +45,8 @@ def bound(
                 "pull_shares": result.pull_shares.tolist(),
                 "lower_bound": floor,
                 "delta": delta,
-                "hardness_of": {policy: result.hardness_of(policy) for policy in HARDNESS},
+                "epsilon": epsilon,
+                "hardness_of": {} if epsilon else {policy: result.hardness_of(policy) for policy in HARDNESS},
             }
         )
         return

@@ -22,7 +22,7 @@ from cabai.study import (
     delete_study,
     load_study,
 )
-from cabai.study.settings import DIRECTIONS
+from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
@@ -80,8 +80,12 @@ def create(
         int | None, typer.Option("--max-pulls", help="Stop, without a guarantee, after so many pulls.")
     ] = None,
     lease: Annotated[
-        float, typer.Option("--lease", help="Seconds after which a pull that is not told is offered again.")
+        float, typer.Option("--lease", help="Seconds after which a pull that is not told has lapsed.")
     ] = LEASE,
+    on_lapse: Annotated[
+        str,
+        typer.Option("--on-lapse", help="What then: offer (it again) or fail (it has failed)."),
+    ] = ON_LAPSE[0],
     seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
@@ -99,7 +103,7 @@ def create(
     study = create_study(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
-        max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed, storage=storage,
+        max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, storage=storage,
         load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
@@ -120,7 +124,8 @@ def ask(
 ) -> None:
     """What to pull next: one line each, the pull's id and the arm's name.
 
-    The exit code is 3 once the study has stopped, and 4 while pulls under way use up its budget.
+    The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
+    budget, or the results in hand decide without them.
     """
     pulls = load_study(name, storage=storage).ask(n, worker=worker)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.support.files import write_whole
 from cabai.support.tables import table
-from cabai.support.validation import optional
+from cabai.support.validation import InvalidInput, optional
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
@@ -158,8 +159,9 @@ class Runs:
         pulls = self.pulls.mean(axis=0)
         paid = pulls * self.instance.costs
         floor, family = None, self.instance.family
-        if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.epsilon == 0 and family.has_bound:
-            floor = bound(self.instance).cost(self.delta)
+        if self.delta < 0.5 and len(self.instance.best_arms) == 1:
+            with suppress(InvalidInput):  # there is none for this family, or with this epsilon
+                floor = bound(self.instance, self.epsilon).cost(self.delta)
         return Summary(
             policy=self.policy,
             threshold=str(self.threshold),

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cabai.study import clock, schema
+from cabai.study import schema, statements
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
@@ -26,8 +26,9 @@ def create(storage: Storage, name: str, settings: Settings) -> bool:
         found = row_of(connection, name)
         if found is not None:
             return bool(found.token == token)  # made just before, if the connection broke as it was committed
+        now = connection.execute(sa.select(statements.NOW)).scalar_one()
         made = connection.execute(
-            sa.insert(schema.study).values(name=name, token=token, created=clock.now(), settings=settings.to_json())
+            sa.insert(schema.study).values(name=name, token=token, created=now, settings=settings.to_json())
         )
         key = made.inserted_primary_key[0]  # type: ignore[index]
         connection.execute(
@@ -53,7 +54,8 @@ def find(storage: Storage, name: str) -> Ledger:
 
 
 def row_of(connection: sa.Connection, name: str) -> Any:
-    return connection.execute(sa.select(schema.study).where(schema.study.c.name == name)).one_or_none()
+    query = sa.select(schema.study, statements.NOW).where(schema.study.c.name == name)
+    return connection.execute(query).one_or_none()
 
 
 def names(storage: Storage) -> list[str]:
@@ -73,7 +75,7 @@ def delete(storage: Storage, name: str) -> None:
 def statuses(storage: Storage) -> tuple[list[Status], list[str]]:
     """How every study stands, the oldest first, and what is wrong with those that cannot be read."""
     tables = (
-        sa.select(schema.study).order_by(schema.study.c.id),
+        sa.select(schema.study, statements.NOW).order_by(schema.study.c.id),
         sa.select(schema.arm).order_by(schema.arm.c.number),
         sa.select(schema.pull).order_by(schema.pull.c.number),
     )

@@ -14,7 +14,7 @@ from cabai.study.errors import StorageError
 from cabai.study.settings import Settings
 
 if TYPE_CHECKING:
-    from cabai.study.play import Play
+    from cabai.study.play import Play, Side
 
 
 @contextmanager
@@ -46,6 +46,8 @@ def settings_of(text: str) -> Settings:
 def check_row(row: Any, settings: Settings, reasons: Sequence[str]) -> None:
     """The study's own row."""
     require(is_count(row.asked) and is_count(row.told) and row.told <= row.asked, row, "asked", "told")
+    require(is_count(row.through) and row.through <= row.asked, row, "through", "asked")
+    require(is_count(row.counted_before) and row.counted_before <= row.told, row, "counted_before", "told")
     require(is_amount(row.spent) and is_amount(row.counted) and is_amount(row.created), row, "spent", "counted")
     if row.stopped is None:
         require(row.reason is None and row.decision is None, row, "stopped", "reason", "decision")
@@ -69,10 +71,16 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
         require(is_count(arm.pulls) and is_count(arm.failures), arm, "name", "pulls", "failures")
         require(is_amount(arm.costs) and is_amount(arm.spent), arm, "name", "costs", "spent")
         require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
-        require(is_number(arm.rewards) and is_number(arm.first), arm, "name", "rewards", "first")
-        if arm.pulls:
-            possible = low <= settings.seen(arm.rewards / arm.pulls) <= high and low <= settings.seen(arm.first) <= high
-            require(possible and arm.costs > 0, arm, "name", "pulls", "rewards", "first", "costs")
+        require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
+        require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
+        require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
+        for prefix in ("", "ordered_"):
+            columns = [prefix + name for name in ("pulls", "rewards", "first", "costs")]
+            pulls, rewards, first, costs = (getattr(arm, column) for column in columns)
+            require(is_number(rewards) and is_number(first), arm, "name", *columns)
+            if pulls:
+                possible = low <= settings.seen(rewards / pulls) <= high and low <= settings.seen(first) <= high
+                require(possible and costs > 0, arm, "name", *columns)
     total = sum(arm.pulls + arm.failures for arm in arms)
     if total != told:
         raise ValueError(f"its arms have {total} pulls, but {told} were told")
@@ -80,7 +88,14 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
 
 def check_play(play: Play) -> None:
     """What the policy remembers."""
-    arms, run = play.arms, play.run
+    for side in (play.told, play.ordered):
+        check_side(side)
+    if (play.told.arms["in_play"] != play.ordered.arms["in_play"]).any():
+        raise ValueError("its arms are in play by what was told and not by what counts")
+
+
+def check_side(side: Side) -> None:
+    arms, run = side.arms, side.run
     in_play = arms["in_play"]
     indices = [int(run[name]) for name in ("last", "leader", "rival")]
     known = run["leader"] < 0 or (arms[run["leader"]]["pulls"] > 0 and in_play[run["leader"]] == 1)
@@ -100,6 +115,7 @@ def check_pulls(pulls: Iterable[Any], settings: Settings) -> None:
     for pull in pulls:
         require(is_arm(pull.arm, settings) and is_count(pull.offers), pull, "number", "arm", "offers")
         require(is_number(pull.expires) and is_number(pull.asked), pull, "number", "expires", "asked")
+        require(is_count(pull.lapses), pull, "number", "lapses")
 
 
 def check_log(log: Iterable[Any], settings: Settings) -> None:

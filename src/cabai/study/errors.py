@@ -18,7 +18,7 @@ class LostPull(InvalidInput):
 
 
 class NoPull(Exception):
-    """There is nothing to pull now: the budget is used up by pulls under way, or waits for what they cost."""
+    """There is nothing to pull now: pulls under way use up the budget, or the results in hand decide without them."""
 
 
 class StudyStopped(NoPull):
@@ -38,4 +38,4 @@ class SourceChanged(UserWarning):
 
 
 class FailedPulls(UserWarning):
-    """Many pulls of an arm have failed, which changes what the guarantee speaks of."""
+    """Many pulls of an arm have failed or were lost, which changes what the guarantee speaks of."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cabai.study import clock, damage, statements
+from cabai.study import damage, statements
 from cabai.study.errors import StudyNotFound
 from cabai.study.play import Play
 from cabai.study.pull import Pull
@@ -81,6 +81,20 @@ class Ledger:
         arms, pulls = (connection.execute(rows, self.of).all() for rows in (statements.ARMS, statements.PULLS))
         return self.status_of(row, arms, pulls)
 
+    def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
+        """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""
+        found = connection.execute(
+            statements.NEXT_IN_ORDER, {**self.of, "of_through": through, "of_counted_before": row.counted_before}
+        ).all()
+        with self.reading():
+            damage.check_log(found, self.settings)
+        return found
+
+    def handed(self, number: int, arm: int, expires: float, offers: int = 1) -> Pull:
+        """A pull, as it is handed out."""
+        name = self.settings.arms[arm]
+        return Pull(self.pull_id(number), name, number, expires, offers, self.settings.metadata.get(name))
+
     def log(self, connection: sa.Connection) -> Sequence[Any]:
         """Everything that was told, in the order of telling."""
         log = connection.execute(statements.LOG, self.of).all()
@@ -99,6 +113,10 @@ class Ledger:
     def save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
         """Keep the state, what its policy remembers, and other columns of the study's row."""
         stamp = secrets.randbits(62)
+        if play.changed:
+            arms = [{**self.of, "of_number": a, **play.sums(a)} for a in sorted(play.changed)]
+            connection.execute(statements.CHANGE_ARM, arms if len(arms) > 1 else arms[0])
+            play.changed.clear()
         changed = {"stamp": stamp, "memory": play.memory(), **values}
         connection.execute(statements.CHANGE_STUDY, {**self.of, **changed})
         self._known = (stamp, play)
@@ -125,7 +143,7 @@ class Ledger:
     def status_of(self, row: Any, arms: Sequence[Any], pulls: Sequence[Any]) -> Status:
         """What the study's row and those of its arms and of its pulls under way say of it now."""
         play = self.restored(self.checked_row(row), arms)
-        return Status.of(row, play, self.checked_pulls(pulls), clock.now())
+        return Status.of(row, play, self.checked_pulls(pulls), self.pull_id)
 
     def key(self, number: int) -> dict[str, int]:
         """What finds a pull in a statement."""

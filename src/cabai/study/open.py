@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cabai import policies
-from cabai.families import Family
+from cabai.families import Family, Gaussian
 from cabai.policies import Policy
-from cabai.study.settings import Settings, checked_name
+from cabai.study.settings import OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -34,6 +34,7 @@ def create_study(
     max_cost: float | None = None,
     max_pulls: int | None = None,
     lease: float = LEASE,
+    on_lapse: str = OFFER,
     seed: int = 0,
     storage: str = STORAGE,
     load_if_exists: bool = False,
@@ -43,8 +44,8 @@ def create_study(
     `arms` are names, or a dictionary from names to metadata of any kind that JSON can hold. `costs` declares the arms'
     mean costs where they are known; else they are learned. `direction="minimize"` looks for the smallest mean. With
     `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
-    end it without a guarantee. A pull that is not told within `lease` seconds is offered again. `seed` feeds policies
-    that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+    end it without a guarantee. A pull that is not told within `lease` seconds is offered again or, with
+    `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
 
@@ -60,9 +61,15 @@ def create_study(
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
+    if names_bare_gaussian(family):
+        raise InvalidInput(
+            "a gaussian study needs the variance of its rewards (or a bound on it), such as "
+            "family='gaussian(variance=2.5)': with too small a one its decisions have no guarantee."
+        )
     settings = Settings.checked(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
-        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, seed=seed,
+        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse,
+        seed=seed,
     )  # fmt: skip
     opened = open_storage(storage)
     made = create(opened, checked_name(name), settings)
@@ -79,6 +86,11 @@ def create_study(
                 "change: choose another name, or delete the study."
             )
     return study
+
+
+def names_bare_gaussian(family: Any) -> bool:
+    """Whether a family is given as `gaussian` without its variance, which would silently be 1."""
+    return family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()"))
 
 
 def load_study(name: str, *, storage: str = STORAGE) -> Study:

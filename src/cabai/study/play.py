@@ -6,13 +6,14 @@ import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.observe import observe, weigh
+from cabai.core.observe import find_leader, observe, weigh
 from cabai.core.shares import solve
 from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required, surplus
@@ -26,50 +27,103 @@ from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
+SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, on either side
+ARM_BOOKS = ("spent", "failures", "largest_cost", "offers", "lapses")  # of an arm, whatever counts
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # besides the policy's own
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
+@dataclass
+class Side:
+    """The records of the arms and of the run after some of the results."""
+
+    arms: NDArray[Any]
+    run: Any
+
+    def copy(self) -> Side:
+        return Side(self.arms.copy(), self.run.copy())
+
+    @property
+    def everything_pulled(self) -> bool:
+        """Whether every arm has returned a reward, so that policies can be asked."""
+        return bool((self.arms["pulls"] > 0).all())
+
+    @property
+    def leader(self) -> int | None:
+        return int(self.run["leader"]) if self.run["leader"] >= 0 else None
+
+
 class Play:
-    """Arms, run and rules of a study, and what its policy says of them."""
+    """Arms, run and rules of a study, and what its policy says of them.
+
+    A study is seen from two sides. `told` is everything told so far: from it the policy chooses. `ordered` is what
+    was told of the pulls before the first that is missing, in the order in which they were asked: from it the test
+    decides, since in that order, and in no other, its proof holds whatever the delays. While no result waits for an
+    earlier one, both are the same object.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.setup = settings, settings.setup()
         self.policy, self.rules = settings.policy, self.setup.rules
-        self.arms, self.run = self.setup.start()
+        self.told = self.ordered = Side(*self.setup.start())
         self.run["stream"] = first_coin(settings.seed)
         self.spent = np.zeros(len(self.arms))  # for each arm, failed pulls included
         self.failures = np.zeros(len(self.arms), np.int64)
         self.largest_cost = np.zeros(len(self.arms))  # of one pull of each arm, failed pulls included
+        self.offers = np.zeros(len(self.arms), np.int64)  # of pulls told
+        self.lapses = np.zeros(len(self.arms), np.int64)  # of pulls told: leases that ended without a result
+        self.changed: set[int] = set()  # arms of which what is stored is no longer true
+        self._decides: bool | None = None
+
+    @property
+    def arms(self) -> NDArray[Any]:
+        """The arms after everything told."""
+        return self.told.arms
+
+    @property
+    def run(self) -> Any:
+        """The run after everything told."""
+        return self.told.run
 
     @classmethod
     def restored(
         cls, settings: Settings, arms: Sequence[Mapping[Any, Any]], spent: float, counted: float, memory: str
     ) -> Play:
         """The state that the stored sums and the policy's memory describe."""
-        play = cls(settings)
+        play, remembered = cls(settings), json.loads(memory)
         for a, sums in enumerate(arms):
-            play.spent[a], play.failures[a] = sums["spent"], sums["failures"]
-            play.largest_cost[a] = sums["largest_cost"] or 0.0
-            arm = Record(play.arms[a])
-            arm.pulls, arm.rewards, arm.costs, arm.first = sums["pulls"], sums["rewards"], sums["costs"], sums["first"]
+            for name in ARM_BOOKS:
+                getattr(play, name)[a] = sums[name] or 0
+        if "ordered" in remembered:
+            play.ordered = play.told.copy()
+            play._restore(play.ordered, arms, "ordered_", remembered["ordered"])
+            play.ordered.run["counted"] = play.ordered.arms["costs"].sum()
+        play._restore(play.told, arms, "", remembered)
+        play.run["counted"], play.run["spent"] = counted, spent
+        return play
+
+    def _restore(
+        self, side: Side, arms: Sequence[Mapping[Any, Any]], prefix: str, remembered: Mapping[str, Any]
+    ) -> None:
+        for a, sums in enumerate(arms):
+            arm = Record(side.arms[a])
+            for name in SUMS:
+                setattr(arm, name, sums[prefix + name])
             if arm.pulls > 0:
                 arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
-        play.run["t"], play.run["counted"], play.run["spent"] = int(play.arms["pulls"].sum()), counted, spent
-        drawn = max(int(play.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
+        side.run["t"] = int(side.arms["pulls"].sum())
+        drawn = max(int(side.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
         with np.errstate(over="ignore"):
-            play.run["stream"] += np.uint64(drawn) * GOLDEN
-        remembered = json.loads(memory)
-        known, targets = (play.arm_memory, play.run_memory), cast(tuple[Any, Any], (play.arms, play.run))
-        for part, target, names in zip(("arms", "run"), targets, known, strict=True):
+            side.run["stream"] += np.uint64(drawn) * GOLDEN
+        parts = cast(tuple[Any, ...], (("arms", side.arms, self.arm_memory), ("run", side.run, self.run_memory)))
+        for part, target, names in parts:
             for name, value in remembered.get(part, {}).items():
                 if name in names:  # what an older version of a policy kept is computed again
                     target[name] = value
         with np.errstate(all="ignore"):
-            for arm in Records(play.arms):
+            for arm in Records(side.arms):
                 if arm.pulls > 0:  # after the memory: a threshold may weigh what it keeps
-                    play.setup.bound(weigh)(arm, Record(play.rules))
-        return play
+                    self.setup.bound(weigh)(arm, Record(self.rules))
 
     @property
     def arm_memory(self) -> list[str]:
@@ -81,63 +135,107 @@ class Play:
         return [*RUN_MEMORY, *self.policy.run_memory]
 
     def memory(self) -> str:
-        """What the policy remembers, to be stored: the fields that are not as they were at the start."""
+        """What the policy remembers, to be stored."""
+        remembered = self._memory(self.told)
+        return json.dumps(remembered | {"ordered": self._memory(self.ordered)} if self.has_waiting else remembered)
+
+    def _memory(self, side: Side) -> dict[str, Any]:
+        """The fields that are not as they were at the start."""
         arms, run = self.setup.start()
-        changed = [name for name in self.arm_memory if (self.arms[name] != arms[name]).any()]
-        return json.dumps(
-            {
-                "arms": {name: self.arms[name].tolist() for name in changed},
-                "run": {
-                    name: self.run[name].tolist() for name in self.run_memory if np.any(self.run[name] != run[name])
-                },
-            }
-        )
+        changed = [name for name in self.arm_memory if (side.arms[name] != arms[name]).any()]
+        return {
+            "arms": {name: side.arms[name].tolist() for name in changed},
+            "run": {name: side.run[name].tolist() for name in self.run_memory if np.any(side.run[name] != run[name])},
+        }
 
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
-        stored = {name: self.arms[a][name].item() for name in ("pulls", "rewards", "first", "costs")}
-        others = {"spent": self.spent, "failures": self.failures, "largest_cost": self.largest_cost}
-        return stored | {name: values[a].item() for name, values in others.items()}
+        stored = {name: self.told.arms[a][name].item() for name in SUMS}
+        ordered = {f"ordered_{name}": self.ordered.arms[a][name].item() for name in SUMS}
+        return stored | ordered | {name: getattr(self, name)[a].item() for name in ARM_BOOKS}
 
     def copy(self) -> Play:
         """The same state, to try something out on."""
         other = copy.copy(self)
-        for name in ("arms", "run", "spent", "failures", "largest_cost"):
+        other.told = self.told.copy()
+        other.ordered = self.ordered.copy() if self.has_waiting else other.told
+        for name in ARM_BOOKS:
             setattr(other, name, getattr(self, name).copy())
+        other.changed = set(self.changed)
         return other
 
     @property
-    def everything_pulled(self) -> bool:
-        """Whether every arm has returned a reward, so that policies can be asked."""
-        return bool((self.arms["pulls"] > 0).all())
+    def has_waiting(self) -> bool:
+        """Whether results were told that do not count yet."""
+        return self.ordered is not self.told
 
     @property
     def leader(self) -> int | None:
-        return int(self.run["leader"]) if self.run["leader"] >= 0 else None
+        """The arm that leads by the results that count."""
+        return self.ordered.leader
 
-    def observe(self, a: int, reward: float, cost: float) -> None:
-        """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`."""
+    @property
+    def in_play(self) -> NDArray[Any]:
+        """For each arm, 0 once the policy has dropped it."""
+        in_play: NDArray[Any] = self.ordered.arms["in_play"]
+        return in_play
+
+    def observe(self, a: int, reward: float, cost: float, *, waits: bool = False) -> None:
+        """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`; it is to be counted later if
+        it `waits`, and else counts now."""
+        if waits and not self.has_waiting:
+            self.ordered = self.told.copy()
+        self._take_in(self.told, a, reward, cost)
+        if self.has_waiting and not waits:
+            self._take_in(self.ordered, a, reward, cost)
+        self._pay(a, cost)
+
+    def count(self, a: int, reward: float, cost: float) -> None:
+        """A result that was told before counts from now on."""
+        self._take_in(self.ordered, a, reward, cost)
+        self.changed.add(a)
+
+    def _take_in(self, side: Side, a: int, reward: float, cost: float) -> None:
         counted = cost if self.settings.costs is None else self.settings.costs[a]
         with np.errstate(all="ignore"), told_by_line():
             take_in = self.setup.bound(observe)
-            take_in(Records(self.arms), Record(self.run), Record(self.rules), a, reward, counted)
-            self.run["spent"] += cost - counted
+            take_in(Records(side.arms), Record(side.run), Record(self.rules), a, reward, counted)
+            side.run["spent"] += cost - counted
+
+    def _pay(self, a: int, cost: float) -> None:
+        with np.errstate(all="ignore"):
             self.spent[a] += cost
             self.largest_cost[a] = max(self.largest_cost[a], cost)
+        self.changed.add(a)
+        self._decides = None
 
     def fail(self, a: int, cost: float) -> None:
         """A pull of arm a failed, and was paid `cost`: it is part of what a reward of that arm costs."""
-        arm = Record(self.arms[a])
         self.failures[a] += 1
         with np.errstate(all="ignore"):
-            self.run["spent"] += cost
-            self.spent[a] += cost
-            self.largest_cost[a] = max(self.largest_cost[a], cost)
-            if self.settings.costs is None and not self.rules["cost_blind"]:
-                arm.costs += cost
-                self.run["counted"] += cost
-                if arm.pulls > 0:
-                    arm.cost = arm.costs / arm.pulls
+            for side in (self.told, self.ordered) if self.has_waiting else (self.told,):
+                side.run["spent"] += cost
+                if self.settings.costs is None and not self.rules["cost_blind"]:
+                    arm = Record(side.arms[a])
+                    arm.costs += cost
+                    side.run["counted"] += cost
+                    if arm.pulls > 0:
+                        arm.cost = arm.costs / arm.pulls
+        self._pay(a, cost)
+
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether everything told has been counted."""
+        return bool(self.told.run["t"] == self.ordered.run["t"])
+
+    def catch_up(self) -> None:
+        """Nothing waits any more: what counts is everything told. What the policy must keep is as its last choice left
+        it."""
+        told, self.told = self.told, self.ordered
+        for name in ("stream", "counted", "spent", *self.policy.keeps):
+            self.run[name] = told.run[name]
+        for name in SUMS:  # a sum may differ in its last digit, by the order of its parts
+            self.changed |= set(np.flatnonzero(told.arms[name] != self.arms[name]).tolist())
 
     @property
     def has_overflown(self) -> bool:
@@ -146,11 +244,33 @@ class Play:
         return not all(math.isfinite(total) for total in sums)
 
     def stops(self) -> bool:
-        """Whether the policy stops here, with its guarantee."""
-        if not self.everything_pulled:
+        """Whether the policy stops here, with its guarantee, by the results that count."""
+        left = int(self.ordered.run["left"])
+        stops = self._stops(self.ordered)
+        if self.has_waiting and left != self.ordered.run["left"]:  # dropped for good, whatever is still to be counted
+            self._drop()
+        return stops
+
+    def _stops(self, side: Side) -> bool:
+        if not side.everything_pulled:
             return False
         with np.errstate(all="ignore"), told_by_line():
-            return bool(self.setup.stop(Records(self.arms), Record(self.run), Record(self.rules)))
+            return bool(self.setup.stop(Records(side.arms), Record(side.run), Record(self.rules)))
+
+    def _drop(self) -> None:
+        """Everything told is seen without the arms that the results that count have dropped."""
+        arms, run = self.told.arms, self.told.run
+        arms["in_play"], run["left"] = self.ordered.arms["in_play"], self.ordered.run["left"]
+        run["leader"], run["second"] = -1, -np.inf
+        for a in np.flatnonzero((arms["in_play"] > 0) & (arms["pulls"] > 0)):
+            find_leader(Records(arms), Record(run), a)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the results in hand would decide if those that are missing were left out."""
+        if self._decides is None:
+            self._decides = self.has_waiting and self._stops(self.told.copy())
+        return self._decides
 
     @property
     def is_spent(self) -> bool:
@@ -188,7 +308,7 @@ class Play:
         They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
         """
         pending = np.asarray(under_way)
-        if not self.everything_pulled:
+        if not self.told.everything_pulled:
             return self._first_round(pending)
         arms, run = self.arms.copy(), self.run.copy()
         if pending.any():
@@ -212,21 +332,23 @@ class Play:
         return chosen
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:
-        """Until every arm has returned a reward: an arm of which nothing is known or under way; else, while the others
-        wait for theirs, the arm with a reward that CO would pull; else the one with the fewest under way."""
-        pulls = self.arms["pulls"]
-        untried = np.flatnonzero((pulls == 0) & (pending == 0))
-        if len(untried):
-            return int(untried[0])
-        known = np.flatnonzero(pulls > 0)
-        if len(known):
-            trials = (pulls + pending)[known]
-            return int(known[np.argmin(self.arms["cost"][known] * trials * trials)])
-        return int(np.argmin(pending))
+        """Until every arm has returned a reward: an arm of which nothing is known or under way; else the arm that CO
+        would pull. An arm whose first reward is still to come is then taken to cost what the others do, so that one
+        result that is long in coming does not leave all workers with the other arms; but with a budget it waits until
+        its cost is known."""
+        pulls, trials = self.arms["pulls"], self.arms["pulls"] + pending
+        if not trials.all():
+            return int(np.argmin(trials))
+        known = pulls > 0
+        if not known.any():
+            return int(np.argmin(trials))
+        costs = np.where(known, self.arms["cost"], self.arms["cost"][known].mean())
+        candidates = self.knows_cost if self.settings.max_cost is not None else np.ones(len(pulls), np.bool_)
+        return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
-        arms, rules, t = Records(self.arms), Record(self.rules), int(self.run["t"])
+        arms, rules, t = Records(self.ordered.arms), Record(self.rules), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
             least = float(self.setup.bound(required)(t, rules) + arms[b].price + arms[a].price)
             more = float(self.setup.bound(surplus)(rules, t, arms[b], arms[a]))
@@ -234,10 +356,11 @@ class Play:
 
     def closest(self) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
-        if not self.everything_pulled or self.run["left"] < 2 or not self.setup.shows_evidence:
+        side = self.ordered
+        if not side.everything_pulled or side.run["left"] < 2 or not self.setup.shows_evidence:
             return None
-        leader = int(self.run["leader"])
-        rivals = [a for a in range(len(self.arms)) if a != leader and self.arms[a]["in_play"]]
+        leader = int(side.run["leader"])
+        rivals = [a for a in range(len(side.arms)) if a != leader and side.arms[a]["in_play"]]
         pairs = [(a, *self.pair(leader, a)) for a in rivals]
         return min(pairs, key=lambda pair: pair[1] - pair[2])
 
@@ -249,7 +372,7 @@ class Play:
         closest = self.closest()
         delta = self.settings.delta
         if closest is None or not math.isfinite(closest[2]):
-            return 1 - delta if self.run["left"] == 1 else 0.0
+            return 1 - delta if self.ordered.run["left"] == 1 else 0.0
         _, z, least = closest
         gathered = z - least + float(self.rules["level"])  # the level that would have been reached
 
@@ -271,13 +394,14 @@ class Play:
         return 1 - math.exp(high)
 
     def interval(self, a: int) -> tuple[float, float]:
-        """The means of arm a that the data leave possible; all K hold at all times with probability 1 - delta.
+        """The means of arm a that the results that count leave possible; all K hold at all times with probability
+        1 - delta.
 
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
         for one arm alone: proven for every family, whatever the study's own threshold.
         """
-        everything = self.settings.family.mean_range
-        if self.arms[a]["pulls"] == 0 or isinstance(self.settings.family, Absent):
+        everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
+        if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
             return everything
         try:
             setup = self.settings.test(EValue())
@@ -285,7 +409,7 @@ class Play:
             return everything
         arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
         for name in ("pulls", "rewards", "first", "mean"):
-            setattr(arm, name, self.arms[a][name])
+            setattr(arm, name, ordered[name])
         with np.errstate(all="ignore"):
             setup.bound(weigh)(arm, rules)
             if arm.tested == 0:
@@ -307,7 +431,7 @@ class Play:
         missing = max(closest[2] - closest[1], 0.0)
         try:
             with np.errstate(all="ignore"):
-                means, leader = self.arms["mean"].copy(), int(self.run["leader"])
+                means, leader = self.ordered.arms["mean"].copy(), int(self.ordered.run["leader"])
                 rivals = np.arange(len(means)) != leader
                 lower = self.setup.bound(lowered)
                 means[rivals] = [lower(Record(self.rules), mean) for mean in means[rivals]]

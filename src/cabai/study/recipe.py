@@ -37,10 +37,11 @@ STUDY = (
     "max_cost",
     "max_pulls",
     "lease",
+    "on_lapse",
     "seed",
 )
 RUN = ("name", "storage", "arms", "command", "function", "cost", "timeout", "workers", "max_failures")
-NOT_AN_ARMS = ("cost", "timeout", "workers", "max_failures", "lease")
+NOT_AN_ARMS = ("cost", "timeout", "workers", "max_failures", "lease", "on_lapse")
 MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
 
 

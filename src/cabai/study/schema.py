@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0003"  # the newest migration in `migrations/versions`
+REVISION = "0004"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -35,6 +35,9 @@ study = Table(
     Column("told", Number, nullable=False, default=0),  # rows of the log
     Column("spent", Double, nullable=False, default=0.0),  # the bill
     Column("counted", Double, nullable=False, default=0.0),  # the sum of costs as the policy counts them
+    Column("through", Number, nullable=False, default=0, server_default="0"),  # no result up to this pull is to count
+    Column("counted_before", Number, nullable=False, default=0, server_default="0"),  # rows of the log that an older
+    # version counted in the order of telling
     Column("memory", Text, nullable=False, default="{}"),  # JSON: what the policy remembers
     Column("stopped", Double),  # when
     Column("reason", String(20)),  # evidence, max_cost, max_pulls or certificate
@@ -58,6 +61,13 @@ arm = Table(
     Column("spent", Double, nullable=False, default=0.0),  # as they were paid, failed pulls included
     Column("failures", Number, nullable=False, default=0),
     Column("largest_cost", Double),  # of one pull, failed pulls included; null until one is told
+    Column("offers", Number, nullable=False, default=0, server_default="0"),  # of pulls told
+    Column("lapses", Number, nullable=False, default=0, server_default="0"),  # of pulls told: leases that ended
+    # The same sums over the results that count: in the order of asking, up to the first pull that is missing.
+    Column("ordered_pulls", Number, nullable=False, default=0, server_default="0"),
+    Column("ordered_rewards", Double, nullable=False, default=0.0, server_default="0"),
+    Column("ordered_first", Double, nullable=False, default=0.0, server_default="0"),
+    Column("ordered_costs", Double, nullable=False, default=0.0, server_default="0"),
 )
 
 pull = Table(
@@ -70,6 +80,8 @@ pull = Table(
     Column("expires", Double, nullable=False),
     Column("offers", Integer, nullable=False, default=1),
     Column("worker", String(200)),
+    Column("lapses", Integer, nullable=False, default=0, server_default="0"),  # leases that ended without a result
+    Column("withdrawn", Double),  # when it was given up: no result waits for it
 )
 
 observation = Table(
@@ -85,4 +97,6 @@ observation = Table(
     Column("asked", Double, nullable=False),
     Column("told", Double, nullable=False),
     Column("worker", String(200)),
+    Column("offers", Integer, nullable=False, default=1, server_default="1"),
+    Column("withdrawn", Double),  # as the pull was: then it has counted as it was told, of an arm that was out
 )

@@ -22,6 +22,7 @@ from cabai.support.validation import InvalidInput, positive, probability, shown,
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
+OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what becomes of a pull whose lease ends without a result
 LONGEST_NAME = 200
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
@@ -41,6 +42,7 @@ class Settings:
     max_cost: float | None
     max_pulls: int | None
     lease: float
+    on_lapse: str
     seed: int
     metadata: dict[str, Any]  # by arm
     sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
@@ -48,13 +50,15 @@ class Settings:
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
-        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, seed: Any,
+        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
         kind = findable(family_of(family))
         if direction not in DIRECTIONS:
             raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {shown(direction)}.")
+        if on_lapse not in ON_LAPSE:
+            raise InvalidInput(f"on_lapse must be one of {', '.join(ON_LAPSE)}, got {shown(on_lapse)}.")
         settings = cls(
             arms=names,
             family=kind,
@@ -67,6 +71,7 @@ class Settings:
             max_cost=None if max_cost is None else positive(max_cost, "max_cost"),
             max_pulls=None if max_pulls is None else whole(max_pulls, "max_pulls", 1),
             lease=positive(lease, "lease"),
+            on_lapse=on_lapse,
             seed=whole(seed, "seed", 0),
             metadata=metadata,
             sources={},
@@ -131,7 +136,7 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The settings of a stored study; what is the user's own is named, and not imported."""
-        values = {"sources": {}, **json.loads(text)}
+        values = {"sources": {}, "on_lapse": OFFER, **json.loads(text)}
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,10 +17,13 @@ class ArmStatus:
     and at all times, with probability 1 - delta."""
 
     name: str
-    pulls: int  # that returned a reward
+    pulls: int  # that returned a reward which counts
+    waiting: int  # that returned a reward which does not count, or not yet: it waits for pulls asked before it
     failures: int
     under_way: int
-    mean: float | None
+    offers: int  # how often a pull was handed out
+    lapses: int  # of those, how often the lease ended without a result
+    mean: float | None  # of the rewards that count
     low: float | None  # None: not bounded
     high: float | None
     cost: float | None  # the mean cost of a reward, failed pulls included
@@ -56,7 +58,10 @@ class Status:
     max_cost: float | None
     max_pulls: int | None
     arms: list[ArmStatus]
-    pulls: int
+    pulls: int  # that returned a reward which counts
+    waiting: int  # that returned a reward which does not count, or not yet
+    waiting_for: str | None  # the id of the first pull that they wait for
+    would_decide: bool  # whether the results in hand, missing ones left out, decide: then there is nothing to ask for
     failures: int
     under_way: int
     lapsed: int  # of those: given back, or not told before the lease ended, so that nobody may be at work on them
@@ -77,20 +82,25 @@ class Status:
     warnings: list[str]
 
     @classmethod
-    def of(cls, row: Any, play: Play, pulls: Sequence[Any], now: float) -> Status:
+    def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
         """The status of a study from its row, its state and its pulls under way."""
         settings, names = play.settings, play.settings.arms
-        out, costs = Counter(pull.arm for pull in pulls), play.paid_costs()
-        arms = []
+        costs, stopped = play.paid_costs(), row.stopped is not None
+        arms, warned = [], []
         for a, name in enumerate(names):
-            arm = play.arms[a]
+            arm, out = play.ordered.arms[a], [pull for pull in pulls if pull.arm == a]
+            lapses = int(play.lapses[a]) + sum(pull.lapses for pull in out)
             low, high = play.interval(a)
+            warned += [failing(play, a), lapsing(play, a, lapses)]
             arms.append(
                 ArmStatus(
                     name=name,
                     pulls=int(arm["pulls"]),
+                    waiting=int(play.arms[a]["pulls"] - arm["pulls"]),
                     failures=int(play.failures[a]),
-                    under_way=out[a],
+                    under_way=len(out),
+                    offers=int(play.offers[a]) + sum(pull.offers for pull in out),
+                    lapses=lapses,
                     mean=float(settings.seen(arm["mean"])) if arm["pulls"] and settings.can_mirror else None,
                     low=finite_or_none(low),
                     high=finite_or_none(high),
@@ -99,11 +109,11 @@ class Status:
                     in_play=bool(arm["in_play"]),
                 )
             )
-        stopped = row.stopped is not None
         leader = row.decision if stopped else play.leader
         shows = settings.can_test and play.setup.shows_evidence
         closest = play.closest() if shows and leader == play.leader else None  # what came late may have another lead
-        warned = [failing(play, a) for a in range(len(names))]
+        waiting = sum(arm.waiting for arm in arms)
+        missing = [pull.number for pull in pulls if pull.withdrawn is None]
         if not settings.threshold.is_proven_for(settings.family):
             warned.append(f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}.")
         return cls(
@@ -121,9 +131,12 @@ class Status:
             max_pulls=settings.max_pulls,
             arms=arms,
             pulls=sum(arm.pulls for arm in arms),
+            waiting=waiting,
+            waiting_for=pull_id(min(missing)) if waiting and missing and not stopped else None,
+            would_decide=settings.is_present and not stopped and play.decides,
             failures=sum(arm.failures for arm in arms),
             under_way=len(pulls),
-            lapsed=sum(pull.expires <= now for pull in pulls),
+            lapsed=sum(pull.expires <= row.now for pull in pulls),
             late=row.told - row.told_at_stop if stopped else 0,
             spent=row.spent,
             spent_late=row.spent - row.spent_at_stop if stopped else 0.0,
@@ -186,7 +199,7 @@ class Status:
         if self.decision is not None:
             return (
                 f"Decided: {self.decision} {self.best}, {self.promise}; "
-                f"{self.spent:.6g} spent on {self.pulls + self.failures} pulls."
+                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.failures} pulls."
             )
         if self.stopped:
             if self.reason == "certificate":
@@ -198,6 +211,9 @@ class Status:
             return (
                 f"Stopped at {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
             )
+        if self.leader is None and self.waiting:
+            held = f"{self.waiting} told early wait for pulls asked before them"
+            return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
         if self.leader is None and self.failures:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
         if self.leader is None:
@@ -255,8 +271,9 @@ class Status:
         state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
         if arm.name == self.decision:
             state = "best"
-        if arm.failures:
-            state = f"{state}, {arm.failures} failed".lstrip(", ")
+        for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
+            if number and not (what == "waiting" and self.stopped):
+                state = f"{state}, {number} {what}".lstrip(", ")
         return [
             arm.name,
             str(arm.pulls),
@@ -275,6 +292,11 @@ class Status:
         if self.under_way:
             lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
             more.append(f"{self.under_way} under way{lapsed}")
+        if self.waiting_for is not None:
+            decide = "; with them the study would be decided" if self.would_decide else ""
+            more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
+        elif self.waiting > self.late:
+            more.append(f"{self.waiting - self.late} told that the decision did not need")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
         rows = self.rows()
@@ -291,6 +313,18 @@ def failing(play: Play, a: int) -> str | None:
     return (
         f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee is about the "
         "mean reward of pulls that succeed: if failing goes with a high or a low reward, that is not the mean of all."
+    )
+
+
+def lapsing(play: Play, a: int, lapses: int) -> str | None:
+    """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
+    pulls = int(play.arms[a]["pulls"] + play.failures[a])
+    if lapses < 3 or lapses * 10 <= lapses + pulls:
+        return None
+    return (
+        f"{lapses} of {lapses + pulls} times nothing was told of a pull of arm {play.settings.arms[a]!r} before its "
+        "lease ended. The guarantee is about the mean reward of pulls that return one: if being lost goes with a high "
+        "or a low reward, that is not the mean of all."
     )
 
 

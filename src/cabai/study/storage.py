@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from cabai.study import schema
+from cabai.study import clock, schema
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.support.validation import InvalidInput
 
@@ -296,6 +296,7 @@ def sqlite_engine(url: sa.URL) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # transactions begin where `begin` below says, not where the driver guesses
+        connection.create_function(clock.CLOCK, 0, lambda: clock.now())
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         if not in_memory:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
-from cabai.study import clock, runner, transactions
+from cabai.study import runner, transactions
+from cabai.study.change import Result
 from cabai.study.errors import FailedPulls, SourceChanged, StudyStopped
 from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
-from cabai.support.validation import InvalidInput, amount, optional, positive, whole
+from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "late"]  # what is kept of each
+# What is kept of each.
+OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 
 
 class Study:
@@ -110,7 +112,8 @@ class Study:
         """What to pull next; with n, a list of n pulls (fewer where a budget ends).
 
         Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
-        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget.
+        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or
+        while the results in hand would decide and only earlier ones are missing.
 
         With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far, and an arm
         that has returned no reward has one pull under way at a time. So with known costs the bill never exceeds
@@ -128,7 +131,9 @@ class Study:
         count = 1 if n is None else whole(n, "n", 1)
         name = checked_worker(worker)
         self._import_own()
-        pulls: list[Pull] = self._write(transactions.ask, count, name)
+        pulls: list[Pull]
+        pulls, warned = self._write(transactions.ask, count, name)
+        warn(warned)
         if not pulls:
             raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
         return pulls[0] if n is None else pulls
@@ -140,7 +145,7 @@ class Study:
 
         Telling the same again changes nothing; telling something else is refused with `AlreadyTold`. `cost` may be left
         out where the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no
-        reward.
+        reward. Results count in the order of asking: one that is told early waits for those of earlier pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("tell", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -154,27 +159,24 @@ class Study:
         Traceback (most recent call last):
         cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02; that stands.
         """
-        number = self._ledger.number(pull)
         self._import_own()
-        if failed is None:
-            if reward is None:
-                raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
-            reward = self.settings.family.check_reward(reward)
-        elif not isinstance(failed, str) or not failed.strip():
-            raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
-        elif reward is not None:
-            raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
-        else:
-            failed = storable(failed)
-        if cost is not None:
-            cost = positive(cost, "cost") if failed is None else amount(cost, "cost")
-            if cost < 0:
-                raise InvalidInput(f"cost must not be negative, got {cost!r}.")
-        elif self.settings.costs is None and failed is None:
-            raise InvalidInput("tell needs a cost, since the study does not know it.")
-        warned = self._write(transactions.tell, number, reward, cost, failed)
-        if warned:
-            warnings.warn(warned, FailedPulls, stacklevel=2)
+        warn(self._write(transactions.tell, [self._checked(pull, reward, cost, failed)]))
+
+    def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
+        """Tell several pulls in one transaction: all of them, or none if one is refused.
+
+        Each is a dictionary with what `tell` takes: `pull`, and `reward`, `cost` or `failed`.
+
+        >>> from cabai import create_study
+        >>> study = create_study("tell_many", arms=["a", "b"], family="bernoulli", storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": 1, "cost": 0.02} for pull in study.ask(2)])
+        >>> study.status().spent
+        0.04
+        """
+        self._import_own()
+        checked = [self._checked(**fields(each)) for each in results]
+        if checked:
+            warn(self._write(transactions.tell, checked))
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
@@ -190,7 +192,7 @@ class Study:
         >>> again.id == pull.id, again.offers
         (True, 2)
         """
-        self._lease(pull, worker, 0.0)
+        self._lease(pull, worker, anew=False)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Lease a pull anew, while it is still being tried: `run` does so by itself. Does nothing if it was told.
@@ -202,7 +204,7 @@ class Study:
         >>> pull = study.ask()
         >>> study.renew(pull)  # a minute more, from now on
         """
-        self._lease(pull, worker, clock.now() + self.settings.lease)
+        self._lease(pull, worker, anew=True)
 
     def run(
         self,
@@ -253,8 +255,8 @@ class Study:
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
 
-        One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, and late, which marks what came after
-        the study had stopped.
+        One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, offers (how often it was handed out),
+        counted (whether its reward has entered the test), and late, which marks what came after the study had stopped.
 
         >>> from cabai import create_study
         >>> study = create_study("observations", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -265,8 +267,8 @@ class Study:
         """
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
-            at_stop = self._ledger.row(connection).told_at_stop
-            return [self._observation(each, at_stop) for each in self._ledger.log(connection)]
+            row = self._ledger.row(connection)
+            return [self._observation(each, row) for each in self._ledger.log(connection)]
 
         return self._storage.read(work)
 
@@ -296,27 +298,52 @@ class Study:
         """Make one of the changes in `transactions`; it is on the disk when this returns."""
         return self._storage.write(lambda connection: change(self._ledger, connection, *arguments, **options))
 
-    def _lease(self, pull: Pull | str, worker: str | None, expires: float) -> None:
+    def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
         number, name = self._ledger.number(pull), checked_worker(worker)
         offers = pull.offers if isinstance(pull, Pull) else None
-        self._write(transactions.lease, number, offers, name, expires)
+        self._write(transactions.lease, number, offers, name, anew=anew)
+
+    def _checked(self, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
+        """What is told of a pull, if it can be."""
+        number = self._ledger.number(pull)
+        if failed is None:
+            if reward is None:
+                raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
+            reward = self.settings.family.check_reward(reward)
+        elif not isinstance(failed, str) or not failed.strip():
+            raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
+        elif reward is not None:
+            raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+        else:
+            failed = storable(failed)
+        if cost is not None:
+            cost = positive(cost, "cost") if failed is None else amount(cost, "cost")
+            if cost < 0:
+                raise InvalidInput(f"cost must not be negative, got {cost!r}.")
+        elif self.settings.costs is None and failed is None:
+            raise InvalidInput("tell needs a cost, since the study does not know it.")
+        return Result(number, reward, cost, failed)
 
     def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
         """Keep how each arm is tried; for `cabai run`."""
         kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
         return kept
 
-    def _observation(self, row: Any, told_at_stop: int | None) -> dict[str, Any]:
+    def _observation(self, told: Any, row: Any) -> dict[str, Any]:
+        late = row.told_at_stop is not None and told.place > row.told_at_stop
+        in_order = told.number <= row.through or told.place <= row.counted_before or told.withdrawn is not None
         return {
-            "pull": self._ledger.pull_id(row.number),
-            "arm": self.arms[row.arm],
-            "reward": row.reward,
-            "cost": row.cost,
-            "failed": row.failed,
-            "asked": row.asked,
-            "told": row.told,
-            "worker": row.worker,
-            "late": told_at_stop is not None and row.place > told_at_stop,
+            "pull": self._ledger.pull_id(told.number),
+            "arm": self.arms[told.arm],
+            "reward": told.reward,
+            "cost": told.cost,
+            "failed": told.failed,
+            "asked": told.asked,
+            "told": told.told,
+            "worker": told.worker,
+            "offers": told.offers,
+            "counted": told.reward is not None and in_order and not late,
+            "late": late,
         }
 
     def _import_own(self) -> None:
@@ -329,6 +356,22 @@ class Study:
                 SourceChanged,
                 stacklevel=3,
             )
+
+
+def fields(result: Any) -> dict[str, Any]:
+    """One of the results of `tell_many`."""
+    known = {"pull", "reward", "cost", "failed"}
+    if not isinstance(result, Mapping) or "pull" not in result or not set(result) <= known:
+        raise InvalidInput(
+            f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(result)}."
+        )
+    return dict(result)
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Of pulls that failed or were lost, to whoever called a method of a study."""
+    for text in texts:
+        warnings.warn(text, FailedPulls, stacklevel=3)
 
 
 def checked_worker(worker: Any) -> str | None:

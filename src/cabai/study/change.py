@@ -1,0 +1,228 @@
+"""One transaction on a study: what was told is logged, counted in the order of asking, and decided on; and pulls are
+handed out. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study import statements
+from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
+from cabai.study.pull import Pull
+from cabai.study.settings import FAIL, Settings
+from cabai.study.status import failing, lapsing
+from cabai.support.validation import InvalidInput
+
+MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
+LAPSED = "the lease ended without a result"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is told of a pull; a reward, or why there is none."""
+
+    number: int
+    reward: float | None = None
+    cost: float | None = None
+    failed: str | None = None
+
+
+class Change:
+    """A transaction on a study: its row, locked, its state, and what is to be written when all is done."""
+
+    def __init__(self, ledger: Ledger, connection: sa.Connection) -> None:
+        self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
+        self.row = ledger.row(connection, lock=True)
+        self.now = float(self.row.now)
+        self.play = ledger.play_on(connection, self.row)
+        self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
+        self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
+        self.warnings: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self.row.stopped is not None or bool(self.ended)
+
+    def save(self) -> None:
+        run = self.play.run
+        self.ledger.save(
+            self.connection, self.play, asked=self.asked, told=self.told, through=self.through,
+            spent=float(run["spent"]), counted=float(run["counted"]), **self.ended,
+        )  # fmt: skip
+
+    def end(self, reason: str, confidence: float) -> None:
+        self.ended = {
+            "stopped": self.now, "reason": reason, "decision": self.play.leader, "confidence": confidence,
+            "told_at_stop": self.told, "spent_at_stop": float(self.play.run["spent"]),
+        }  # fmt: skip
+
+    def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
+        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, or of an arm
+        that is tested no more."""
+        play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
+        is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
+        if result.failed is None:
+            assert result.reward is not None
+            counts = is_next or (pull.withdrawn is not None and not self.is_over)
+            play.observe(a, self.settings.seen(result.reward), cost, waits=not counts)
+        else:
+            play.fail(a, cost)
+        if play.has_overflown:
+            raise InvalidInput(
+                f"reward={result.reward!r}, cost={cost!r} and those told before have sums too large to hold."
+            )
+        play.offers[a] += pull.offers
+        play.lapses[a] += pull.lapses if lapses is None else lapses
+        self.told += 1
+        self.connection.execute(statements.REMOVE_PULL, self.ledger.key(pull.number))
+        self.connection.execute(
+            statements.ADD_TO_LOG,
+            {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
+             "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
+             "offers": pull.offers, "withdrawn": pull.withdrawn},
+        )  # fmt: skip
+        if is_next:
+            self.through = pull.number
+            if result.failed is None:
+                self.decide()
+        if result.failed is not None and play.failures[a] in MILESTONES:
+            self.warn(failing(play, a), f" The last: {result.failed}")
+
+    def warn(self, text: str | None, more: str = "") -> None:
+        if text is not None:
+            self.warnings.append(text + more)
+
+    def count(self) -> None:
+        """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""
+        if self.is_over or not self.play.has_waiting:
+            return
+        for each in self.ledger.next_in_order(self.connection, self.row, self.through):
+            self.play.count(each.arm, self.settings.seen(each.reward), each.cost)
+            self.through = each.number
+            self.decide()
+            if self.is_over:
+                return
+        if self.play.nothing_waits:
+            self.play.catch_up()
+
+    def decide(self) -> None:
+        """End the study if the results that count decide."""
+        certified = self.settings.certified_pulls
+        if (certified is None or self.through <= certified) and self.play.stops():
+            self.end(EVIDENCE, 1 - self.settings.delta)
+
+    def live(self) -> list[Any]:
+        """The pulls under way for which the study waits."""
+        return [pull for pull in self.ledger.pulls(self.connection) if pull.withdrawn is None]
+
+    def stop_at_limit(self) -> None:
+        """End the study if a limit is reached and nothing is under way any more, so that everything told counts."""
+        settings, play = self.settings, self.play
+        reason = limit(settings, self.told)
+        if self.is_over or (reason is None and settings.max_cost is None) or self.live():
+            return
+        none = [0] * len(settings.arms)
+        pays = play.affordable(none)
+        if play.is_spent or (not pays.all() and not pays[play.copy().choose(none)]):
+            reason = MAX_COST
+        if reason is not None:
+            self.end(reason, play.confidence())
+
+    def offer_again(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], list[Any]]:
+        """Up to so many of the lapsed pulls, and those that the budget does not pay for once more."""
+        under_way, handed, unpaid = self.under_way(live), list[Pull](), []
+        lapsed = self.play.lapses.tolist()
+        for pull in live:
+            lapsed[pull.arm] += pull.lapses
+        for pull in live:
+            if pull.expires > self.now or len(handed) == count:
+                continue
+            under_way[pull.arm] -= 1
+            if self.play.affordable(under_way)[pull.arm]:
+                lapses = pull.lapses + (pull.expires > 0)
+                values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
+                self.connection.execute(statements.CHANGE_PULL, {**self.ledger.key(pull.number), **values})
+                handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1))
+                lapsed[pull.arm] += lapses - pull.lapses
+                if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
+                    self.warn(lapsing(self.play, pull.arm, lapsed[pull.arm]))
+            else:
+                unpaid.append(pull)
+            under_way[pull.arm] += 1
+        return handed, unpaid
+
+    def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
+        """Up to so many new pulls, and why there are no more."""
+        settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
+        if self.play.decides:
+            return [], "the results in hand decide, once those of pulls asked before them are told"
+        why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
+        fresh: list[dict[str, Any]] = []
+        while len(handed) < count and limit(settings, self.told + sum(under_way)) is None:
+            after = self.play if settings.max_cost is None else self.play.copy()
+            arm = after.choose(under_way)
+            if settings.max_cost is not None and not self.play.affordable(under_way)[arm]:
+                if under_way[arm] and not self.play.knows_cost[arm]:
+                    why = f"what a pull of arm {settings.arms[arm]!r} costs is not known, and the first is under way"
+                break
+            self.play = after  # what the policy remembers of a choice that is not made is not kept
+            under_way[arm] += 1
+            self.asked += 1
+            fresh.append({"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
+                          "expires": self.expires, "worker": worker})  # fmt: skip
+            handed.append(self.ledger.handed(self.asked, arm, self.expires))
+        if fresh:
+            self.connection.execute(statements.ADD_PULL, fresh)
+        return handed, why
+
+    @property
+    def expires(self) -> float:
+        """When a lease that begins now ends."""
+        return self.now + self.settings.lease
+
+    def under_way(self, live: Sequence[Any]) -> list[int]:
+        """How many pulls of each arm are under way."""
+        found = [0] * len(self.settings.arms)
+        for pull in live:
+            found[pull.arm] += 1
+        return found
+
+    def withdraw(self, pull: Any) -> None:
+        """Nobody is asked for this pull again, and no result waits for it; it may still be told."""
+        self.connection.execute(statements.CHANGE_PULL, {**self.ledger.key(pull.number), "withdrawn": self.now})
+
+    def settle_lapsed(self) -> list[Any]:
+        """Withdraw lapsed pulls of arms that are out, fail those that are not to be offered again, and count what
+        waited for them; returns the pulls for which the study still waits."""
+        live, kept = self.live(), []
+        for pull in live:
+            if pull.expires > self.now:
+                kept.append(pull)
+            elif not self.play.in_play[pull.arm]:
+                self.withdraw(pull)
+            elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
+                self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
+            else:
+                kept.append(pull)
+        if len(kept) < len(live):
+            self.count()
+        return kept
+
+
+def limit(settings: Settings, pulls: int) -> str | None:
+    """Which limit so many pulls have reached, if any."""
+    if settings.max_pulls is not None and pulls >= settings.max_pulls:
+        return MAX_PULLS
+    if settings.certified_pulls is not None and pulls >= settings.certified_pulls:
+        return CERTIFICATE
+    return None
+
+
+def cost_of(settings: Settings, arm: int, cost: float | None) -> float:
+    """What a pull cost: as it was told, else as it is known, else nothing, which only a failed pull may."""
+    if cost is not None:
+        return cost
+    return settings.costs[arm] if settings.costs is not None else 0.0

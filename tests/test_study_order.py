@@ -1,0 +1,264 @@
+"""Results count in the order in which their pulls were asked, so that no delay can bias a decision."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import warnings
+
+import pytest
+from scipy.stats import binom
+
+import cabai
+from studies import new, reloaded, start
+
+
+def run_with_delays(study, clock, workers, draw, *, most=10**6):
+    """Workers that ask whenever they are free; `draw(pull)` is a reward and how long it takes to come. Returns how many
+    pulls were asked for."""
+    under_way, idle, asked, ties = [], workers, 0, itertools.count()
+    while not study.stopped and asked < most:
+        while idle:
+            try:
+                pull = study.ask()
+            except cabai.NoPull:
+                break
+            reward, delay = draw(pull)
+            heapq.heappush(under_way, (clock.now + delay, next(ties), pull, reward))
+            idle, asked = idle - 1, asked + 1
+        if not under_way:
+            break
+        clock.now, _, pull, reward = heapq.heappop(under_way)
+        study.tell(pull, reward, 1.0)
+        idle += 1
+    return asked
+
+
+def hostile(means, slow, seed):
+    """Bernoulli rewards; the failures of the slow arm take 200 times as long as anything else."""
+    chance = random.Random(seed)
+
+    def draw(pull):
+        reward = int(chance.random() < means[pull.arm])
+        return reward, 200.0 if pull.arm == slow and not reward else 1.0
+
+    return draw
+
+
+def wrong_decisions(studies, delta, means, clock):
+    """Of so many studies with 32 workers, those that chose the worse arm, whose failures come late; all decide."""
+    wrong = 0
+    for seed in range(studies):
+        study = new(arms=["good", "bad"], policy="top-two", delta=delta, lease=1e9, seed=seed)
+        run_with_delays(study, clock, 32, hostile(means, "bad", seed))
+        wrong += study.decision == "bad"
+        assert study.decision is not None
+    return wrong
+
+
+def test_hostile_delays_do_not_change_what_is_decided(clock):
+    """Counted as they were told, all 10 chose the worse arm."""
+    assert wrong_decisions(10, 0.2, {"good": 0.75, "bad": 0.6}, clock) <= binom.isf(1e-7, 10, 0.2)
+
+
+@pytest.mark.slow
+def test_hostile_delays_in_2000_studies(clock):
+    assert wrong_decisions(2000, 0.2, {"good": 0.8, "bad": 0.5}, clock) <= binom.isf(1e-6, 2000, 0.2)
+
+
+@pytest.mark.parametrize("policy", ["top-two", "co", "ctas", "uniform"])
+def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_decides(clock, policy):
+    """A study of one worker that is handed the same arms, and told the same rewards in the order of asking, stops at
+    the same pull. Its pulls are not chosen but replayed."""
+    from cabai.study.play import Play
+
+    for seed in range(4):
+        study = new(policy=policy, lease=1e9, delta=0.1, seed=seed)
+        run_with_delays(study, clock, 8, hostile({"a": 0.9, "b": 0.5, "c": 0.4}, "c", seed))
+        told = sorted(study.observations(), key=lambda each: int(each["pull"].partition("-")[2]))
+        play = Play(study.settings)
+        counted = 0
+        for each in told:
+            counted += 1
+            play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
+            if play.stops():
+                break
+        assert study.decision == study.arms[play.leader]
+        assert [each["counted"] for each in told] == [i < counted for i in range(len(told))]
+        status = study.status()
+        assert (status.pulls, status.waiting) == (counted, len(told) - counted)
+        if status.waiting:
+            assert f"\n{status.waiting} told that the decision did not need\n" in str(status)
+
+
+def test_what_is_told_early_waits_and_is_shown(clock):
+    study = new(arms=["a", "b"], policy="uniform")
+    first, second, third = study.ask(3)
+    study.tell(second, 1, 1.0)
+    status = study.status()
+    assert (status.pulls, status.waiting, status.waiting_for, status.spent) == (0, 1, first.id, 1.0)
+    assert (status.leader, status.arms[1].waiting, status.arms[1].mean, status.arms[1].spent) == (None, 1, None, 1.0)
+    assert status.sentence == "Nothing counts yet: 1 told early wait for pulls asked before them. 1 spent."
+    study.tell(third, 0, 1.0)
+    study = reloaded(study)
+    assert f"\n2 told early, to be counted after {first.id}, asked before them\n" in str(study)
+    assert "1 waiting" in str(study)
+    assert [each["counted"] for each in study.observations()] == [False, False]
+    study.tell(first, 1, 1.0)
+    status = study.status()
+    assert (status.pulls, status.waiting, status.waiting_for) == (3, 0, None)
+    assert [(arm.pulls, arm.mean) for arm in status.arms] == [(2, 0.5), (1, 1.0)]
+    assert [each["counted"] for each in study.observations()] == [True] * 3
+
+
+def test_a_failed_pull_holds_nothing_up(clock):
+    study = new(arms=["a", "b"], policy="uniform")
+    first, second, third = study.ask(3)
+    study.tell(second, failed="no", cost=1.0)
+    study.tell(third, 1, 1.0)
+    assert study.status().waiting == 1
+    study.tell(first, failed="no", cost=1.0)
+    assert (study.status().pulls, study.status().waiting) == (1, 0)
+    study.tell(study.ask(), 1, 1.0)
+    assert (study.status().pulls, study.status().waiting) == (2, 0)
+
+
+def test_policies_choose_from_everything_told(clock):
+    """CO drops no arm before its results count, and yet balances all that it knows of costs."""
+    study = new(arms=["a", "b"], policy="co")
+    first = study.ask()
+    second = study.ask()
+    study.tell(second, 1, 100.0)
+    assert study.status().waiting == 1
+    assert [study.ask().arm for _ in range(3)] == ["a", "b", "a"]  # of a nothing is known but what is under way
+    study.tell(first, 1, 1.0)
+    assert [study.ask().arm for _ in range(3)] == ["a", "a", "a"]
+
+
+def test_nothing_needless_is_asked_for_while_the_results_in_hand_decide(clock):
+    study = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100)
+    missing = study.ask()
+    while not study.status().would_decide:
+        pull = study.ask()
+        study.tell(pull, int(pull.arm == "a"), 1.0)
+    with pytest.raises(cabai.NoPull, match="the results in hand decide, once those of pulls asked before") as refused:
+        study.ask()
+    assert not isinstance(refused.value, cabai.StudyStopped)
+    status = study.status()
+    assert status.would_decide
+    assert (status.stopped, status.decision, status.pulls) == (False, None, 0)
+    assert "; with them the study would be decided\n" in str(status)
+    with pytest.raises(cabai.NoPull):
+        reloaded(study).ask(5)
+    study.tell(missing, 0, 1.0)  # the one that was missing may make a difference
+    goes_on = study.status()
+    assert goes_on.decision == "a" or not goes_on.stopped
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, int(pull.arm == "a"), 1.0)
+    assert study.decision == "a"
+
+
+def test_a_lapsed_pull_is_offered_first_also_while_the_results_in_hand_decide(clock):
+    study = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100)
+    missing = study.ask()
+    while not study.status().would_decide:
+        pull = study.ask()
+        study.tell(pull, int(pull.arm == "a"), 1.0)
+    clock.now += 101
+    again = study.ask()
+    assert (again.id, again.offers) == (missing.id, 2)
+    study.tell(again, failed="again")
+    assert study.decision == "a"
+
+
+def test_a_lapsed_pull_has_failed_if_the_study_says_so(clock):
+    study = new(arms=["a", "b"], policy="uniform", lease=100, on_lapse="fail", costs=[2, 3])
+    lost, told = study.ask(2)
+    study.tell(told, 1)
+    assert study.status().waiting == 1
+    clock.now += 101
+    pull = study.ask()
+    assert (pull.number, pull.arm) == (3, "a")
+    status = study.status()
+    assert (status.pulls, status.waiting, status.failures, status.spent) == (1, 0, 1, 5.0)
+    assert (status.arms[0].lapses, status.arms[0].offers, status.arms[0].failures) == (1, 2, 1)
+    with pytest.raises(cabai.AlreadyTold, match="failed='the lease ended without a result'"):
+        study.tell(lost, 1)
+    study.release(pull)  # given back, and not lost
+    assert (study.ask().id, study.status().failures) == (pull.id, 1)
+    with pytest.raises(cabai.InvalidInput, match="on_lapse must be one of offer, fail"):
+        new(on_lapse="again")
+
+
+def test_lost_pulls_are_counted_shown_and_warned_of(clock):
+    """A worker that dies of every failure: its pulls are offered and drawn again until they succeed."""
+    study, caught = new(arms=["a", "b"], policy="uniform", lease=100, delta=1e-9), []
+    start(study, [1, 1])
+    for i in range(24):
+        with warnings.catch_warnings(record=True) as more:
+            warnings.simplefilter("always")
+            pull = study.ask()
+        caught += [(w.category, str(w.message), study.status().arms[1].lapses) for w in more]
+        if pull.arm == "b" and pull.offers < 3:
+            clock.now += 101
+        else:
+            study.tell(pull, i % 2, 1.0)
+    a, b = study.status().arms
+    assert (a.lapses, a.offers) == (0, a.pulls + a.under_way)
+    assert b.lapses >= 10
+    assert b.offers == b.pulls + b.under_way + b.lapses
+    assert [lapses for _, _, lapses in caught] == [3, 10]
+    assert all(category is cabai.FailedPulls for category, _, _ in caught)
+    expected = f"{b.lapses} of {b.lapses + b.pulls} times nothing was told of a pull of arm 'b' before its lease ended."
+    assert study.status().warnings[0].startswith(expected)
+    assert f"{b.lapses} lapsed" in str(study)
+    assert {each["offers"] for each in study.observations() if each["arm"] == "b"} == {1, 3}
+
+
+def test_several_results_are_told_in_one_transaction_or_not_at_all(clock):
+    study = new(arms=["a", "b"], policy="uniform")
+    pulls = study.ask(4)
+    results = [{"pull": pull, "reward": 1, "cost": 1.0} for pull in pulls[:3]]
+    bad = [
+        ({"pull": pulls[3], "reward": 0.5, "cost": 1}, cabai.InvalidInput),
+        ({"pull": "nonsense", "reward": 1, "cost": 1}, cabai.InvalidInput),
+        ({"pull": pulls[0], "reward": 0, "cost": 1}, cabai.AlreadyTold),
+        ({"reward": 1, "cost": 1}, cabai.InvalidInput),
+        ({"pull": pulls[3], "reward": 1, "cost": 1, "price": 3}, cabai.InvalidInput),
+        (("a", 1), cabai.InvalidInput),
+    ]
+    for wrong, error in bad:
+        with pytest.raises(error):
+            study.tell_many([*results, wrong])
+        assert study.observations() == []
+    study.tell_many([*reversed(results), {"pull": pulls[3].id, "failed": "no"}, results[0]])
+    status = study.status()
+    assert (status.pulls, status.waiting, status.failures, status.spent) == (3, 0, 1, 3.0)
+    study.tell_many(results)  # the same again
+    study.tell_many([])
+    assert study.status() == status
+
+
+def test_several_results_stop_the_study_where_one_by_one_they_would(clock):
+    one_by_one = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3)
+    for pull in one_by_one.ask(60):
+        one_by_one.tell(pull, int(pull.arm == "a"), 1.0)
+    at_once = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3)
+    at_once.tell_many({"pull": pull, "reward": int(pull.arm == "a"), "cost": 1.0} for pull in at_once.ask(60))
+    assert at_once.decision == one_by_one.decision == "a"
+    counted = [sum(each["counted"] for each in study.observations()) for study in (one_by_one, at_once)]
+    assert counted[0] == counted[1] < 60
+
+
+def test_late_results_of_lost_pulls_never_count_twice(clock):
+    study = new(arms=["a", "b"], policy="uniform", lease=100)
+    first = study.ask()
+    clock.now += 101
+    again = study.ask()
+    study.tell(first, 1, 1.0)  # the worker that was slow
+    with pytest.raises(cabai.AlreadyTold):
+        study.tell(again, 0, 1.0)
+    study.tell(again, 1, 1.0)  # the same: an answer to a broken connection
+    assert (study.status().pulls, study.status().spent) == (1, 1.0)

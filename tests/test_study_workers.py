@@ -1,0 +1,119 @@
+"""Many workers on one study: killed, with clocks that are wrong, on a budget."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cabai import NoPull, StudyStopped
+from cabai.study import Study, clock, create_study, load_study
+from storages import BOTH, POSTGRES
+from workers import Child, check_log, join, told_in, under_way, work_on
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
+]
+ARMS = ["left", "middle", "right"]
+
+
+def new_study(url: str, **options: Any) -> Study:
+    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
+
+
+@BOTH
+@pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
+def test_workers_killed_beside_others_lose_nothing_and_nothing_stays_leased(url: str, kills: int) -> None:
+    """Four at a time, each killed at any moment and replaced. What the dead have left is told by those who live."""
+    study, chance = new_study(url, lease=0.5), random.Random(3)
+    study.tell(study.ask(), 0.0, cost=1.0)
+    seeds = iter(range(10**9))
+
+    def worker() -> Child:
+        return Child(partial(work_on, url, "study", next(seeds), 10**9))
+
+    at_work, reports = [worker() for _ in range(4)], []
+    for _ in range(kills):
+        time.sleep(chance.uniform(0, 0.08))
+        victim = at_work.pop(0)
+        victim.signal(signal.SIGKILL)
+        reports += list(victim.reports())
+        assert victim.end() == -signal.SIGKILL
+        at_work.append(worker())
+    for each in at_work:
+        each.signal(signal.SIGKILL)
+        reports += list(each.reports())
+        each.end()
+    told = told_in(reports)
+    assert len(told) > kills
+    check_log(study, told)
+    time.sleep(0.5)
+    left_behind = under_way(study)
+    for pull in study.ask(len(left_behind)) if left_behind else []:
+        assert pull.offers > 1
+        study.tell(pull, 0.0, cost=1.0)
+    assert (study.status().under_way, study.status().waiting) == (0, 0)
+    check_log(study, told)
+
+
+@POSTGRES
+def test_clocks_an_hour_apart_make_no_difference(url: str) -> None:
+    """Leases are by the server's clock: no pull is offered twice, though workers' clocks run ahead and behind."""
+    study = new_study(url, lease=60, max_pulls=100)
+
+    def work(ahead: float, report: Any) -> None:
+        clock.now = lambda: time.time() + ahead  # type: ignore[assignment]
+        time.time = lambda real=time.time: real() + ahead  # type: ignore[assignment]
+        work_on(url, "study", int(ahead) % 1000, 10**9, report)
+
+    children = [Child(partial(work, ahead)) for ahead in (0.0, 3600.0, -3600.0, 86400.0)]
+    told = told_in(join(children))
+    assert len(told) == len(study.observations()) == 100
+    assert {each["offers"] for each in study.observations()} == {1}
+    now = time.time()
+    assert all(abs(each["told"] - now) < 600 and each["asked"] <= each["told"] for each in study.observations())
+    check_log(study, told)
+
+
+@BOTH
+@pytest.mark.parametrize("known", [True, False])
+def test_a_budget_holds_with_many_workers(url: str, known: bool) -> None:
+    """Six processes, each with several pulls under way. With known costs the bill is never more than the budget; with
+    costs that are learned, by no more than what pulls under way cost beyond what was reserved for them, here 0.5."""
+    budget = 40.0
+    costs = {"left": 1.0, "middle": 0.5, "right": 0.25}
+    study = new_study(url, max_cost=budget, costs=costs if known else None, policy="co", delta=1e-12)
+
+    def work(seed: int, report: Any) -> None:
+        mine, chance, held = load_study("study", storage=url), random.Random(seed), []
+        while True:
+            try:
+                held += mine.ask(3)
+            except StudyStopped:
+                return
+            except NoPull:
+                if not held:
+                    time.sleep(0.005)
+            while held and chance.random() < 0.7:
+                pull = held.pop(chance.randrange(len(held)))
+                cost = costs[pull.arm] * (1.0 if known else chance.uniform(0.5, 1.0))
+                reward = chance.gauss()
+                mine.tell(pull, reward, None if known else cost)
+                report("told", pull.id, reward, cost, None)
+
+    told = told_in(join([Child(partial(work, seed)) for seed in range(6)]))
+    status = study.status()
+    assert (status.reason, status.under_way) == ("max_cost", 0)
+    assert budget - 1.0 < status.spent <= budget if known else budget * 0.8 < status.spent <= budget + 0.5 * 18
+    if known:
+        check = Counter(each["arm"] for each in study.observations())
+        assert status.spent == pytest.approx(sum(costs[arm] * number for arm, number in check.items()))
+    else:
+        check_log(study, told)
+    assert len(told) == len(study.observations())
