@@ -416,7 +416,7 @@ class Play:
                 return everything
             level = setup.bound(interval_level)(arm, 0, rules, len(self.arms))
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
-        low, high = sorted(float(self.settings.seen(end)) for end in ends)
+        low, high = sorted(float(self.settings.shown(end)) for end in ends)
         return low, high
 
     def projected_cost(self) -> float | None:
