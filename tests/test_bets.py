@@ -15,7 +15,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, is_settled, surplus
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, bets
+from cabai.thresholds import Bets, bets, bets_worth
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
@@ -196,7 +196,7 @@ def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
         m = rng.uniform(0.01, 0.99)
         for side, at in ((y, m), (1 - y, 1 - m)):
             best = max(np.log((1 + stakes * side) / (1 + stakes * at)).mean(1).max(), 0.0)
-            assert best <= bets.worth(side.mean() - at, side.var(), 1 - at) + 1e-12
+            assert best <= bets_worth.worth(side.mean() - at, side.var(), 1 - at)[0] + 1e-12
 
 
 def test_what_a_quick_look_refuses_is_seldom_beaten():

@@ -86,6 +86,7 @@ class Setup:
             bound |= dict(binding(self.policy.functions))
             if self.epsilon != 0:
                 bound |= dict(binding(self.policy.within))
+            bound |= dict(binding(self.threshold.choosing))
         return frozenset(bound.items())
 
     @property

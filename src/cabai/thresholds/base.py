@@ -36,6 +36,7 @@ class Threshold(Named):
     proven_for: ClassVar[tuple[str, ...]] = ()
     functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
     within: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names where epsilon is not 0
+    choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
     rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
 

@@ -27,6 +27,8 @@ from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
+from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, solve_shares
+from cabai.thresholds.bets_worth import start
 from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
 
 KEPT, COUNT = 18, 36  # stakes of which sums are kept; all stakes
@@ -34,7 +36,6 @@ LARGEST = 10.0  # log(1 + c); the smallest of those kept is 0.0012, of all 9e-8
 # the columns of the table: log(1 + c), c, the q and g of `tilts`, g_0 + ... + g_i, and the two other priors
 TILT, STAKE, SHARE, GAIN, GAINED, FLAT, LEANING = range(7)
 PARTS = 0.3, 0.3, 0.4
-HIGHEST_STAKE = math.expm1(LARGEST)
 LEAST_PRICE = 1.2  # the best single bet is hardly ever worth less than that above the least sum of all, in nats
 UNIT = 1.2e-16  # what one rounding may add to a number, relative, and a little more
 
@@ -106,53 +107,10 @@ def surplus(rules, t, b, a):
 @apart
 def test(rules, b, a, epsilon, no, yes):
     """A number that log E_{b,a} is not below; see `least_log_e`. Most pairs are refuted without logarithms."""
-    m, width = start(b, a, epsilon)
-    if not worth_up(b, m) + worth_down(a, m + epsilon) > no + LEAST_PRICE:
+    m, up, down, width = start(b, a, epsilon)
+    if not b.tested * up + a.tested * down > no + LEAST_PRICE:
         return -np.inf
     return least_log_e(rules, b, a, m, 0.0, 0.0, width, epsilon, no, yes)
-
-
-def start(b, a, epsilon):
-    """About the m where E is least, and how well that is known."""
-    per_b, per_a = b.tested / reserved_variance(b), a.tested / reserved_variance(a)
-    m = (per_b * b.tested_mean + per_a * (a.tested_mean - epsilon)) / (per_b + per_a)
-    return min(max(m, 0.0), 1.0 - epsilon), math.sqrt(1.0 / (per_b + per_a))
-
-
-def reserved_variance(arm):
-    """The variance of an arm's rewards, with a reserve for what has not been seen."""
-    n, mean = arm.tested, arm.tested_mean
-    return variance_of(arm) + 0.1 * (mean * (1.0 - mean) + 1.0 / n) / n
-
-
-def variance_of(arm):
-    return max(arm.squares / arm.tested - arm.tested_mean * arm.tested_mean, 0.0)
-
-
-def worth_up(b, m):
-    """At least the log of what b's best single bet against m is worth."""
-    return b.tested * worth(b.tested_mean - m, variance_of(b), 1.0 - m)
-
-
-def worth_down(a, m):
-    return a.tested * worth(m - a.tested_mean, variance_of(a), m)
-
-
-def worth(gap, variance, room):
-    """At least the log of what the best single bet is worth, for each of some rewards: without logarithms, and close.
-
-    gap is how far their mean is beyond m, in the direction of the bet, and room how far they can be at most. A bet is
-    worth log(1 + x) of a reward y, x = h (y - m), where h is at most 1/(1 - room) and x at most X = h room. There
-    log(1 + x) <= x - x²/(2 (1 + X)). So it is at most h gap - h² q/(2 (1 + h room)), q = variance + gap².
-    """
-    if not gap > 0.0:
-        return 0.0
-    q = variance + gap * gap
-    most = min(1.0 / max(1.0 - room, 1e-300), HIGHEST_STAKE)
-    h = most
-    if 2.0 * room * gap < q:
-        h = min((1.0 / math.sqrt(1.0 - 2.0 * room * gap / q) - 1.0) / room, most)
-    return h * gap - h * h * q / (2.0 * (1.0 + h * room))
 
 
 def faintest(rules, n_b, n_a, m):
@@ -235,6 +193,7 @@ class Bets(Threshold):
     proven_for = ("bernoulli", "bounded")
     functions = required, has_prices, keep, beats, surplus, faintest, pair_log_e
     within = ("is_settled", is_settled_within), ("surplus", surplus)
+    choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7))}
     arm_fields: ClassVar[Fields] = {  # sums over an arm's rewards y
         "up": np.zeros(KEPT),  # of log(1 + c y), for each stake c
