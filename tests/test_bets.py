@@ -8,7 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from scipy import stats
 
+import cabai
+from cabai import Instance, simulate
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
@@ -242,6 +245,88 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
                     after += chance * e(ahead, m)
                 assert after <= now * (1 + 1e-9)
                 assert m != mu or after >= now * (1 - 1e-4)  # of the smallest stakes, a bound only
+
+
+# --- Chance: by simulation -------------------------------------------------------------------------------------------
+
+
+@cabai.policy
+def spoil(arms, run, rules):
+    """Knows that the last arm is the best: pulls it while it looks good, and leaves it as soon as it looks bad."""
+    best = len(arms) - 1
+    other = run.t % best
+    return best if arms[best].mean >= arms[other].mean else other
+
+
+@cabai.policy
+def hunt(arms, run, rules):
+    """Knows that the last arm is the best: pulls the rival that is closest to beating it, and the arm itself when that
+    rival is behind."""
+    best, closest, most = len(arms) - 1, 0, -np.inf
+    for a in range(best):
+        n = arms[a].pulls * arms[best].pulls / (arms[a].pulls + arms[best].pulls)
+        gap = arms[a].mean - arms[best].mean
+        if gap * abs(gap) * n > most:
+            closest, most = a, gap * abs(gap) * n
+    return closest if most > 0.0 and run.t % 4 != 0 else best
+
+
+SAMPLERS = {"uniform": "uniform", "co": "co", "top-two": "top-two", "spoil": spoil, "hunt": hunt}
+RARE = [1.0] * 49 + [0.02]  # mean 0.9804
+
+
+def tied(law, arms, gap):
+    """All arms of one law, but for a gap by which the last is better."""
+    costs = np.linspace(1, 0.3, arms)
+    if law == "rare zeros":  # the best arm is now and then a disaster, which takes a while to be seen
+        better = [y + gap if y < 0.5 else y - gap / 99 for y in RARE]
+        return Instance.of_samples("bounded", [[float(np.mean(better)) - 2 * gap] * 50] * (arms - 1) + [better], costs)
+    mean, kind, sd = {
+        "beta": (0.6, "beta", 0.05), "bimodal": (0.5, "beta", 0.45), "uniform": (0.5, "uniform", None),
+        "0 or 1": (0.5, "two-point", None), "mostly 0": (0.02, "two-point", None),
+    }[law]  # fmt: skip
+    return Instance("bounded", [mean - gap] * (arms - 1) + [mean], costs, law=kind, sd=sd)
+
+
+def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, epsilon=0.0):
+    """Wrong decisions have an exact binomial bound."""
+    delta = 0.1
+    runs = simulate(
+        tied(law, arms, 1e-9 + epsilon), SAMPLERS[sampler], delta=delta, threshold="bets", trajectories=trajectories,
+        seed=6, max_pulls=max_pulls, epsilon=epsilon,
+    )  # fmt: skip
+    errors = int(runs.wrong.sum())
+    assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("law", "sampler"), [("beta", "co"), ("bimodal", "co"), ("rare zeros", "spoil"), ("uniform", "spoil")]
+)
+def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler):
+    """3000 trajectories of at most 500 pulls."""
+    errors = assert_errs_rarely(law, sampler, 2, 3000, 500)
+    assert sampler == "spoil" or errors > 0
+
+
+LAWS = ["beta", "bimodal", "rare zeros", "uniform", "0 or 1", "mostly 0"]
+PAIRS = [(law, sampler) for i, law in enumerate(LAWS) for j, sampler in enumerate(SAMPLERS) if (i + j) % 3 == 0]
+
+
+@SLOW
+@pytest.mark.parametrize("arms", [2, 3, 10])
+@pytest.mark.parametrize(("law", "sampler"), PAIRS)
+def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(law, sampler, arms):
+    """100 000 trajectories of at most 150 pulls for each arm."""
+    assert_errs_rarely(law, sampler, arms, 100_000, 150 * arms)
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("law", "sampler"), [pair for pair in PAIRS if pair[0] != "rare zeros" and pair[0] != "mostly 0"]
+)
+def test_an_arm_that_is_just_not_within_epsilon_is_taken_as_rarely_as_promised(law, sampler):
+    assert_errs_rarely(law, sampler, 3, 20_000, 1000, epsilon=0.02)
 
 
 # --- Extremes --------------------------------------------------------------------------------------------------------
