@@ -81,10 +81,11 @@ def test_a_study_shows_a_range_in_the_units_of_its_rewards():
         assert [arm.mean for arm in status.arms] == pytest.approx([18, 13])
         assert all(10 <= arm.low <= arm.mean <= arm.high <= 20 for arm in status.arms)
         assert status.family == "bounded(low=10, high=20)"
+    study = cabai.create_study(
+        "out of range", arms=["a", "b"], family="bounded(low=10, high=20)", costs=[1, 1], storage="memory"
+    )
     with pytest.raises(InvalidInput, match=r"reward must be in \[10, 20\] for the bounded family, got 21"):
-        cabai.create_study(
-            "out of range", arms=["a", "b"], family="bounded(low=10, high=20)", costs=[1, 1], storage="memory"
-        ).run(lambda arm: 21)
+        study.tell(study.ask(), reward=21)
 
 
 def test_what_a_range_refuses():
