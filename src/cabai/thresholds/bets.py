@@ -36,7 +36,7 @@ LARGEST = 10.0  # log(1 + c); the smallest of those kept is 0.0012, of all 9e-8
 # the columns of the table: log(1 + c), c, the q and g of `tilts`, g_0 + ... + g_i, and the two other priors
 TILT, STAKE, SHARE, GAIN, GAINED, FLAT, LEANING = range(7)
 PARTS = 0.3, 0.3, 0.4
-LEAST_PRICE = 1.2  # the best single bet is hardly ever worth less than that above the least sum of all, in nats
+LEAST_PRICE = 0.9  # the best single bet is hardly ever worth less than that above the least sum of all, in nats
 UNIT = 1.2e-16  # what one rounding may add to a number, relative, and a little more
 
 
@@ -107,7 +107,7 @@ def surplus(rules, t, b, a):
 @apart
 def test(rules, b, a, epsilon, no, yes):
     """A number that log E_{b,a} is not below; see `least_log_e`. Most pairs are refuted without logarithms."""
-    m, up, down, width = start(b, a, epsilon)
+    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
     if not b.tested * up + a.tested * down > no + LEAST_PRICE:
         return -np.inf
     return least_log_e(rules, b, a, m, 0.0, 0.0, width, epsilon, no, yes)

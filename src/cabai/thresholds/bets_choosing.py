@@ -50,7 +50,7 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
 
 def parts(rules, b, a):
     """What the best bets on b being above a (less epsilon) are worth: on b, and on a."""
-    _, up, down, _ = start(b, a, rules.epsilon)
+    _, up, down, _ = start(b, a, rules.epsilon, -np.inf)
     return b.pulls * up, a.pulls * down
 
 

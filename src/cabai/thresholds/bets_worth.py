@@ -9,9 +9,12 @@ STEPS = 8
 CLOSE = 0.2  # nats
 
 
-def start(b, a, epsilon):
+def start(b, a, epsilon, enough):
     """About the m where the best bets on b and a are worth least, what they are worth there for each pull, and how well
-    m is known. The first guess would be it if rewards were gaussian; then the secant of the slope (Illinois)."""
+    m is known; any m at which they are not worth more than `enough`.
+
+    The first guess would be it if rewards were gaussian; from there the secant of the slope (Illinois).
+    """
     per_b, per_a = b.tested / reserved_variance(b), a.tested / reserved_variance(a)
     v_b, v_a = variance_of(b), variance_of(a)
     low, high = max(a.tested_mean - epsilon, 0.0), min(b.tested_mean, 1.0 - epsilon)
@@ -23,6 +26,8 @@ def start(b, a, epsilon):
         up, fall = worth(b.tested_mean - m, v_b, 1.0 - m)
         down, rise = worth(m + epsilon - a.tested_mean, v_a, m + epsilon)
         slope = a.tested * rise - b.tested * fall
+        if b.tested * up + a.tested * down <= enough:
+            break
         if slope < 0.0:
             low, at_low = m, slope
             at_high *= 0.5 if side < 0 else 1.0
@@ -51,19 +56,21 @@ def variance_of(arm):
 
 
 def worth(gap, variance, room):
-    """At least the log of what the best single bet is worth, for each of some rewards: without logarithms, and close.
+    """The most that the best single bet can be worth, in nats for each of some rewards, and its slope in the gap.
 
-    gap is how far their mean is beyond m, in the direction of the bet, and room how far they can be at most. A bet is
-    worth log(1 + x) of a reward y, x = h (y - m), where h is at most 1/(1 - room) and x at most X = h room. There
-    log(1 + x) <= x - x²/(2 (1 + X)). So it is at most h gap - h² q/(2 (1 + h room)), q = variance + gap².
-    Returned with its slope in the gap, as m moves.
+    gap is how far the mean reward is beyond m in the direction of the bet, and room how far rewards can be. A bet with
+    a stake c is worth the mean of g(y) = log((1 + c y)/(1 + c m)). Of all laws on [0, 1] with this mean and variance,
+    the one with two points, one of them 1, has the largest mean of g: the parabola that touches g in the other point
+    and meets it in 1 is nowhere below g, because the third derivative of g is positive. Rewards 0 and 1 have that law.
     """
     if not gap > 0.0:
         return 0.0, 0.0
-    q = variance + gap * gap
-    most = min(1.0 / max(1.0 - room, 1e-300), HIGHEST_STAKE)
-    h = most
-    if 2.0 * room * gap < q:
-        h = min((1.0 / math.sqrt(1.0 - 2.0 * room * gap / q) - 1.0) / room, most)
-    part = h / (1.0 + h * room)
-    return h * (gap - 0.5 * part * q), h * (1.0 - part * gap + 0.5 * part * part * q)
+    m, rest = max(1.0 - room, 0.0), room - gap
+    h = HIGHEST_STAKE / (1.0 + HIGHEST_STAKE * m)  # h = c/(1 + c m): the bet is worth log(1 + h (y - m))
+    chance, other = 0.0, gap  # of the point 1, and where the other is, from m
+    if rest > 0.0:
+        chance = variance / (variance + rest * rest)
+        other = max(gap - variance / rest, -m)
+    if other < 0.0:
+        h = min(h, gap / (-other * room))
+    return chance * math.log(1.0 + h * room) + (1.0 - chance) * math.log(1.0 + h * other), h
