@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cabai.core.setup import Setup
+from cabai.core.shares import solve
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
 from cabai.core.stopping import beats, leader_beats_every_rival, required
@@ -70,6 +72,12 @@ class Threshold(Named):
 
     def check_use(self, policy: Named, epsilon: float) -> None:
         """Refuse a policy that this threshold does not hold for; a proven one holds for all."""
+
+    def hardness(
+        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
+    ) -> float:
+        """What a nat of evidence costs with ideal sampling, if means and costs are these: for forecasts."""
+        return solve(family, means, costs, leader)[0]
 
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""

@@ -21,14 +21,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.state import Fields
-from cabai.families import Family
+from cabai.core.shares import solve
+from cabai.core.state import Fields, Records
+from cabai.families import Family, Gaussian
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
 from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, solve_shares
-from cabai.thresholds.bets_worth import start
+from cabai.thresholds.bets_worth import reserved_variance, start
 from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
 
 KEPT, COUNT = 18, 36  # stakes of which sums are kept; all stakes
@@ -200,6 +201,14 @@ class Bets(Threshold):
         "down": np.zeros(KEPT),  # of log(1 + c (1 - y))
         "squares": 0.0,  # of y²
     }
+
+    def hardness(
+        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
+    ) -> float:
+        """As if rewards were gaussian, each arm with its own variance: what costs c is then worth as much as what costs
+        c times the variance if that were 1."""
+        variances = [reserved_variance(arm) for arm in Records(arms)]
+        return solve(Gaussian(), means, costs * variances, leader)[0]
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:

@@ -85,13 +85,14 @@ def solve_shares(arms, run, rules):
 
     In units of N/variance all arms have the variance 1, and a unit costs cost times variance.
     """
+    leader = working_variance(run, arms, run.leader)
+    run.z /= leader
     for a in range(len(arms)):
         arms[a].cost *= working_variance(run, arms, a)
     z = shares_by_gaps(arms, run, 0.5, rules.tolerance)
-    leader = working_variance(run, arms, run.leader)
     for a in range(len(arms)):
         own = working_variance(run, arms, a)
         arms[a].cost /= own
         if a != run.leader:
             arms[a].u *= leader / own
-    return z
+    return z * leader
