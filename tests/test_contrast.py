@@ -444,7 +444,8 @@ def test_extremes_do_no_harm(name, epsilon, mirrored):
 @pytest.mark.parametrize(("name", "means", "pulls"), [
     ("gaussian", (1000.0, 0.0), (1, 1)), ("gaussian(variance=1e-10)", (3.0, 2.9999), (50, 50)),
     ("gaussian(variance=1e10)", (5e5, 0.0), (9, 9)), ("bernoulli", (1.0, 0.0), (9, 9)),
-    ("bernoulli", (1e-6, 1e-7), (10**8, 10**8)), ("poisson", (1.0, 0.0), (9, 9)),
+    ("bernoulli", (1e-6, 1e-7), (10**8, 10**8)), ("bernoulli", (1 - 1e-7, 1 - 1e-6), (10**8, 10**8)),
+    ("poisson", (1.0, 0.0), (9, 9)),
     ("poisson", (1e12, 1e12 - 1e6), (100, 100)), ("exponential", (1e9, 1e-9), (2, 2)),
     ("gaussian", (0.05, 0.0), (10**9, 10**4)), ("gaussian", (0.05, 0.0), (10**4, 10**9)),
     ("exponential", (1.05, 1.0), (10**9, 2 * 10**4)), ("poisson", (1.05, 1.0), (2 * 10**4, 10**9)),

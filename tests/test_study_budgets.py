@@ -62,7 +62,7 @@ def test_a_budget_ends_a_study_without_a_guarantee_and_with_its_confidence(famil
     instance = cabai.Instance(family, means, [1, 1, 1])
     positive = 0
     for seed in range(2):
-        study = new(family=family, delta=1e-6, max_pulls=24, policy="uniform", direction=direction)
+        study = new(family=family, delta=1e-6, max_pulls=24, policy="uniform", direction=direction, threshold="evalue")
         draw = drawer(instance, seed, 0)
         while not study.stopped:
             pull = study.ask()
@@ -80,6 +80,24 @@ def test_a_budget_ends_a_study_without_a_guarantee_and_with_its_confidence(famil
         with pytest.raises(cabai.StudyStopped):
             study.ask()
     assert positive >= 1
+
+
+@pytest.mark.parametrize(("family", "direction"), [("bernoulli", "maximize"), ("exponential", "minimize")])
+def test_the_confidence_of_contrast_is_that_of_its_e_value(family, direction):
+    """1 - (K - 1)/E: the delta at which the leader would have been decided for."""
+    instance, positive = cabai.Instance(family, [0.9, 0.2, 0.1], [1, 1, 1]), 0
+    study = new(family=family, delta=1e-6, max_pulls=120, policy="uniform", direction=direction)
+    draw = drawer(instance, 0, 0)
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, *draw("abc".index(pull.arm)))
+        status = study.status()
+        if status.evidence is not None:
+            assert status.required == pytest.approx(math.log(2e6))
+            expected = min(max(0, 1 - 2 * math.exp(-status.evidence)), 1 - 1e-6)  # not more than was asked for
+            assert status.confidence == pytest.approx(expected, abs=1e-8)
+            positive += status.confidence > 0
+    assert positive > 5
 
 
 def test_confidence_is_never_more_than_was_asked_for():
@@ -222,7 +240,9 @@ def test_no_cheaper_arm_is_pulled_where_the_chosen_one_is_not_paid_for():
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 def test_what_is_left_for_pulls_of_a_dropped_arm_that_nobody_tells_does_not_block_a_study(clock):
     """A pull of a dropped arm is not offered again: the others get what it has reserved once its lease has ended."""
-    study = new(policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100])
+    study = new(
+        policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100], threshold="evalue"
+    )
     start(study, [0.1, 0.1, -30.0], cost=1.0)
     while study.status().arms[2].in_play:
         pulls = study.ask(6)

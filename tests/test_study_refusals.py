@@ -273,7 +273,7 @@ OTHER = [
     ({"delta": 0.1}, "its delta is 0.05, not 0.1"),
     ({"family": "bounded"}, "its family is bernoulli, not bounded"),
     ({"policy": "ctas"}, "its policy is co, not ctas"),
-    ({"threshold": "kt"}, "its threshold is evalue, not kt"),
+    ({"threshold": "kt"}, "its threshold is contrast, not kt"),
     ({"epsilon": 0.01}, "its epsilon is 0.0, not 0.01"),
     ({"direction": "minimize"}, "its direction is maximize, not minimize"),
     ({"arms": ["a", "c", "b"]}, r"its arms is \['a', 'b', 'c'\], not \['a', 'c', 'b'\]"),
@@ -352,3 +352,11 @@ def test_a_gaussian_study_needs_its_variance(family):
     assert "bare" not in cabai.list_studies(storage="memory")
     study = new(family=cabai.families.Gaussian(variance=1))
     assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads
+
+
+def test_a_stored_study_keeps_its_test_and_is_loaded_without_one_named():
+    """What the default is may change from one version to the next."""
+    study = new(threshold="evalue")
+    same = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
+    again = cabai.create_study(study.name, **same, load_if_exists=True)
+    assert (again.status().threshold, new().status().threshold) == ("evalue", "contrast")

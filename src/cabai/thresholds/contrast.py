@@ -40,6 +40,7 @@ from cabai.thresholds.tilts import (
 )
 
 LOG_RATIO = math.log(RATIO)
+SMALL = 16  # the index of a tilt of 0.001: small, but not so small that its square is lost in rounding
 LEAST_PRICE = 1.5  # Z - log E is hardly ever less, see `is_worth_a_try`
 NEGLIGIBLE = -40.0  # of a log
 LARGE = 300.0  # of a log: the product of two such numbers can still be held
@@ -74,7 +75,7 @@ def is_worth_a_try(rules, z, b, a):
     """Whether log E may be above the level, as far as can be guessed from Z; if not, b has to wait for another pull.
 
     Laplace's method gives Z - log E, about log Z plus the log of how unusual the tilts are that fit the data: s, the
-    sum of the two. It was never less than what is asked for here in 100,000 random states of every family.
+    sum of the two. It was never less than what is asked for here in 100,000 random states.
     """
     n_b, n_a = b.tested, a.tested
     m = (n_b * b.tested_mean + n_a * a.tested_mean) / (n_b + n_a)
@@ -86,7 +87,7 @@ def is_worth_a_try(rules, z, b, a):
 
 def tilt_variance(rules, m):
     """V, in units of the tilt: a small tilt l of a reward with mean m has the log -V l²/2."""
-    row = rules.tilts[COUNT - 1]
+    row = rules.tilts[SMALL]
     log, _ = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], 1.0, 0.0, m)
     return max(-2.0 * log, 1e-300) / (row[TILT] * row[TILT])
 
