@@ -41,8 +41,8 @@ class Study:
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
-        # The study's row is locked by one at a time. Threads that waited for it in the database would take connections
-        # from others, and each would have to be woken up there; so they wait here.
+        # The study's row is locked by one at a time: threads of one process wait for it here, as they came, since each
+        # that waited in the database would have to be woken up there.
         self._turn = Turn()
 
     @property
@@ -300,8 +300,12 @@ class Study:
 
     def _write(self, change: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Make one of the changes in `transactions`; it is on the disk when this returns."""
-        with self._turn:
-            return self._storage.write(lambda connection: change(self._ledger, connection, *arguments, **options))
+
+        def work(connection: sa.Connection) -> Any:
+            with self._turn:
+                return change(self._ledger, connection, *arguments, **options)
+
+        return self._storage.write(work)
 
     def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
         number, name = self._ledger.number(pull), checked_worker(worker)
