@@ -27,7 +27,17 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 
 from cabai import InvalidInput
-from cabai.study import StorageError, Study, StudyNotFound, create_study, delete_study, load_study, schema, storage
+from cabai.study import (
+    StorageError,
+    Study,
+    StudyNotFound,
+    create_study,
+    delete_study,
+    load_study,
+    schema,
+    statements,
+    storage,
+)
 from cabai.study.play import SUMS
 from cabai.study.storage import open_storage
 from storages import BOTH, POSTGRES, close
@@ -469,42 +479,44 @@ def test_a_server_that_crashes_under_eight_processes(url: str, postgres: Any) ->
 
 
 @POSTGRES
-def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any) -> None:
+def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first call, before each statement of asking and telling, and at the commit, both before and after the
     server has done it: the call is made once more, and counts once."""
     study = new_study(url)
-    told, statements, end_at = {}, [0], [0]
+    told, sent, end_at = {}, [0], [0]
+    send = statements.send
 
-    def before_statement(*_: Any) -> None:
-        statements[0] += 1
-        if statements[0] == end_at[0]:
+    def send_later(*arguments: Any) -> Any:
+        sent[0] += 1
+        if sent[0] == end_at[0]:
             postgres.end_connections()
+        return send(*arguments)
 
     def before_commit(connection: sa.Connection) -> None:
-        statements[0] += 1
-        if statements[0] == end_at[0]:
+        sent[0] += 1
+        if sent[0] == end_at[0]:
             postgres.end_connections()
-        statements[0] += 1
-        if statements[0] == end_at[0]:
+        sent[0] += 1
+        if sent[0] == end_at[0]:
             connection.connection.dbapi_connection.commit()  # done, but nobody will hear of it
             postgres.end_connections()
             connection.exec_driver_sql("SELECT 1")
 
-    sa.event.listen(study._storage.engine, "before_cursor_execute", before_statement)
+    monkeypatch.setattr(statements, "send", send_later)
     sa.event.listen(study._storage.engine, "commit", before_commit)
     end_at[0] = -1
     for _ in range(2):  # how many places there are
-        statements[0] = 0
+        sent[0] = 0
         pull = study.ask()
         study.tell(pull, 0.0, cost=1.0)
         told[pull.id] = (0.0, 1.0, None)
-    places = statements[0]
+    places = sent[0]
     assert places > 8
     for place in range(1, places + 1):
-        statements[0], end_at[0] = 0, place
+        sent[0], end_at[0] = 0, place
         pull = study.ask()
         study.tell(pull, float(place), cost=1.0)
-        assert statements[0] > places  # some were made twice
+        assert sent[0] > places  # some were made twice
         told[pull.id] = (float(place), 1.0, None)
     end_at[0] = -1
     postgres.end_connections()
@@ -644,8 +656,8 @@ def make_old(opened: storage.Storage) -> None:
         "cabai_pull": ["lapses", "withdrawn"],
         "cabai_observation": ["offers", "withdrawn"],
     }
-    statements = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
-    statements.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
+    changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
+    changes.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
 
     def work(connection: sa.Connection) -> None:
         for row in connection.execute(sa.select(schema.study.c.id, schema.study.c.memory)).all():
@@ -653,7 +665,7 @@ def make_old(opened: storage.Storage) -> None:
             memory.pop("ordered", None)
             change = sa.update(schema.study).where(schema.study.c.id == row.id)
             connection.execute(change.values(memory=json.dumps(memory)))
-        for statement in statements:
+        for statement in changes:
             connection.exec_driver_sql(statement)
 
     opened.write(work)

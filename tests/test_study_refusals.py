@@ -343,14 +343,6 @@ def test_studies_are_listed_found_and_deleted_by_name():
         twin.tell(pull, 1, 1.0)
 
 
-def test_a_stored_study_keeps_its_test_and_is_loaded_without_one_named():
-    """What the default is may change from one version to the next."""
-    study = new(threshold="evalue")
-    same = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
-    again = cabai.create_study(study.name, **same, load_if_exists=True)
-    assert (again.status().threshold, new().status().threshold) == ("evalue", "contrast")
-
-
 @pytest.mark.parametrize("family", ["gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian])
 def test_a_gaussian_study_needs_its_variance(family):
     with pytest.raises(
@@ -360,3 +352,11 @@ def test_a_gaussian_study_needs_its_variance(family):
     assert "bare" not in cabai.list_studies(storage="memory")
     study = new(family=cabai.families.Gaussian(variance=1))
     assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads
+
+
+def test_a_stored_study_keeps_its_test_and_is_loaded_without_one_named():
+    """What the default is may change from one version to the next."""
+    study = new(threshold="evalue")
+    same = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
+    again = cabai.create_study(study.name, **same, load_if_exists=True)
+    assert (again.status().threshold, new().status().threshold) == ("evalue", "contrast")

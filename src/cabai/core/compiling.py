@@ -19,6 +19,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -56,6 +57,9 @@ def private_compiler() -> dict[str, Any]:
 UNCOUNTED = usable({"_nrt": False})
 HELPER = usable({"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True})
 HELPER_COMPILER = private_compiler()
+
+
+_settings_changed = threading.RLock()  # a process has Numba's settings, and its collector, once
 
 
 @cache
@@ -130,18 +134,19 @@ def as_kind(context, value, kind):
 def _compile(function: Any, signature: Any, folder: str, more: dict[str, Any]) -> Any:
     """Compile for a signature, or when called; cached in a folder if one is given."""
     settings: Any = numba.config
-    before = settings.CACHE_DIR
-    settings.CACHE_DIR = folder
-    collecting = gc.isenabled()
-    gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
-    try:
-        options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", **UNCOUNTED}
-        options |= {"no_rewrites": is_ours(function), **more}
-        return numba.njit(signature, **options)(function)
-    finally:
-        settings.CACHE_DIR = before
-        if collecting:
-            gc.enable()
+    with _settings_changed:
+        before = settings.CACHE_DIR
+        settings.CACHE_DIR = folder
+        collecting = gc.isenabled()
+        gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
+        try:
+            options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", **UNCOUNTED}
+            options |= {"no_rewrites": is_ours(function), **more}
+            return numba.njit(signature, **options)(function)
+        finally:
+            settings.CACHE_DIR = before
+            if collecting:
+                gc.enable()
 
 
 def is_ours(function: Any) -> bool:

@@ -48,10 +48,9 @@ class Change:
 
     def save(self) -> None:
         run = self.play.run
-        self.ledger.save(
-            self.connection, self.play, asked=self.asked, told=self.told, through=self.through,
-            spent=float(run["spent"]), counted=float(run["counted"]), **self.ended,
-        )  # fmt: skip
+        values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": float(run["spent"]),
+                  "counted": float(run["counted"])}  # fmt: skip
+        self.ledger.save(self.connection, self.row, self.play, values | self.ended)
 
     def end(self, reason: str, confidence: float) -> None:
         self.ended = {
@@ -70,16 +69,16 @@ class Change:
             play.observe(a, self.settings.seen(result.reward), cost, waits=not counts)
         else:
             play.fail(a, cost)
-        if play.has_overflown:
+        if play.has_overflown(a):
             raise InvalidInput(
                 f"reward={result.reward!r}, cost={cost!r} and those told before have sums too large to hold."
             )
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
         self.told += 1
-        self.connection.execute(statements.REMOVE_PULL, self.ledger.key(pull.number))
-        self.connection.execute(
-            statements.ADD_TO_LOG,
+        statements.REMOVE_PULL.run(self.connection, self.ledger.key(pull.number))
+        statements.ADD_TO_LOG.run(
+            self.connection,
             {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
              "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
              "offers": pull.offers, "withdrawn": pull.withdrawn},
@@ -144,7 +143,7 @@ class Change:
             if self.play.affordable(under_way)[pull.arm]:
                 lapses = pull.lapses + (pull.expires > 0)
                 values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
-                self.connection.execute(statements.CHANGE_PULL, {**self.ledger.key(pull.number), **values})
+                statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), **values})
                 handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1))
                 lapsed[pull.arm] += lapses - pull.lapses
                 if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
@@ -172,10 +171,9 @@ class Change:
             under_way[arm] += 1
             self.asked += 1
             fresh.append({"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
-                          "expires": self.expires, "worker": worker})  # fmt: skip
+                          "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0})  # fmt: skip
             handed.append(self.ledger.handed(self.asked, arm, self.expires))
-        if fresh:
-            self.connection.execute(statements.ADD_PULL, fresh)
+        statements.ADD_PULL.run_each(self.connection, fresh)
         return handed, why
 
     @property
@@ -192,7 +190,7 @@ class Change:
 
     def withdraw(self, pull: Any) -> None:
         """Nobody is asked for this pull again, and no result waits for it; it may still be told."""
-        self.connection.execute(statements.CHANGE_PULL, {**self.ledger.key(pull.number), "withdrawn": self.now})
+        statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), "withdrawn": self.now})
 
     def settle_lapsed(self) -> list[Any]:
         """Withdraw lapsed pulls of arms that are out, fail those that are not to be offered again, and count what

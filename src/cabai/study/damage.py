@@ -74,9 +74,11 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
         require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
         require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
         require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
-        for prefix in ("", "ordered_"):
+        sums = arm.pulls, arm.rewards, arm.first, arm.costs
+        ordered = arm.ordered_pulls, arm.ordered_rewards, arm.ordered_first, arm.ordered_costs
+        for prefix, values in [("", sums)] if ordered == sums else [("", sums), ("ordered_", ordered)]:
+            pulls, rewards, first, costs = values
             columns = [prefix + name for name in ("pulls", "rewards", "first", "costs")]
-            pulls, rewards, first, costs = (getattr(arm, column) for column in columns)
             require(is_number(rewards) and is_number(first), arm, "name", *columns)
             if pulls:
                 possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
@@ -88,8 +90,10 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
 
 def check_play(play: Play) -> None:
     """What the policy remembers."""
-    for side in (play.told, play.ordered):
-        check_side(side)
+    check_side(play.told)
+    if not play.has_waiting:
+        return
+    check_side(play.ordered)
     if (play.told.arms["in_play"] != play.ordered.arms["in_play"]).any():
         raise ValueError("its arms are in play by what was told and not by what counts")
 

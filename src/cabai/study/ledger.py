@@ -50,42 +50,46 @@ class Ledger:
 
     def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
-        query = statements.LOCKED_STUDY if lock else statements.STUDY
-        row = connection.execute(query, {**self.of, "of_token": self.token}).one_or_none()
+        known = self._known
+        values = {**self.of, "of_token": self.token, "of_stamp": -1 if known is None else known[0]}
+        row = (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, values)
         if row is None:
             raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
         return self.checked_row(row)
 
     def play(self, connection: sa.Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
-        return self.restored(row, connection.execute(statements.ARMS, self.of).all())
+        return self.restored(row, statements.ARMS.rows(connection, self.of))
 
     def play_on(self, connection: sa.Connection, row: Any) -> Play:
         """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
         saved."""
         known, self._known = self._known, None
-        return known[1] if known is not None and known[0] == row.stamp else self.play(connection, row)
+        if known is not None and known[0] == row.stamp:
+            return known[1]
+        if row.memory is None:  # it was known when the row was asked for
+            row = self.row(connection)
+        return self.play(connection, row)
 
     def pulls(self, connection: sa.Connection) -> Sequence[Any]:
         """The pulls that are under way."""
-        return self.checked_pulls(connection.execute(statements.PULLS, self.of).all())
+        return self.checked_pulls(statements.PULLS.rows(connection, self.of))
 
     def pull(self, connection: sa.Connection, number: int) -> Any:
         """The pull of that number, or None if it is not under way."""
-        pull = connection.execute(statements.PULL, self.key(number)).one_or_none()
+        pull = statements.PULL.row(connection, self.key(number))
         return None if pull is None else self.checked_pulls([pull])[0]
 
     def status(self, connection: sa.Connection) -> Status:
         """What is known now."""
         row = self.row(connection)
-        arms, pulls = (connection.execute(rows, self.of).all() for rows in (statements.ARMS, statements.PULLS))
+        arms, pulls = (each.rows(connection, self.of) for each in (statements.ARMS, statements.PULLS))
         return self.status_of(row, arms, pulls)
 
     def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
         """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""
-        found = connection.execute(
-            statements.NEXT_IN_ORDER, {**self.of, "of_through": through, "of_counted_before": row.counted_before}
-        ).all()
+        after = {**self.of, "of_through": through, "of_counted_before": row.counted_before}
+        found = statements.NEXT_IN_ORDER.rows(connection, after)
         with self.reading():
             damage.check_log(found, self.settings)
         return found
@@ -97,7 +101,7 @@ class Ledger:
 
     def log(self, connection: sa.Connection) -> Sequence[Any]:
         """Everything that was told, in the order of telling."""
-        log = connection.execute(statements.LOG, self.of).all()
+        log = statements.LOG.rows(connection, self.of)
         with self.reading():
             damage.check_log(log, self.settings)
         return log
@@ -108,17 +112,18 @@ class Ledger:
             return None if row.tests is None else damage.tests_of(row.tests, self.settings)
 
     def save_tests(self, connection: sa.Connection, tests: dict[str, Any]) -> None:
-        connection.execute(statements.CHANGE_STUDY, {**self.of, "tests": json.dumps(tests)})
+        statements.CHANGE_STUDY.run(connection, {**self.of, "tests": json.dumps(tests)})
 
-    def save(self, connection: sa.Connection, play: Play, **values: Any) -> None:
-        """Keep the state, what its policy remembers, and other columns of the study's row."""
+    def save(self, connection: sa.Connection, row: Any, play: Play, values: dict[str, Any]) -> None:
+        """Keep the state, what its policy remembers, and other columns of the study's row that have changed."""
         stamp = secrets.randbits(62)
         if play.changed:
-            arms = [{**self.of, "of_number": a, **play.sums(a)} for a in sorted(play.changed)]
-            connection.execute(statements.CHANGE_ARM, arms if len(arms) > 1 else arms[0])
+            arms = [{**self.key(a), **play.sums(a)} for a in sorted(play.changed)]
+            statements.CHANGE_ARM.run_each(connection, arms)
             play.changed.clear()
-        changed = {"stamp": stamp, "memory": play.memory(), **values}
-        connection.execute(statements.CHANGE_STUDY, {**self.of, **changed})
+        changed = {name: value for name, value in values.items() if value != getattr(row, name)}
+        changed |= {"stamp": stamp, "memory": play.memory()}
+        statements.CHANGE_STUDY.run(connection, {**self.of, **changed})
         self._known = (stamp, play)
 
     def checked_row(self, row: Any) -> Any:
@@ -135,8 +140,7 @@ class Ledger:
         """The state that the study's row and those of its arms describe."""
         with self.reading():
             damage.check_arms(arms, self.settings, row.told)
-            sums = [arm._mapping for arm in arms]
-            play = Play.restored(self.settings, sums, row.spent, row.counted, row.memory)
+            play = Play.restored(self.settings, arms, row.spent, row.counted, row.memory)
             damage.check_play(play)
         return play
 
@@ -146,7 +150,7 @@ class Ledger:
         return Status.of(row, play, self.checked_pulls(pulls), self.pull_id)
 
     def key(self, number: int) -> dict[str, int]:
-        """What finds a pull in a statement."""
+        """What finds a pull, or an arm, in a statement."""
         return {**self.of, "of_number": number}
 
     def pull_id(self, number: int) -> str:

@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.observe import find_leader, observe, weigh
+from cabai.core.observe import find_leader, weigh
 from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required, surplus
 from cabai.core.within import lowered
@@ -21,14 +21,12 @@ from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study.absent import Absent
 from cabai.study.settings import Settings
-from cabai.support.own import told_by_line
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
 SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, on either side
 ARM_BOOKS = ("spent", "failures", "largest_cost", "offers", "lapses")  # of an arm, whatever counts
-RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # besides the policy's own
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
@@ -38,14 +36,16 @@ class Side:
 
     arms: NDArray[Any]
     run: Any
+    all_pulled: bool = False  # once it is known
 
     def copy(self) -> Side:
-        return Side(self.arms.copy(), self.run.copy())
+        return Side(self.arms.copy(), self.run.copy(), self.all_pulled)
 
     @property
     def everything_pulled(self) -> bool:
         """Whether every arm has returned a reward, so that policies can be asked."""
-        return bool((self.arms["pulls"] > 0).all())
+        self.all_pulled = self.all_pulled or bool((self.arms["pulls"] > 0).all())
+        return self.all_pulled
 
     @property
     def leader(self) -> int | None:
@@ -63,8 +63,8 @@ class Play:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.setup = settings, settings.setup()
-        self.policy, self.rules = settings.policy, self.setup.rules
-        self.told = self.ordered = Side(*self.setup.start())
+        self.policy, self.rules, self.kernels = settings.policy, self.setup.rules, settings.kernels
+        self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
         self.spent = np.zeros(len(self.arms))  # for each arm, failed pulls included
         self.failures = np.zeros(len(self.arms), np.int64)
@@ -85,73 +85,56 @@ class Play:
         return self.told.run
 
     @classmethod
-    def restored(
-        cls, settings: Settings, arms: Sequence[Mapping[Any, Any]], spent: float, counted: float, memory: str
-    ) -> Play:
+    def restored(cls, settings: Settings, arms: Sequence[Any], spent: float, counted: float, memory: str) -> Play:
         """The state that the stored sums and the policy's memory describe."""
         play, remembered = cls(settings), json.loads(memory)
-        for a, sums in enumerate(arms):
-            for name in ARM_BOOKS:
-                getattr(play, name)[a] = sums[name] or 0
+        columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
+        for name in ARM_BOOKS:
+            getattr(play, name)[:] = [value or 0 for value in columns[name]]
         if "ordered" in remembered:
             play.ordered = play.told.copy()
-            play._restore(play.ordered, arms, "ordered_", remembered["ordered"])
+            play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
             play.ordered.run["counted"] = play.ordered.arms["costs"].sum()
-        play._restore(play.told, arms, "", remembered)
+        play._restore(play.told, columns, "", remembered)
         play.run["counted"], play.run["spent"] = counted, spent
         return play
 
     def _restore(
-        self, side: Side, arms: Sequence[Mapping[Any, Any]], prefix: str, remembered: Mapping[str, Any]
+        self, side: Side, columns: Mapping[str, Sequence[Any]], prefix: str, remembered: Mapping[str, Any]
     ) -> None:
-        for a, sums in enumerate(arms):
-            arm = Record(side.arms[a])
-            for name in SUMS:
-                setattr(arm, name, sums[prefix + name])
-            if arm.pulls > 0:
-                arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+        arms = side.arms
+        for name in SUMS:
+            arms[name] = columns[prefix + name]
+        pulled = arms["pulls"] > 0
+        for mean, total in (("mean", "rewards"), ("cost", "costs")):
+            arms[mean] = np.divide(arms[total], arms["pulls"], out=np.zeros(len(arms)), where=pulled)
         side.run["t"] = int(side.arms["pulls"].sum())
         drawn = max(int(side.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
         with np.errstate(over="ignore"):
             side.run["stream"] += np.uint64(drawn) * GOLDEN
-        parts = cast(tuple[Any, ...], (("arms", side.arms, self.arm_memory), ("run", side.run, self.run_memory)))
+        kept = self.settings
+        parts: Any = (("arms", arms, kept.arm_memory), ("run", side.run, kept.run_memory))
         for part, target, names in parts:
             for name, value in remembered.get(part, {}).items():
                 if name in names:  # what an older version of a policy kept is computed again
                     target[name] = value
-        with np.errstate(all="ignore"):
-            for arm in Records(side.arms):
-                if arm.pulls > 0:  # after the memory: a threshold may weigh what it keeps
-                    self.setup.bound(weigh)(arm, Record(self.rules))
-
-    @property
-    def arm_memory(self) -> list[str]:
-        """The fields of an arm that are kept from one pull to the next, besides its sums."""
-        return ["in_play", *self.policy.arm_memory, *self.setup.threshold.arm_fields]
-
-    @property
-    def run_memory(self) -> list[str]:
-        return [*RUN_MEMORY, *self.policy.run_memory]
+        self.kernels.weigh(arms, side.run)  # after the memory: a threshold may weigh what it keeps
 
     def memory(self) -> str:
         """What the policy remembers, to be stored."""
-        remembered = self._memory(self.told)
-        return json.dumps(remembered | {"ordered": self._memory(self.ordered)} if self.has_waiting else remembered)
-
-    def _memory(self, side: Side) -> dict[str, Any]:
-        """The fields that are not as they were at the start."""
-        arms, run = self.setup.start()
-        changed = [name for name in self.arm_memory if (side.arms[name] != arms[name]).any()]
-        return {
-            "arms": {name: side.arms[name].tolist() for name in changed},
-            "run": {name: side.run[name].tolist() for name in self.run_memory if np.any(side.run[name] != run[name])},
-        }
+        told, ordered = self.settings.memories
+        text = told.text(self.told.arms, self.told.run)
+        if self.has_waiting:
+            text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
+        return text
 
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
-        stored = {name: self.told.arms[a][name].item() for name in SUMS}
-        ordered = {f"ordered_{name}": self.ordered.arms[a][name].item() for name in SUMS}
-        return stored | ordered | {name: getattr(self, name)[a].item() for name in ARM_BOOKS}
+        stored = {name: getattr(self, name)[a].item() for name in ARM_BOOKS}
+        for side, prefix in ((self.told, ""), (self.ordered, "ordered_")):
+            values = dict(zip(side.arms.dtype.names or (), side.arms[a].item(), strict=True))
+            stored |= {prefix + name: values[name] for name in SUMS}
+        return stored
 
     def copy(self) -> Play:
         """The same state, to try something out on."""
@@ -196,9 +179,8 @@ class Play:
 
     def _take_in(self, side: Side, a: int, reward: float, cost: float) -> None:
         counted = cost if self.settings.costs is None else self.settings.costs[a]
-        with np.errstate(all="ignore"), told_by_line():
-            take_in = self.setup.bound(observe)
-            take_in(Records(side.arms), Record(side.run), Record(self.rules), a, reward, counted)
+        self.kernels.observe(side.arms, side.run, a, reward, counted)
+        with np.errstate(all="ignore"):
             side.run["spent"] += cost - counted
 
     def _pay(self, a: int, cost: float) -> None:
@@ -236,11 +218,10 @@ class Play:
         for name in SUMS:  # a sum may differ in its last digit, by the order of its parts
             self.changed |= set(np.flatnonzero(told.arms[name] != self.arms[name]).tolist())
 
-    @property
-    def has_overflown(self) -> bool:
-        """Whether a sum of rewards or of costs has grown beyond what a double can hold."""
-        sums = *self.arms["rewards"], *self.arms["costs"], self.run["counted"], self.run["spent"]
-        return not all(math.isfinite(total) for total in sums)
+    def has_overflown(self, a: int) -> bool:
+        """Whether a sum of rewards or of costs, with those of arm a, has grown beyond what a double can hold."""
+        arm, run = self.arms[a], self.run
+        return not all(map(math.isfinite, (arm["rewards"], arm["costs"], run["counted"], run["spent"])))
 
     def stops(self) -> bool:
         """Whether the policy stops here, with its guarantee, by the results that count."""
@@ -253,8 +234,7 @@ class Play:
     def _stops(self, side: Side) -> bool:
         if not side.everything_pulled:
             return False
-        with np.errstate(all="ignore"), told_by_line():
-            return bool(self.setup.stop(Records(side.arms), Record(side.run), Record(self.rules)))
+        return self.kernels.stop(side.arms, side.run)
 
     def _drop(self) -> None:
         """Everything told is seen without the arms that the results that count have dropped."""
@@ -306,28 +286,29 @@ class Play:
 
         They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
         """
-        pending = np.asarray(under_way)
         if not self.told.everything_pulled:
-            return self._first_round(pending)
-        arms, run = self.arms.copy(), self.run.copy()
-        if pending.any():
+            return self._first_round(np.asarray(under_way))
+        arms, run, is_pending = self.arms.copy(), self.run.copy(), any(under_way)
+        if is_pending:
+            pending = np.asarray(under_way)
             arms["pulls"] += pending
             arms["rewards"] += pending * arms["mean"]
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        with np.errstate(all="ignore"), told_by_line():
-            chosen = int(self.setup.choose(Records(arms), Record(run), Record(self.rules)))
+        chosen = self.kernels.choose(arms, run)
         if not 0 <= chosen < len(arms):
             raise InvalidInput(f"policy {self.policy} chose an arm that does not exist.")
-        if pending.any():  # what was computed with pulls that are not told yet must not be taken for the truth later
+        if is_pending:  # what was computed with pulls that are not told yet must not be taken for the truth later
             for name in ("stream", *self.policy.keeps):
                 self.run[name] = run[name]
-        else:
-            for name in self.arm_memory:
+        elif self.policy.is_own:  # which may have written where it should not
+            for name in self.settings.arm_memory:
                 self.arms[name] = arms[name]
-            for name in self.run_memory:
+            for name in self.settings.run_memory:
                 self.run[name] = run[name]
+        else:
+            self.told.arms, self.told.run = arms, run
         return chosen
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:

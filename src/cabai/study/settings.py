@@ -16,6 +16,8 @@ from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import Policy, policy_of
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
+from cabai.study.kernels import Kernels
+from cabai.study.memory import Memory
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
@@ -23,6 +25,7 @@ from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
 OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what becomes of a pull whose lease ends without a result
+RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
 LONGEST_NAME = 200
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
@@ -112,6 +115,31 @@ class Settings:
     def _setup(self) -> Setup:
         return self.setup(self.delta)
 
+    @cached_property
+    def start(self) -> tuple[Any, Any]:
+        """The records of the arms and of the run before the first pull; to be copied."""
+        return self._setup.start()
+
+    @cached_property
+    def arm_memory(self) -> list[str]:
+        """The fields of an arm that are kept from one pull to the next, besides its sums."""
+        return ["in_play", *self.policy.arm_memory, *self._setup.threshold.arm_fields]
+
+    @cached_property
+    def run_memory(self) -> list[str]:
+        return [*RUN_MEMORY, *self.policy.run_memory]
+
+    @cached_property
+    def memories(self) -> tuple[Memory, Memory]:
+        """What writes the memory of either side of a study."""
+        arms, run = self.start
+        return tuple(Memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))  # type: ignore[return-value]
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Its functions, compiled where that pays."""
+        return Kernels(self._setup)
+
     def test(self, threshold: Threshold) -> Setup:
         """The same arms, tested by another threshold, without a policy or an epsilon."""
         return Setup(self.kernel_family, threshold, arms=len(self.arms), delta=self.delta)
@@ -151,7 +179,7 @@ class Settings:
         """What is the user's own, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
 
-    @property
+    @cached_property
     def is_present(self) -> bool:
         """Whether everything that is the user's own has been imported."""
         return not any(isinstance(value, Absent) for value in self.own.values())

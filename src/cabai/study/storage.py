@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +25,15 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from cabai.study import clock, schema
 from cabai.study.errors import StorageError, StudyNotFound
+from cabai.study.statements import send
+from cabai.study.turns import Turn
 from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
 
 PATIENCE = 120.0  # seconds to wait for another's transaction
+PAUSE = (0.001, 0.006)  # seconds between two tries for SQLite's write lock, from and to
 MEMORY = "memory"
 # What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
@@ -72,13 +76,16 @@ class Storage:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         in_memory = self.is_sqlite and self.file is None
         self.url = MEMORY if in_memory else shown(self.engine.url)
-        # Threads of one process queue here, which is fairer and quicker than SQLite's polling; and the one connection
-        # of a database in memory cannot be shared.
-        self.turn: Any = threading.RLock() if self.is_sqlite else contextlib.nullcontext()
+        # Threads of one process that write queue here, which is quicker than polling. Those that read do not
+        # wait for them, unless they share the one connection of a database in memory.
+        self.turn: Any = Turn() if self.is_sqlite else contextlib.nullcontext()
+        self.reading: Any = self.turn if in_memory else Guests() if self.is_sqlite else contextlib.nullcontext()
         self.writers = self.engine.execution_options(cabai_writes=True)
         self.readers = (
             self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
         )
+        self.writer: sa.Connection | None = None  # to a file, kept for whoever is next: SQLAlchemy connects slowly
+        sa.event.listen(self.engine, "engine_disposed", self._put_away)
         _storages.add(self)
         try:
             self.prepare()
@@ -93,11 +100,13 @@ class Storage:
         If the connection breaks, it is run once more on a new one: so `work` must be safe to repeat, as asking and
         telling are.
         """
-        return self._run(work, self.writers)
+        if self.file is not None:
+            return self._run(work, self.in_turn, self.turn)
+        return self._run(work, lambda: self.connected(self.writers), self.turn)
 
     def read(self, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database."""
-        return self._run(work, self.readers)
+        """Run `work` on one consistent state of the database, whoever writes meanwhile."""
+        return self._run(work, lambda: self.connected(self.readers), self.reading)
 
     def is_gone(self) -> bool:
         """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
@@ -112,18 +121,38 @@ class Storage:
             return None
         return found.st_dev, found.st_ino
 
-    def _run(self, work: Work[T], engine: sa.Engine) -> T:
-        with self.turn, self.plain_errors():
+    def _run(self, work: Work[T], connected: Callable[[], AbstractContextManager[sa.Connection]], turn: Any) -> T:
+        with turn, self.plain_errors():
             if self.is_gone():
                 raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
             try:
-                with self.connected(engine) as connection:
+                with connected() as connection:
                     return work(connection)
             except sa.exc.DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-            with self.connected(engine) as connection:  # the server may be back
+            with connected() as connection:  # the server may be back
                 return work(connection)
+
+    @contextlib.contextmanager
+    def in_turn(self) -> Iterator[sa.Connection]:
+        """The connection of whoever has the turn to write to a file, in a transaction."""
+        connection = self.writer = self.writer or self.writers.connect()
+        try:
+            with connection.begin():
+                yield connection
+        except sa.exc.DBAPIError:
+            self._put_away()
+            raise
+
+    def _put_away(self, _: Any = None) -> None:
+        """Close the connection that is kept, unless another thread is writing."""
+        if self.writer is not None and self.turn.acquire(blocking=False):
+            writer, self.writer = self.writer, None
+            self.turn.release()
+            if writer is not None:
+                writer.invalidate()  # its pool may be gone, and would keep it open
+                writer.close()
 
     @contextlib.contextmanager
     def connected(self, engine: sa.Engine) -> Iterator[sa.Connection]:
@@ -203,6 +232,34 @@ class Storage:
         command.upgrade(config, "head")
 
 
+class Guests:
+    """Threads that are reading: any number at a time, but none while the process forks.
+
+    Where a thread holds `door`, nobody comes in or goes out.
+    """
+
+    def __init__(self) -> None:
+        self.door = threading.Condition()
+        self.inside: list[int] = []  # threads
+
+    def __enter__(self) -> None:
+        with self.door:
+            self.inside.append(threading.get_ident())
+
+    def __exit__(self, *_: Any) -> None:
+        with self.door:
+            self.inside.remove(threading.get_ident())
+            self.door.notify_all()
+
+    def acquire(self) -> None:
+        """Wait until no other thread is inside, and close the door."""
+        self.door.acquire()
+        self.door.wait_for(lambda: set(self.inside) <= {threading.get_ident()})
+
+    def release(self) -> None:
+        self.door.release()
+
+
 def checked_url(url: str) -> sa.URL:
     """What a URL means: in memory, SQLite or PostgreSQL. An error never shows a URL: there may be a password in it,
     anywhere if the URL is wrong."""
@@ -265,6 +322,7 @@ def postgres_engine(url: sa.URL) -> sa.Engine:
     committed (READ COMMITTED), whatever the server's default: who waited for a study's lock must see what was done."""
     engine = sa.create_engine(
         url, pool_size=8, max_overflow=0, pool_timeout=PATIENCE, isolation_level="READ COMMITTED",
+        pool_reset_on_return=None,  # every transaction has ended
         connect_args={"connect_timeout": 10} if "connect_timeout" not in url.query else {},
     )  # fmt: skip
 
@@ -304,10 +362,36 @@ def sqlite_engine(url: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("cabai_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if connection.get_execution_options().get("cabai_writes", False):
+            begin_to_write(connection)
+        else:
+            let_wait(connection, PATIENCE)
+            send(connection, "BEGIN")
 
     return engine
+
+
+def begin_to_write(connection: sa.Connection) -> None:
+    """Take SQLite's write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that who
+    came last is served first; here everybody who waits has the same chance."""
+    let_wait(connection, 0.0)
+    deadline = 0.0
+    while True:
+        try:
+            send(connection, "BEGIN IMMEDIATE")
+            return
+        except sa.exc.OperationalError as error:
+            deadline = deadline or time.monotonic() + PATIENCE
+            if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(*PAUSE))
+
+
+def let_wait(connection: sa.Connection, seconds: float) -> None:
+    """For so long SQLite itself tries again to get a lock."""
+    if connection.info.get("cabai_waits") != seconds:
+        send(connection, f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+        connection.info["cabai_waits"] = seconds
 
 
 def use_wal(connection: Any) -> None:
@@ -334,6 +418,7 @@ def _before_fork() -> None:
     for storage in _forking:
         if storage.is_sqlite:
             storage.turn.acquire()
+            storage.reading.acquire()
             if not isinstance(storage.engine.pool, StaticPool):
                 storage.engine.dispose()
 
@@ -342,6 +427,7 @@ def _after_fork() -> None:
     while _forking:
         storage = _forking.pop()
         if storage.is_sqlite:
+            storage.reading.release()
             storage.turn.release()
     _opening.release()
 

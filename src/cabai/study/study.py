@@ -16,6 +16,7 @@ from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
+from cabai.study.turns import Turn
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Study:
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
+        # The study's row is locked by one at a time: threads of one process wait for it here, as they came, since each
+        # that waited in the database would have to be woken up there.
+        self._turn = Turn()
 
     @property
     def settings(self) -> Settings:
@@ -296,7 +300,12 @@ class Study:
 
     def _write(self, change: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Make one of the changes in `transactions`; it is on the disk when this returns."""
-        return self._storage.write(lambda connection: change(self._ledger, connection, *arguments, **options))
+
+        def work(connection: sa.Connection) -> Any:
+            with self._turn:
+                return change(self._ledger, connection, *arguments, **options)
+
+        return self._storage.write(work)
 
     def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
         number, name = self._ledger.number(pull), checked_worker(worker)

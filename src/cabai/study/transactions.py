@@ -82,13 +82,13 @@ def lease(
             "it or give it back, so say which worker it is."
         )
     expires = row.now + ledger.settings.lease if anew else 0.0
-    connection.execute(statements.CHANGE_PULL, {**ledger.key(number), "expires": expires})
+    statements.CHANGE_PULL.run(connection, {**ledger.key(number), "expires": expires})
 
 
 def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
     """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept."""
-    row = ledger.row(connection, lock=True)
-    known = None if anew else ledger.tests(row)
+    ledger.row(connection, lock=True)
+    known = None if anew else ledger.tests(ledger.row(connection))
     if known is None:
         ledger.save_tests(connection, tests)
     return tests if known is None else known
@@ -96,7 +96,7 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
 
 def check_told_before(ledger: Ledger, connection: sa.Connection, result: Result) -> None:
     """A pull that is not under way: was it told just this before?"""
-    told = connection.execute(statements.LOGGED, ledger.key(result.number)).one_or_none()
+    told = statements.LOGGED.row(connection, ledger.key(result.number))
     if told is None:
         raise ledger.never_asked(result.number)
     cost = cost_of(ledger.settings, told.arm, result.cost)

@@ -1,0 +1,305 @@
+"""One study and its workers: how often they can ask and tell, against the bare database doing the same writes.
+
+    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|sqlite|postgres]
+
+`bare` is the database's driver alone, with the same care: two transactions, each on the disk before the next begins,
+that write the same columns of the same rows, the policy's memory included, and read nothing and choose nothing. On
+PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one run, so a ratio holds
+also where a rate depends on who else uses the machine.
+
+1. One worker on SQLite, by the number of arms, the policy and the length of the log. Means over turns of one ask and
+   one tell each, the slowest tenth left out. `ms` is the processor's time alone. The worker has lived long enough to
+   choose by compiled code.
+2. Many processes on one SQLite file, each as fast as it can: is everybody served? A wait is that for one ask and one
+   tell together.
+3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with 8 connections each, as a study has; bare
+   has the same threads, processes and connections. The server is the tests' own, which does not wait for the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import queue
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+
+from cabai.study import create_study, load_study, storage
+from cabai.study.storage import open_storage
+from cabai.study.study import Study
+from cabai.support.tables import table
+
+SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("top-two", "co", "ctas")
+WORKERS, PROCESSES, CONNECTIONS = (1, 8, 64, 256), 4, 8
+LOG = """
+INSERT INTO cabai_observation (study, number, place, arm, reward, cost, asked, told)
+WITH RECURSIVE counted(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < :size)
+SELECT :study, i, i, (i - 1) % :arms, (i % 1009 * 7919 % 1009) / 1009.0, 1.0 + i % 7 / 10.0, 0.0, 0.0 FROM counted
+"""
+SUMS = """
+SELECT arm, count(*) AS pulls, sum(reward) AS rewards, sum(cost) AS costs,
+       (SELECT reward FROM cabai_observation AS f WHERE f.study = :study AND f.number = o.arm + 1) AS first
+FROM cabai_observation AS o WHERE study = :study GROUP BY arm
+"""
+FILL_ARM = """
+UPDATE cabai_arm SET pulls = :pulls, rewards = :rewards, first = :first, costs = :costs, spent = :costs,
+    largest_cost = 1.6, offers = :pulls, ordered_pulls = :pulls, ordered_rewards = :rewards, ordered_first = :first,
+    ordered_costs = :costs
+WHERE study = :study AND number = :arm
+"""
+FILL_STUDY = """
+UPDATE cabai_study SET asked = :size, told = :size, through = :size, spent = :spent, counted = :spent, memory = :memory
+WHERE id = :study
+"""
+LOCK = "SELECT id FROM cabai_study WHERE id = 1 FOR UPDATE"
+BARE_ASK = [
+    "INSERT INTO cabai_pull (study, number, arm, asked, expires, offers, worker, lapses) "
+    "VALUES (1, :i, 0, 0.0, 3600.0, 1, NULL, 0)",
+    "UPDATE cabai_study SET stamp = :i, asked = :i, memory = :memory WHERE id = 1",
+]
+BARE_TELL = [
+    "DELETE FROM cabai_pull WHERE study = 1 AND number = :i",
+    "INSERT INTO cabai_observation (study, number, place, arm, reward, cost, failed, asked, told, worker, offers, "
+    "withdrawn) VALUES (1, :i, :i, 0, 0.5, 1.0, NULL, 0.0, 0.0, NULL, 1, NULL)",
+    "UPDATE cabai_arm SET pulls = :i, rewards = :x, first = 0.5, costs = :x, ordered_pulls = :i, ordered_rewards = :x, "
+    "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0 "
+    "WHERE study = 1 AND number = 0",
+    "UPDATE cabai_study SET stamp = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
+    "WHERE id = 1",
+]
+
+
+def filled(url: str, size: int, arms: int, policy: str) -> Study:
+    """A study with a log of `size` observations, all arms alike, and the sums that belong to it."""
+    names = [f"arm {a}" for a in range(arms)]
+    study = create_study("study", arms=names, family="gaussian", policy=policy, delta=1e-9, storage=url)
+
+    def work(connection: sa.Connection) -> None:
+        key = {"study": study._ledger.id}
+        connection.execute(sa.text(LOG), {**key, "size": size, "arms": arms})
+        found = [dict(row) for row in connection.execute(sa.text(SUMS), key).mappings()]
+        for row in found:
+            connection.execute(sa.text(FILL_ARM), {**key, **row})
+        means = {row["arm"]: float(row["rewards"]) / row["pulls"] for row in found}
+        leader = max(means, key=lambda arm: means[arm])
+        second = max(mean for arm, mean in means.items() if arm != leader)
+        memory = json.dumps({"arms": {}, "run": {"leader": leader, "second": second}})
+        spent = sum(row["costs"] for row in found)
+        connection.execute(sa.text(FILL_STUDY), {**key, "size": size, "spent": spent, "memory": memory})
+
+    open_storage(url).write(work)
+    return study
+
+
+def ask_and_tell(study: Study) -> None:
+    pull = study.ask()
+    study.tell(pull, (pull.number * 7919 % 1009) / 1009.0, cost=1.3)
+
+
+def memory_of(study: Study) -> str:
+    """What the policy remembers, as it is stored."""
+    return str(study._storage.read(study._ledger.row).memory)
+
+
+def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[], None]:
+    """A job: the same rows in the same tables by `sqlite3` alone, in a file of its own."""
+    filled(f"sqlite:///{file}", 100, arms, "co")
+    storage._opened.pop(str(file)).engine.dispose()
+    connection = sqlite3.connect(file, isolation_level=None)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    values: dict[str, Any] = {"i": 1000}
+
+    def job() -> None:
+        i = values["i"] + 1
+        values.update(i=i, x=i / 2, memory=memory())
+        for statements in (BARE_ASK, BARE_TELL):
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement, values)
+            connection.execute("COMMIT")
+
+    return job
+
+
+def measure(jobs: list[Callable[[], None]], rounds: int) -> tuple[list[float], list[float]]:
+    """How often a second each job can be done, and milliseconds of the processor that it takes: means, without the
+    slowest tenth."""
+    wall, cpu = np.zeros((rounds, len(jobs))), np.zeros((rounds, len(jobs)))
+    for turn in range(rounds):
+        for i, job in enumerate(jobs):
+            started, used = time.perf_counter(), time.process_time()
+            job()
+            wall[turn, i], cpu[turn, i] = time.perf_counter() - started, time.process_time() - used
+    fastest = rounds - rounds // 10
+    return (
+        list(1 / np.sort(wall, axis=0)[:fastest].mean(axis=0)),
+        list(1000 * np.sort(cpu, axis=0)[:fastest].mean(axis=0)),
+    )
+
+
+def one_worker(place: Path, *, quick: bool) -> None:
+    sizes = [f"10^{len(str(size)) - 1}" for size in SIZES]
+    rows = [["arms", "policy", *sizes, "bare", *(f"{size} / bare" for size in sizes), "10^6 / 10^2", "ms", "bare ms"]]
+    for arms in ARMS:
+        for policy in POLICIES:
+            studies = [filled(f"sqlite:///{place}/{arms}-{policy}-{size}.db", size, arms, policy) for size in SIZES]
+            for study in studies:
+                warm_up(study)
+            text = memory_of(studies[-1])
+            jobs = [lambda study=study: ask_and_tell(study) for study in studies]
+            jobs.append(bare_sqlite(place / f"bare-{arms}-{policy}.db", arms, lambda text=text: text))
+            rates, cpu = measure(jobs, 100 if quick else 400)
+            row = [str(arms), policy, *(f"{rate:.0f}" for rate in rates)]
+            row += [f"{rate / rates[-1]:.2f}" for rate in rates[:-1]]
+            rows.append([*row, f"{rates[2] / rates[0]:.2f}", f"{cpu[2]:.2f}", f"{cpu[3]:.2f}"])
+            for file in place.glob(f"*{arms}-{policy}*"):
+                storage._opened.pop(str(file), None)
+                file.unlink()
+    print("One worker on SQLite: ask and tell, times a second, by the number of observations stored")
+    print(table(rows), flush=True)
+
+
+def warm_up(study: Study) -> None:
+    """Make the worker what it would be after a while: one that chooses by compiled code."""
+    study.settings.kernels.compile()
+    for _ in range(20):
+        ask_and_tell(study)
+
+
+def many_processes(place: Path, *, quick: bool) -> None:
+    seconds, processes = 10.0 if quick else 30.0, 30
+    url = f"sqlite:///{place}/shared.db"
+    create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=url)
+    found = in_processes(processes, serve, url, 1, seconds)
+    counts = [count for count, _ in found]
+    print(f"\n{processes} processes on one SQLite file, for {seconds:g} s")
+    heading = ["tells a second", "of one: least", "most", "longest wait, s"]
+    row = [f"{sum(counts) / seconds:.0f}", f"{min(counts)}", f"{max(counts)}", f"{max(w for _, w in found):.2f}"]
+    print(table([heading, row]), flush=True)
+
+
+def in_processes(processes: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What each of several processes returns, which begin together."""
+    context = multiprocessing.get_context("fork")
+    begin, results = context.Barrier(processes), context.SimpleQueue()
+
+    def child() -> None:
+        results.put(work(begin.wait, *arguments))
+
+    children = [context.Process(target=child) for _ in range(processes)]
+    for each in children:
+        each.start()
+    found = [results.get() for _ in children]
+    for each in children:
+        each.join()
+    return [pair for each in found for pair in each]
+
+
+def in_threads(threads: int, seconds: float, begin: Callable[[], Any], job: Callable[[], None]) -> list[Any]:
+    """How often each thread did a job, and the longest that one took, for some seconds."""
+    found: list[tuple[int, float]] = []
+    ready = threading.Barrier(threads + 1)
+
+    def work() -> None:
+        count, longest = 0, 0.0
+        ready.wait()
+        end = time.perf_counter() + seconds
+        while (started := time.perf_counter()) < end:
+            job()
+            longest = max(longest, time.perf_counter() - started)
+            count += 1
+        found.append((count, longest))
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for each in workers:
+        each.start()
+    begin()
+    ready.wait()
+    for each in workers:
+        each.join()
+    return found
+
+
+def serve(begin: Callable[[], Any], url: str, threads: int, seconds: float) -> list[Any]:
+    study = load_study("shared", storage=url)
+    ask_and_tell(study)
+    return in_threads(threads, seconds, begin, lambda: ask_and_tell(study))
+
+
+def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float, memory: str) -> list[Any]:
+    connections: queue.Queue[Any] = queue.Queue()
+    for _ in range(CONNECTIONS):
+        connections.put(psycopg.connect(url))
+    ask, tell = ([each.replace(":i", "%(i)s").replace(":x", "%(x)s").replace(":memory", "%(memory)s") for each in part]
+                 for part in (BARE_ASK, BARE_TELL))  # fmt: skip
+    numbers = iter(range(10**6 + multiprocessing.current_process().pid * 10**6, 2**62))
+
+    def job() -> None:
+        i = next(numbers)
+        for statements in (ask, tell):
+            connection = connections.get()
+            connection.execute(LOCK)
+            for statement in statements:
+                connection.execute(statement, {"i": i, "x": i / 2, "memory": memory})
+            connection.commit()
+            connections.put(connection)
+
+    return in_threads(threads, seconds, begin, job)
+
+
+def postgres(*, quick: bool) -> None:
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from servers import Postgres
+
+    turns, seconds = (2, 1.5) if quick else (4, 4.0)
+    rows = [["workers", "processes", "tells a second", "bare", "study / bare", "longest wait, s", "bare's"]]
+    with closing(Postgres()) as server:
+        for workers in WORKERS:
+            processes = min(workers, PROCESSES)
+            threads, found = workers // processes, ([], [])
+            url, bare_url = server.new_database(), server.new_database()
+            for each in (url, bare_url):
+                study = create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=each)
+                for _ in range(20):
+                    ask_and_tell(study)
+            memory = memory_of(study)
+            for each in (url, bare_url):
+                storage._opened.pop(each).engine.dispose()
+            for _ in range(turns):
+                found[0].extend(in_processes(processes, serve, url, threads, seconds))
+                found[1].extend(in_processes(processes, serve_bare, bare_url, threads, seconds, memory))
+            rates = [sum(count for count, _ in each) / (turns * seconds) for each in found]
+            waits = [max(wait for _, wait in each) for each in found]
+            row = [str(workers), str(processes), *(f"{rate:.0f}" for rate in rates), f"{rates[0] / rates[1]:.2f}"]
+            rows.append([*row, *(f"{wait:.2f}" for wait in waits)])
+    print("\nWorkers on PostgreSQL, 3 arms")
+    print(table(rows), flush=True)
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    parent = sys.argv[sys.argv.index("--folder") + 1] if "--folder" in sys.argv else None
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        if only in ("", "one"):
+            one_worker(Path(folder), quick=quick)
+        if only in ("", "sqlite"):
+            many_processes(Path(folder), quick=quick)
+    if only in ("", "postgres"):
+        postgres(quick=quick)
+
+
+if __name__ == "__main__":
+    main()

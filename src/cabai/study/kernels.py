@@ -1,0 +1,93 @@
+"""What a study computes: the functions of its family, threshold and policy.
+
+They are plain Python at first: a command that asks once must not wait for a compiler. A process that has spent a second
+in them lives long, and compiles them, in a thread of its own beside the work. Compiled or not, they give the same
+numbers to the last bit. What is a user's own stays plain, so that its errors can be told by their lines; so does what
+calls `lgamma`, of which Python has another version than compiled code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.observe import observe, weigh_pulled
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.support.own import told_by_line
+
+WORTH_COMPILING = 1.0  # seconds in plain functions: about what it takes to compile them, so at worst it takes twice
+
+
+class Kernels:
+    """The functions of one setup, called with the records themselves; shared by the threads of a process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.plain = {
+            "observe": setup.bound(observe), "weigh": setup.bound(weigh_pulled), "choose": setup.choose,
+            "stop": setup.stop,
+        }  # fmt: skip
+        self.compiled: dict[str, Any] = {}
+        self.spent = 0.0  # seconds in plain functions
+        self.compiler: int | None = None  # the process that has begun to compile
+
+    def observe(self, arms: NDArray[Any], run: Any, a: int, reward: float, cost: float) -> None:
+        self._call("observe", arms, run, a, reward, cost)
+
+    def weigh(self, arms: NDArray[Any], run: Any) -> None:
+        """What the threshold needs of each arm."""
+        self._call("weigh", arms, run)
+
+    def choose(self, arms: NDArray[Any], run: Any) -> int:
+        return int(self._call("choose", arms, run))
+
+    def stop(self, arms: NDArray[Any], run: Any) -> bool:
+        return bool(self._call("stop", arms, run))
+
+    def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any) -> Any:
+        function = self.compiled.get(name)
+        if function is not None:
+            return function(arms, run, self.setup.rules, *more)
+        started = time.thread_time()
+        with np.errstate(all="ignore"), told_by_line():
+            result = self.plain[name](Records(arms), Record(run), Record(self.setup.rules), *more)
+        self.spent += time.thread_time() - started
+        if self.spent > WORTH_COMPILING and self.compiler != os.getpid():
+            self.compiler = os.getpid()
+            threading.Thread(target=self.compile, name="cabai compiles").start()
+        return result
+
+    def compile(self) -> None:
+        """Compile what may be; what cannot be compiled stays plain."""
+        with _compiling, contextlib.suppress(Exception):
+            from numba import types
+
+            from cabai.core.compiling import compiled, functions_in, is_ours, types_of
+
+            layout = self.setup.layout
+            records = types_of(layout.arm, layout.run, layout.rules)
+            signatures = {
+                "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
+                "stop": types.boolean(*records), "weigh": types.void(*records),
+            }  # fmt: skip
+            for name, signature in signatures.items():
+                if not threading.main_thread().is_alive():  # the process is about to end
+                    return
+                plain = self.plain[name]
+                if all(is_ours(each) and "lgamma" not in each.__code__.co_names for each in functions_in(plain)):
+                    self.compiled[name] = compiled(plain, signature)
+
+
+_compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )

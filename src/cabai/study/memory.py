@@ -1,0 +1,65 @@
+"""What a policy remembers, as it is stored: JSON of the fields that are not as they were at the start.
+
+It is written with every ask and tell, and mostly it is what it was: only what has changed since is spelt anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Memory:
+    """Writes the memory of one side of a study, again and again."""
+
+    def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
+        """For what an arm and the run keep by these names, and the records at the start."""
+        self.columns = {name: Column(arms[name]) for name in arm_names}
+        places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
+        self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
+
+    def text(self, arms: NDArray[Any], run: Any) -> str:
+        columns = ((name, column.text(arms[name])) for name, column in self.columns.items())
+        told = ", ".join(f"{json.dumps(name)}: {text}" for name, text in columns if text is not None)
+        values = run.item()
+        kept = {name: value for name, place, first in self.run if (value := plain(values[place])) != first}
+        return f'{{"arms": {{{told}}}, "run": {json.dumps(kept)}}}'
+
+
+class Column:
+    """One field of every arm."""
+
+    def __init__(self, start: NDArray[Any]) -> None:
+        self.start = self.raw = start.tobytes()
+        self.values, self.texts = start, list[str]()
+        self.written: str | None = None
+
+    def text(self, values: NDArray[Any]) -> str | None:
+        """A list, or None if all is as it was at the start."""
+        raw = values.tobytes()
+        if raw != self.raw:
+            if self.texts and values.ndim == 1:
+                changed = (values != self.values).nonzero()[0]
+                for a, text in zip(changed.tolist(), spelt(values[changed]), strict=True):
+                    self.texts[a] = text
+            else:
+                self.texts = spelt(values)
+            self.raw, self.values = raw, values.copy()
+            self.written = None if raw == self.start else f"[{', '.join(self.texts)}]"
+        return self.written
+
+
+def spelt(values: NDArray[Any]) -> list[str]:
+    """Each value as JSON; numbers in one go."""
+    if values.ndim == 1 and len(values):
+        return json.dumps(values.tolist())[1:-1].split(", ")
+    return [json.dumps(value) for value in values.tolist()]
+
+
+def plain(value: Any) -> Any:
+    """A value of Python's own, also where a field holds several."""
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,269 @@
+"""What makes a study quick changes nothing: compiled functions, memory spelt in part, readers beside writers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.core import compiling
+from cabai.study import create_study, kernels, storage
+from cabai.study.memory import Memory
+from cabai.study.play import Play
+from cabai.study.storage import Guests
+from cabai.study.turns import Turn
+from test_study_durability import BOTH, folder, url  # noqa: F401
+
+slow = pytest.mark.slow
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
+def settings(**options: Any) -> Any:
+    arms = [f"arm {a}" for a in range(options.pop("count", 5))]
+    return create_study(f"{options}", arms=arms, delta=1e-6, storage="memory", load_if_exists=True, **options).settings
+
+
+@pytest.mark.parametrize(
+    ("family", "policy", "options"),
+    [
+        ("gaussian", "top-two", {}),
+        ("bernoulli", "ctas", {}),
+        ("poisson", "co", {"direction": "minimize"}),
+        pytest.param("bernoulli", "top-two", {"epsilon": 0.05}, marks=slow),
+        pytest.param("exponential", "top-two", {}, marks=slow),
+        pytest.param("gaussian", "tas", {}, marks=slow),
+        pytest.param("gaussian", "d-lucb", {"threshold": "mixture"}, marks=slow),
+        pytest.param("bounded", "co", {}, marks=slow),
+        pytest.param("exponential", "ctas", {}, marks=slow),
+        pytest.param("poisson", "racing", {}, marks=slow),
+        pytest.param("gaussian", "uniform", {"threshold": "paper"}, marks=slow),
+    ],
+)
+def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, policy, options, monkeypatch):
+    """The records after each step, with pulls under way and without."""
+    monkeypatch.setattr(kernels, "WORTH_COMPILING", np.inf)
+    chance = random.Random(1)
+    plain, fast = (Play(settings(family=family, policy=policy, **options | {"seed": seed})) for seed in (5, 5))
+    fast.kernels = kernels.Kernels(fast.setup)
+    fast.kernels.compile()
+    assert {"choose", "stop"} <= set(fast.kernels.compiled)
+    assert ("observe" in fast.kernels.compiled) == (family == "gaussian")  # the others' prices need lgamma
+    for step in range(400):
+        under_way = [chance.randrange(3) if step % 3 == 0 else 0 for _ in range(5)]
+        chosen = plain.choose(under_way)
+        assert fast.choose(under_way) == chosen
+        reward, cost = float(chance.random() < 0.4 + 0.02 * chosen), chance.uniform(0.1, 2.0)
+        for play in (plain, fast):
+            play.observe(chosen, reward, cost)
+        assert plain.stops() == fast.stops()
+        for ours, theirs in ((plain.arms, fast.arms), (plain.run, fast.run)):
+            for name in ours.dtype.names:
+                if name != "room" and name not in plain.policy.arm_scratch:
+                    assert ours[name].tobytes() == theirs[name].tobytes(), (step, name)
+    assert not plain.kernels.compiled
+
+
+def test_what_is_a_users_own_is_not_compiled():
+    def second(arms, run, rules):
+        return 1
+
+    own = kernels.Kernels(cabai.core.setup.Setup(*parts("gaussian", cabai.policy(second)), arms=3, delta=0.1))
+    own.compile()
+    assert set(own.compiled) == {"observe", "stop", "weigh"}
+
+
+def parts(family: str, policy: Any) -> tuple[Any, Any, Any]:
+    from cabai.families import family_of
+    from cabai.thresholds import threshold_of
+
+    return family_of(family), threshold_of("evalue"), policy
+
+
+def test_a_compiler_that_fails_changes_nothing(monkeypatch):
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(compiling, "compiled", fail)
+    play = Play(settings(family="gaussian", policy="co", seed=7))
+    play.kernels.compile()
+    assert not play.kernels.compiled
+    play.observe(0, 1.0, 1.0)
+    assert play.choose([0] * 5) == 1
+
+
+def test_a_process_compiles_once_and_only_if_it_has_computed_for_long(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(kernels.Kernels, "compile", lambda self: compiled.append(threading.current_thread().name))
+    play = Play(settings(family="gaussian", policy="co", seed=8))
+    play.observe(0, 1.0, 1.0)
+    assert not compiled
+    monkeypatch.setattr(kernels, "WORTH_COMPILING", 0.0)
+    for _ in range(5):
+        play.observe(0, 1.0, 1.0)
+    deadline = time.monotonic() + 60
+    while not compiled and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert compiled == ["cabai compiles"]
+
+
+def test_to_ask_and_tell_a_few_times_does_not_import_the_compiler():
+    code = """
+import sys
+from cabai import create_study
+study = create_study("few", arms=["a", "b", "c"], family="gaussian", storage="memory")
+for _ in range(20):
+    study.tell(study.ask(), reward=1, cost=1)
+print("numba" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    def compiled(*_: Any) -> Any:
+        begun.set()
+        assert end.wait(60)
+        raise RuntimeError
+
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    threading.Thread(target=Play(settings(family="gaussian", policy="co", seed=9)).kernels.compile).start()
+    assert begun.wait(60)
+    threading.Timer(0.2, end.set).start()
+    child = os.fork()
+    if child == 0:
+        os._exit(int(kernels._compiling.locked() or not end.is_set()))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_remembered_is_spelt_as_json_would():
+    """Against the whole, spelt at once."""
+    arm = np.dtype([("a", "i8"), ("other", "f8"), ("b", "f8"), ("c", "f8", (2,)), ("d", "u8")])
+    chance = np.random.default_rng(1)
+    arms, run = np.zeros(7, arm), np.zeros(1, arm)[0]
+    names = ["a", "b", "c", "d"]
+    arms["b"] = run["b"] = np.inf
+    first_arms, first_run = arms.copy(), run.copy()
+    memory = Memory(first_arms, first_run, names, names)
+    for step in range(200):
+        if step % 50 == 49:
+            arms, run = first_arms.copy(), first_run.copy()
+        for record in (arms[chance.integers(7)], run):
+            name = names[chance.integers(4)]
+            value = [chance.normal(), -np.inf, 1e300, 0.0][chance.integers(4)]
+            record[name] = (
+                abs(int(value)) % 1000 if name in "ad" and np.isfinite(value) else 5 if name in "ad" else value
+            )
+        expected = {
+            "arms": {name: arms[name].tolist() for name in names if (arms[name] != first_arms[name]).any()},
+            "run": {name: run[name].tolist() for name in names if np.any(run[name] != first_run[name])},
+        }
+        assert memory.text(arms, run) == json.dumps(expected)
+
+
+@BOTH
+def test_reading_does_not_wait_for_a_writer(url):  # noqa: F811
+    study = create_study("read", arms=["a", "b"], family="gaussian", storage=url)
+    study.tell(study.ask(), 1.0, cost=1.0)
+    inside, end = threading.Event(), threading.Event()
+
+    def work(connection: Any) -> None:
+        study._ledger.row(connection, lock=True)
+        inside.set()
+        assert end.wait(60)
+
+    writer = threading.Thread(target=study._storage.write, args=(work,))
+    writer.start()
+    assert inside.wait(60)
+    assert study.status().pulls == 1
+    assert not study.stopped
+    assert len(study.observations()) == 1
+    assert writer.is_alive()
+    end.set()
+    writer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_that_forks_waits_for_its_readers(tmp_path):
+    study = create_study("fork", arms=["a", "b"], family="gaussian", storage=f"sqlite:///{tmp_path}/cabai.db")
+    inside, end = threading.Event(), threading.Event()
+
+    def work(connection: Any) -> None:
+        inside.set()
+        assert end.wait(60)
+
+    threading.Thread(target=study._storage.read, args=(work,)).start()
+    assert inside.wait(60)
+    threading.Timer(0.2, end.set).start()
+    child = os.fork()
+    if child == 0:
+        was_over = end.is_set() and not study._storage.reading.inside
+        study.tell(study.ask(), 1.0, cost=1.0)
+        os._exit(int(not was_over))
+    assert os.waitpid(child, 0)[1] == 0
+    assert study.status().pulls == 1
+    storage._opened.pop(f"{tmp_path}/cabai.db").engine.dispose()
+
+
+def test_a_thread_that_reads_may_read_again_while_another_waits_to_fork():
+    guests, closed = Guests(), threading.Event()
+
+    def close() -> None:
+        guests.acquire()
+        closed.set()
+        guests.release()
+
+    with guests:
+        threading.Thread(target=close).start()
+        time.sleep(0.05)
+        with guests:
+            assert not closed.is_set()
+    assert closed.wait(60)
+
+
+def test_turns_are_taken_as_they_were_asked_for():
+    turn, order, threads = Turn(), [], []
+    turn.acquire()
+    turn.acquire()  # once more, by the same thread
+    for number in range(8):
+        threads.append(
+            threading.Thread(target=lambda number=number: (turn.acquire(), order.append(number), turn.release()))
+        )
+        threads[-1].start()
+        while len(turn.waiting) <= number:
+            time.sleep(0.001)
+    turn.release()
+    assert not order
+    turn.release()
+    for thread in threads:
+        thread.join()
+    assert order == list(range(8))
+    assert turn.acquire(blocking=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_waits_for_no_thread_of_its_parents():
+    turn, inside, end = Turn(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turn:
+            inside.set()
+            assert end.wait(60)
+
+    threading.Thread(target=hold).start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(not turn.acquire(blocking=False)))
+    end.set()
+    assert os.waitpid(child, 0)[1] == 0
