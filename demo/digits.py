@@ -35,7 +35,7 @@ from cabai.plots import new_figure, save, title
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from cabai.study import Status
+    from cabai.study import Status, Study
 
 ARMS = {
     "centroid": NearestCentroid,
@@ -49,11 +49,10 @@ ARMS = {
 }
 SETTINGS: dict[str, Any] = {  # also in study.toml
     "arms": list(ARMS),
-    "family": "gaussian(variance=0.0003)",
+    "family": "bounded",  # an accuracy lies in [0, 1]: nothing else is assumed
     "delta": 0.05,
     "epsilon": 0.005,
     "policy": "top-two",
-    "threshold": "evalue",
     "lease": 60,  # seconds; a pull takes less than one
 }
 OTHERS = ["co", "racing", "tas", "uniform"]  # compared with the policy of the study
@@ -88,27 +87,31 @@ def main() -> None:
             status = study.run(test)
     except KeyboardInterrupt:
         sys.exit(f"\n{study.status().sentence} Run it again to go on.")
-    print(f"\n{status}\n\n{what_others_pay(status)}\n")
+    print(f"\n{status}\n\n{what_others_pay(study)}\n")
     save(picture(status), RESULTS / "digits.svg")
     print(f"A picture of it: {RESULTS / 'digits.svg'}. Every pull: cabai study export digits --storage {study.storage}")
 
 
-def what_others_pay(status: Status) -> str:
-    """What the study's policy and others would pay, if what was measured were the truth."""
-    instance = cabai.Instance(
+def what_others_pay(study: Study) -> str:
+    """What the study's policy and others would pay, if rewards were drawn from those that were measured."""
+    status, told = study.status(), study.observations()
+    instance = cabai.Instance.of_samples(
         status.family,
-        means=[arm.mean for arm in status.arms],
+        [
+            [each["reward"] for each in told if each["arm"] == arm.name and each["reward"] is not None]
+            for arm in status.arms
+        ],
         costs=[arm.cost for arm in status.arms],
         names=[arm.name for arm in status.arms],
     )
     policies = [status.policy, *OTHERS]
     comparison = cabai.compare(
-        instance, policies, delta=status.delta, epsilon=status.epsilon, threshold=status.threshold, trajectories=1000
+        instance, policies, delta=status.delta, epsilon=status.epsilon, threshold=status.threshold, trajectories=200
     )
     own, *others = (summary.mean_cost for summary in comparison.summaries)
     times = ", ".join(f"{policy} {cost / own:.1f}" for policy, cost in zip(OTHERS, others, strict=True))
     return (
-        "Simulated, if the measured means and costs were the truth; racing, tas, uniform do not look at costs:\n"
+        "Simulated, drawing from the measured rewards; racing, tas, uniform do not look at costs:\n"
         f"{comparison}\nCost, in times that of {status.policy}: {times}. Really paid: {status.spent:.1f} s of CPU."
     )
 

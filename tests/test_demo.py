@@ -65,7 +65,7 @@ def test_the_report_shows_the_decision_the_bill_and_what_others_pay(digits):
     study = cabai.create_study("report", storage="memory", **digits.SETTINGS)
     status = study.run(lambda arm: (means[arm], 0.001 if arm == "neighbour" else 0.1))
     assert status.decision == "neighbour"
-    report = digits.what_others_pay(status)
+    report = digits.what_others_pay(study)
     assert f"Really paid: {status.spent:.1f} s of CPU." in report
     for policy in ("top-two", "co", "racing", "tas", "uniform"):
         assert f"\n{policy} " in report
