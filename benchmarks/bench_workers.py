@@ -66,7 +66,7 @@ LOCK = "SELECT id FROM cabai_study WHERE id = 1 FOR UPDATE"
 BARE_ASK = [
     "INSERT INTO cabai_pull (study, number, arm, asked, expires, offers, worker, lapses) "
     "VALUES (1, :i, 0, 0.0, 3600.0, 1, NULL, 0)",
-    "UPDATE cabai_study SET stamp = :i, asked = :i, memory = :memory WHERE id = 1",
+    "UPDATE cabai_study SET revision = :i, asked = :i, memory = :memory WHERE id = 1",
 ]
 BARE_TELL = [
     "DELETE FROM cabai_pull WHERE study = 1 AND number = :i",
@@ -75,7 +75,7 @@ BARE_TELL = [
     "UPDATE cabai_arm SET pulls = :i, rewards = :x, first = 0.5, costs = :x, ordered_pulls = :i, ordered_rewards = :x, "
     "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0 "
     "WHERE study = 1 AND number = 0",
-    "UPDATE cabai_study SET stamp = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
+    "UPDATE cabai_study SET revision = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
     "WHERE id = 1",
 ]
 

@@ -19,6 +19,7 @@ class ArmStatus:
     name: str
     pulls: int  # that returned a reward which counts
     waiting: int  # that returned a reward which does not count, or not yet: it waits for pulls asked before it
+    discarded: int  # that returned a reward after they were withdrawn, as pulls of an arm that is out are
     failures: int
     under_way: int
     offers: int  # how often a pull was handed out
@@ -61,6 +62,7 @@ class Status:
     pulls: int  # that returned a reward which counts
     waiting: int  # that returned a reward which does not count, or not yet
     waiting_for: str | None  # the id of the first pull that they wait for
+    discarded: int  # that returned a reward after they were withdrawn: it never counts
     would_decide: bool  # whether the results in hand, missing ones left out, decide: then there is nothing to ask for
     failures: int
     under_way: int
@@ -97,6 +99,7 @@ class Status:
                     name=name,
                     pulls=int(arm["pulls"]),
                     waiting=int(play.arms[a]["pulls"] - arm["pulls"]),
+                    discarded=int(play.discarded[a]),
                     failures=int(play.failures[a]),
                     under_way=len(out),
                     offers=int(play.offers[a]) + sum(pull.offers for pull in out),
@@ -133,6 +136,7 @@ class Status:
             pulls=sum(arm.pulls for arm in arms),
             waiting=waiting,
             waiting_for=pull_id(min(missing)) if waiting and missing and not stopped else None,
+            discarded=sum(arm.discarded for arm in arms),
             would_decide=settings.is_present and not stopped and play.decides,
             failures=sum(arm.failures for arm in arms),
             under_way=len(pulls),
@@ -199,7 +203,7 @@ class Status:
         if self.decision is not None:
             return (
                 f"Decided: {self.decision} {self.best}, {self.promise}; "
-                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.failures} pulls."
+                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.discarded + self.failures} pulls."
             )
         if self.stopped:
             if self.reason == "certificate":
@@ -295,8 +299,10 @@ class Status:
         if self.waiting_for is not None:
             decide = "; with them the study would be decided" if self.would_decide else ""
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
-        elif self.waiting > self.late:
-            more.append(f"{self.waiting - self.late} told that the decision did not need")
+        elif self.waiting:
+            more.append(f"{self.waiting} rewards told that the study stopped without")
+        if self.discarded:
+            more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
         rows = self.rows()
