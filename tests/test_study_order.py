@@ -273,13 +273,11 @@ def test_many_workers_decide_with_little_more_than_one(clock, policy):
         study = new(policy=policy, lease=1e9, delta=0.1)
         chance = random.Random(4)
         means = {"a": 0.8, "b": 0.4, "c": 0.3}
-        asked = run_with_delays(
-            study,
-            clock,
-            workers,
-            lambda pull: (int(chance.random() < means[pull.arm]), chance.expovariate(1)),
-            most=1500,
-        )
+
+        def draw(pull):
+            return int(chance.random() < means[pull.arm]), chance.expovariate(1)
+
+        asked = run_with_delays(study, clock, workers, draw, most=1500)
         assert study.decision == "a"
         return asked
 
@@ -288,29 +286,19 @@ def test_many_workers_decide_with_little_more_than_one(clock, policy):
 
 def test_lost_pulls_that_the_budget_does_not_pay_for_again_are_not_counted_past(clock):
     """The results in hand are no fair sample without them: so the study ends without a decision."""
-    study = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100, max_cost=200)
-    start(study, [1, 0])
-    lost = study.ask()
-    while not study.status().would_decide:
-        pull = study.ask()
-        study.tell(pull, int(pull.arm == "a"), 0.5)
-    late = study.ask() if not study.status().would_decide else None
-    assert late is None
-    clock.now += 101
-    assert study.ask().id == lost.id  # while the budget pays, it is offered again
-    dear = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100, max_cost=20)
-    start(dear, [1, 0])
-    first, *others = dear.ask(9)
+    tight = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100, max_cost=20)
+    start(tight, [1, 0])
+    first, *others = tight.ask(9)
     for pull in others[:-1]:
-        dear.tell(pull, int(pull.arm == "a"), 1.0)
-    dear.tell(others[-1], int(others[-1].arm == "a"), 15.0)  # beyond what was reserved
+        tight.tell(pull, int(pull.arm == "a"), 1.0)
+    tight.tell(others[-1], int(others[-1].arm == "a"), 15.0)  # beyond what was reserved
     clock.now += 101
     with pytest.raises(cabai.StudyStopped):
-        dear.ask()
-    status = dear.status()
+        tight.ask()
+    status = tight.status()
     assert (status.reason, status.decision, status.pulls, status.waiting) == ("max_cost", None, 2, 8)
-    dear.tell(first, 1, 1.0)
-    assert dear.status().decision is None
+    tight.tell(first, 1, 1.0)
+    assert tight.status().decision is None
 
 
 def test_a_study_without_a_budget_never_ends_at_one(clock):
