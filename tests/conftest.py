@@ -95,8 +95,8 @@ def drawer(instance: cabai.Instance, seed: int, trajectory: int):
 
     truth = truth_of(instance)
     compiled(open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
-    reward, cost = compiled(instance.family.drawing(instance.means)), compiled(DRAWS[instance.cost_model])
-    return lambda arm: (reward(truth[arm]), cost(truth[arm]))
+    reward, cost = compiled(instance.drawing), compiled(DRAWS[instance.cost_model])
+    return lambda arm: (instance.family.unscaled(reward(truth[arm])), cost(truth[arm]))
 
 
 def coin_stream(instance: cabai.Instance, seed: int, trajectory: int) -> np.uint64:

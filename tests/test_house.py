@@ -120,7 +120,7 @@ def test_one_default_everywhere():
     defaults = {name: thresholds.threshold_of(None, family) for name, family in all_families().items()}
     assert all(threshold.is_proven_for(name) for name, threshold in defaults.items())
     assert {name: str(threshold) for name, threshold in defaults.items()} == {
-        **dict.fromkeys(("gaussian", "bernoulli", "poisson", "exponential"), "contrast"), "bounded": "evalue",
+        **dict.fromkeys(("gaussian", "bernoulli", "poisson", "exponential"), "contrast"), "bounded": "bets",
     }  # fmt: skip
     assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
 

@@ -20,7 +20,11 @@ CASES = {
     "poisson": (cabai.Instance("poisson", [4, 3, 0], [1, 0.1, 0.3], cost_model="beta"), "mixture", 0.0),
     "exponential": (cabai.Instance("exponential", [3, 1, 0.4], [1, 0.1, 0.3], cost_model="exponential"), "paper", 0.0),
     "bounded": (cabai.Instance("bounded", [0.8, 0.7, 0.2], [1, 0.1, 0.3], cost_model="uniform"), "evalue", 0.1),
-}
+    "range": (
+        cabai.Instance("bounded(low=-1, high=7)", [5, 4.4, 1], [1, 0.1, 0.3], law="beta", sd=0.5), "bets", 0.3,
+    ),
+    "0 or 1": (cabai.Instance("bounded", [0.9, 0.6, 0.2], [1, 0.1, 0.3], law="two-point"), "bets", 0.0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "policy"), covering(CASES, POLICIES.names))

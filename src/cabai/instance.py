@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cabai.families import Family, family_of
-from cabai.support.validation import InvalidInput, numbers, positive
+from cabai.families.laws import LAWS, draw_sample
+from cabai.support.validation import InvalidInput, number, numbers, positive
 
 # How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by
 # position.
@@ -31,6 +33,10 @@ class Instance:
     `family` is a name or a `Family`; `variance` sets a gaussian's. `cost_model` says how each pull's cost is drawn
     around its mean: fixed, uniform, two-point, beta or exponential.
 
+    Bounded rewards can follow many laws: `law` is uniform, two-point or beta, and `sd` the standard deviation of the
+    rewards, one for all arms or one for each; without it the largest that the law has, and a uniform law without both.
+    `Instance.of_samples` draws from rewards of your own instead.
+
     >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])
     >>> Instance("bernoulli", means=[0.9, 0.6], costs=[1, 2], names=["large", "small"]).best_name
@@ -42,6 +48,9 @@ class Instance:
     costs: NDArray[np.float64]
     names: tuple[str, ...]
     cost_model: str
+    law: str | None
+    sd: NDArray[np.float64] | None
+    samples: tuple[tuple[float, ...], ...] | None
 
     def __init__(
         self,
@@ -52,6 +61,8 @@ class Instance:
         names: Sequence[str] | None = None,
         cost_model: str = "fixed",
         variance: float | None = None,
+        law: str | None = None,
+        sd: float | Sequence[float] | NDArray[np.float64] | None = None,
     ) -> None:
         kind = family_of(family, variance)
         mu, c = numbers(means, "means"), numbers(costs, "costs")
@@ -68,6 +79,51 @@ class Instance:
         for name, value in [("family", kind), ("means", mu), ("costs", c), ("cost_model", cost_model)]:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "names", arm_names(names, len(mu)))
+        object.__setattr__(self, "law", law)
+        object.__setattr__(self, "sd", None if law is None and sd is None else checked_sd(self, law, sd))
+        object.__setattr__(self, "samples", None)
+
+    @classmethod
+    def of_samples(
+        cls,
+        family: str | Family,
+        samples: Sequence[Sequence[float]] | Sequence[NDArray[np.float64]],
+        costs: Sequence[float] | NDArray[np.float64],
+        *,
+        names: Sequence[str] | None = None,
+        cost_model: str = "fixed",
+    ) -> Instance:
+        """Arms whose rewards are drawn, with replacement, from a sample of bounded rewards for each.
+
+        >>> Instance.of_samples("bounded", [[0.9, 1.0, 0.8], [0.5, 0.6]], costs=[1, 2]).means
+        array([0.9 , 0.55])
+        """
+        kind = family_of(family)
+        check_is_bounded(kind, "samples")
+        given = [numbers(sample, f"samples[{a}]") for a, sample in enumerate(samples)]
+        for a, sample in enumerate(given):
+            for i, reward in enumerate(sample.tolist()):
+                kind.check_reward(reward, f"samples[{a}][{i}]")
+        instance = cls(kind, [float(np.mean(sample)) for sample in given], costs, names=names, cost_model=cost_model)
+        object.__setattr__(instance, "samples", tuple(tuple(sample.tolist()) for sample in given))
+        return instance
+
+    @property
+    def drawing(self) -> Any:
+        """The function that draws rewards."""
+        if self.samples is not None:
+            return draw_sample
+        return self.family.drawing(self.means) if self.law is None else LAWS[self.law].draw
+
+    @property
+    def spreads(self) -> list[float]:
+        """A number for each arm that the function above finds in arm.spread."""
+        if self.samples is not None:
+            return [float(len(sample)) for sample in self.samples]
+        means = [self.family.scaled(mean) for mean in self.means.tolist()]
+        if self.law is None or self.sd is None:
+            return [self.family.spread(mean) for mean in means]
+        return [LAWS[self.law].spread(mean, sd / self.family.unit) for mean, sd in zip(means, self.sd, strict=True)]
 
     def __len__(self) -> int:
         return len(self.means)
@@ -112,13 +168,47 @@ class Instance:
         return hash(self._key())
 
     def _key(self) -> tuple[object, ...]:
-        return self.family, tuple(self.means), tuple(self.costs), self.names, self.cost_model
+        law = self.law, None if self.sd is None else tuple(self.sd), self.samples
+        return self.family, tuple(self.means), tuple(self.costs), self.names, self.cost_model, law
 
     def __repr__(self) -> str:
         more = "" if self.cost_model == "fixed" else f", cost_model={self.cost_model!r}"
+        if self.law is not None and self.sd is not None:
+            more += f", law={self.law!r}, sd={self.sd.tolist()}"
+        if self.samples is not None:
+            more += f", samples of {', '.join(str(len(sample)) for sample in self.samples)}"
         if self.names != arm_names(None, len(self)):
             more += f", names={list(self.names)}"
         return f"Instance({str(self.family)!r}, means={self.means.tolist()}, costs={self.costs.tolist()}{more})"
+
+
+def check_is_bounded(family: Family, what: str) -> None:
+    if family.key != "bounded":
+        raise InvalidInput(f"{what} are for bounded rewards, which can follow any law; got family {family}.")
+
+
+def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:
+    """The standard deviations of each arm's rewards: those given, if the law can have them, or the largest."""
+    check_is_bounded(instance.family, "law and sd")
+    if not isinstance(law, str) or law not in LAWS:
+        raise InvalidInput(f"unknown law {law!r}; known: {', '.join(LAWS)}. Or Instance.of_samples, for your own.")
+    unit, means = instance.family.unit, [instance.family.scaled(mean) for mean in instance.means.tolist()]
+    most = np.array([LAWS[law].largest(mean) * unit for mean in means])
+    given = most
+    if sd is not None:
+        given = numbers(sd, "sd") if isinstance(sd, (Sequence, np.ndarray)) else np.full(len(most), number(sd, "sd"))
+    if len(given) != len(most):
+        raise InvalidInput(f"sd must be one number, or one for each of {len(most)} arms, got {len(given)}.")
+    for a, each in enumerate(given.tolist()):
+        if not 0 <= each <= most[a] * (1 + 1e-12) or (law == "beta" and each == 0):
+            raise InvalidInput(
+                f"sd[{a}] must be from 0 to {most[a]:.6g} for a {law} law with mean {instance.means[a]:g} in "
+                f"[{instance.family.mean_range[0]:g}, {instance.family.mean_range[1]:g}], got {each:g}"
+                + (" (a beta law needs a positive one)." if law == "beta" else ".")
+            )
+    found: NDArray[np.float64] = np.minimum(given, most)
+    found.flags.writeable = False
+    return found
 
 
 def check_costs(costs: NDArray[np.float64]) -> None:

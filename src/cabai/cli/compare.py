@@ -12,9 +12,11 @@ from cabai.cli.options import (
     DeltaOption,
     EpsilonOption,
     FamilyOption,
+    LawOption,
     MaxCostOption,
     MaxPullsOption,
     NamesOption,
+    SdOption,
     SeedOption,
     ThresholdOption,
     WorkersOption,
@@ -49,6 +51,8 @@ def compare(
     ] = None,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
+    law: LawOption = None,
+    sd: SdOption = None,
     names: NamesOption = None,
     max_pulls: MaxPullsOption = None,
     max_cost: MaxCostOption = None,
@@ -104,7 +108,7 @@ def compare(
     if plot is not None:
         picture_kind(plot)  # before any work is done
         file_to_write(plot)
-    instance = read_instance(family, means, costs, names, cost_model)
+    instance = read_instance(family, means, costs, names, cost_model, law, sd)
     trajectories = 1000 if trajectories is None else trajectories
     with progress_bar(trajectories * len(chosen)) as progress:
         comparison = compare(

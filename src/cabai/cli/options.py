@@ -8,6 +8,7 @@ import typer
 
 from cabai.cli.tools import read_numbers
 from cabai.families import FAMILIES
+from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS, Instance
 from cabai.policies import POLICIES
 from cabai.thresholds import THRESHOLDS
@@ -16,8 +17,8 @@ FamilyOption = Annotated[
     str,
     typer.Option(
         "--family",
-        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4). "
-        "Or your own, module:name.",
+        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4); "
+        "bounded rewards their range: bounded(low=0, high=10). Or your own, module:name.",
     ),
 ]
 MeansOption = Annotated[str, typer.Option("--means", help="Each arm's mean reward, separated by commas: 1.5,1,0.5")]
@@ -25,6 +26,14 @@ CostsOption = Annotated[str, typer.Option("--costs", help="Each arm's mean cost,
 NamesOption = Annotated[str | None, typer.Option("--names", help="The arms' names, separated by commas.")]
 CostModelOption = Annotated[
     str, typer.Option("--cost-model", help=f"How a pull's cost is drawn around its mean: {', '.join(COST_MODELS)}.")
+]
+LawOption = Annotated[
+    str | None,
+    typer.Option("--law", help=f"How bounded rewards are drawn: {', '.join(LAWS)}. Uniform unless told otherwise."),
+]
+SdOption = Annotated[
+    str | None,
+    typer.Option("--sd", help="With --law: the standard deviation of rewards, one for all arms or one for each."),
 ]
 DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
 EpsilonOption = Annotated[
@@ -55,12 +64,22 @@ POLICY_HELP = (
 )
 
 
-def read_instance(family: str, means: str, costs: str, names: str | None = None, cost_model: str = "fixed") -> Instance:
+def read_instance(
+    family: str,
+    means: str,
+    costs: str,
+    names: str | None = None,
+    cost_model: str = "fixed",
+    law: str | None = None,
+    sd: str | None = None,
+) -> Instance:
     """The instance that the options describe."""
+    spreads = None if sd is None else read_numbers(sd, "--sd")
     given_names = None if names is None else [name.strip() for name in names.split(",")]
     return Instance(
-        family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names, cost_model=cost_model
-    )
+        family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names,
+        cost_model=cost_model, law=law, sd=spreads[0] if spreads is not None and len(spreads) == 1 else spreads,
+    )  # fmt: skip
 
 
 def read_threshold(text: str | None) -> str | None:

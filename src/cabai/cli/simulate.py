@@ -14,10 +14,12 @@ from cabai.cli.options import (
     DeltaOption,
     EpsilonOption,
     FamilyOption,
+    LawOption,
     MaxCostOption,
     MaxPullsOption,
     MeansOption,
     NamesOption,
+    SdOption,
     SeedOption,
     ThresholdOption,
     TrajectoriesOption,
@@ -44,6 +46,8 @@ def simulate(
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
+    law: LawOption = None,
+    sd: SdOption = None,
     names: NamesOption = None,
     max_pulls: MaxPullsOption = None,
     max_cost: MaxCostOption = None,
@@ -59,7 +63,7 @@ def simulate(
     """
     from cabai.simulation import simulate
 
-    instance = read_instance(family, means, costs, names, cost_model)
+    instance = read_instance(family, means, costs, names, cost_model, law, sd)
     if out is not None:
         file_to_write(out)  # before any work is done
     with progress_bar(trajectories) as progress:

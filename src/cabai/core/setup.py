@@ -34,7 +34,8 @@ class Setup:
             threshold.check_use(policy, self.epsilon)
             threshold = policy.threshold(threshold)
         self.threshold, self.delta = threshold, probability(delta)
-        values = dict(family.parameters) | threshold.parameters(family, arms, self.delta) | {"epsilon": self.epsilon}
+        values = dict(family.parameters) | threshold.parameters(family, arms, self.delta)
+        values["epsilon"] = self.epsilon / family.unit
         if policy is not None:
             values |= {"cost_blind": policy.cost_blind, "tolerance": TOLERANCE, **policy.parameters(arms)}
         self.rules = record(self.layout.rules)
@@ -85,6 +86,7 @@ class Setup:
             bound |= dict(binding(self.policy.functions))
             if self.epsilon != 0:
                 bound |= dict(binding(self.policy.within))
+            bound |= dict(binding(self.threshold.choosing))
         return frozenset(bound.items())
 
     @property

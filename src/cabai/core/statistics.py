@@ -131,8 +131,10 @@ class Statistics:
         if setup.threshold.arm_fields:
             raise InvalidInput(f"threshold {setup.threshold} keeps more of each arm than its pulls and rewards' sum.")
         arms, run = setup.start()
-        arms["pulls"], arms["rewards"], arms["mean"] = self.pulls, self.rewards, self.means
-        arms["first"] = np.nan if self.first is None else self.first
+        seen = [self.family.scaled(mean) for mean in self.means.tolist()]
+        sums = self.rewards if self.family.unit == 1.0 else seen * self.pulls
+        arms["pulls"], arms["rewards"], arms["mean"] = self.pulls, sums, seen
+        arms["first"] = np.nan if self.first is None else [self.family.scaled(each) for each in self.first.tolist()]
         run["t"], run["leader"] = self.pulls.sum(), self.leader
         renew = setup.bound(weigh)
         for arm in arms:
@@ -149,7 +151,8 @@ def fits(family: Family, pulls: float, total: float, first: float) -> bool:
     if pulls == 1:
         return abs(rest) <= rounding
     if family.name == "bounded":  # its sums are rounded, and the first reward is not set aside anyway
-        return -rounding <= rest <= pulls - 1 + rounding
+        low, high = family.mean_range
+        return low * (pulls - 1) - rounding <= rest <= high * (pulls - 1) + rounding
     return family.allows_mean(rest / (pulls - 1))
 
 
@@ -185,7 +188,8 @@ def evidence(statistics: Statistics) -> Evidence:
     (0, 4.545...)
     """
     arms = [
-        SimpleNamespace(tested=n, tested_mean=mean) for n, mean in zip(statistics.pulls, statistics.means, strict=True)
+        SimpleNamespace(tested=n, tested_mean=statistics.family.scaled(mean))
+        for n, mean in zip(statistics.pulls, statistics.means, strict=True)
     ]
     family = statistics.family
     rules, of_pair = SimpleNamespace(**family.parameters), specialised(evidence_of, family.binding)

@@ -6,7 +6,7 @@
 | bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
 | poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
 | exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
-| bounded | [0, 1] | [0, 1] | bernoulli's, the least that any law on [0, 1] has |
+| bounded(low, high) | [low, high] | [low, high] | bernoulli's, of the shares of the range: the least of any law |
 
 `limits` are narrower: the means of an instance, and rewards, that double precision can sum and compare.
 """

@@ -159,8 +159,18 @@ class Family(Named):
         """Two numbers that `tilted` finds for each tilt, computed once."""
         return tilt, 0.0
 
+    unit: ClassVar[float] = 1.0  # of rewards: what kernels see as 1
+
+    def scaled(self, value: float) -> float:
+        """A reward or mean as kernels see it."""
+        return value
+
+    def unscaled(self, value: float) -> float:
+        """And back."""
+        return value
+
     def mirror(self, value: float) -> float:
-        """A reward or mean as kernels see it where the smallest mean is wanted; and back.
+        """A reward or mean that kernels see, as they see it where the smallest mean is wanted; and back.
 
         >>> from cabai.families import Bernoulli, Gaussian
         >>> Gaussian().mirror(2.0), Bernoulli().mirror(1)
@@ -179,7 +189,7 @@ class Family(Named):
         >>> Bernoulli().divergence(0.5, 0)
         inf
         """
-        p, q = self.check_mean(p, "p"), self.check_mean(q, "q")
+        p, q = self.scaled(self.check_mean(p, "p")), self.scaled(self.check_mean(q, "q"))
         return float(self.call(divergence, p, p - q, q, 1.0 - q))
 
     def interval(self, mean: float, level: float) -> tuple[float, float]:
@@ -191,7 +201,8 @@ class Family(Named):
         >>> Bernoulli().interval(1, 0.7)   # (exp(-0.7), 1)
         (0.496585..., 1.0)
         """
-        mean, level = self.check_mean(mean), number(level, "level")
+        mean, level = self.scaled(self.check_mean(mean)), number(level, "level")
         if level < 0:
             raise InvalidInput(f"level must not be negative, got {level!r}.")
-        return float(self.call(lower_end, mean, level)), float(self.call(upper_end, mean, level))
+        low, high = (self.unscaled(float(self.call(end, mean, level))) for end in (lower_end, upper_end))
+        return low, high

@@ -1,4 +1,4 @@
-"""Any rewards in [0, 1]: bernoulli's divergence is safe for testing them, because the exponential is convex."""
+"""Any rewards in a known range: bernoulli's divergence is safe for testing them, because the exponential is convex."""
 
 from __future__ import annotations
 
@@ -6,26 +6,66 @@ from dataclasses import dataclass
 
 from cabai.families import bernoulli
 from cabai.support.streams import uniform
+from cabai.support.validation import InvalidInput, number
 
 
 def draw(arm):
-    """Uniform on the widest interval around the mean that fits in [0, 1]."""
+    """Uniform on the widest interval around the mean that fits in [0, 1]. `laws` has others."""
     return arm.mean + (2.0 * uniform(arm) - 1.0) * min(arm.mean, 1.0 - arm.mean)
 
 
 @dataclass(frozen=True)
 class Bounded(bernoulli.Bernoulli):
-    """Any rewards in [0, 1], such as accuracies.
+    """Any rewards from `low` to `high`, such as accuracies.
 
-    Of all laws on [0, 1] with given means, bernoulli's are the hardest to tell apart. So its divergence is safe for a
-    test of the others; but what they cost at least can be less, so there is no lower bound.
+    Kernels see them as shares of the range, from 0 to 1. Of all laws on [0, 1] with given means, bernoulli's are the
+    hardest to tell apart. So its divergence is safe for a test of the others; but what they cost at least can be less,
+    so there is no lower bound.
+
+    >>> Bounded(low=-1, high=3).scaled(0)
+    0.25
     """
 
+    low: float = 0.0
+    high: float = 1.0
     name = "bounded"
-    rewards = "in [0, 1]"
     whole_rewards = False
     has_bound = False
     functions = (*bernoulli.Bernoulli.functions, draw)
 
+    def __post_init__(self) -> None:
+        low, high = number(self.low, "low"), number(self.high, "high")
+        if not (low < high and high - low < 1e300 and (high - low) >= 1e-12 * max(abs(low), abs(high))):
+            raise InvalidInput(f"low must be less than high, and not by too little, got {low:g} and {high:g}.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def means(self) -> str:  # type: ignore[override]
+        return f"in [{self.low:g}, {self.high:g}]"
+
+    rewards = means
+
+    @property
+    def limits(self) -> tuple[float, float]:  # type: ignore[override]
+        return self.low, self.high
+
+    mean_range = limits
+
+    @property
+    def unit(self) -> float:  # type: ignore[override]
+        return self.high - self.low
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None: kernels see rewards from 0 to 1."""
+        return {}
+
+    def scaled(self, value: float) -> float:
+        return (value - self.low) / (self.high - self.low)
+
+    def unscaled(self, value: float) -> float:
+        return min(self.low + value * (self.high - self.low), self.high)
+
     def allows_reward(self, reward: float) -> bool:
-        return 0 <= reward <= 1
+        return self.low <= reward <= self.high

@@ -71,9 +71,13 @@ def meeting_point(rules, n_b, mean_b, n_a, mean_a):
 
 
 def solve_shares(arms, run, rules):
+    return shares_by_gaps(arms, run, 0.5 / rules.variance, rules.tolerance)
+
+
+def shares_by_gaps(arms, run, half, tolerance):
     """u_a = z D_a - 1 with D_a = gap²/2v, so one unknown is left. F is concave: Newton from below never overshoots."""
     leader = arms[run.leader]
-    half, per_cost = 0.5 / rules.variance, 1.0 / leader.cost
+    per_cost = 1.0 / leader.cost
     nearest, lowest = np.inf, 0.0
     for a in range(len(arms)):
         if a != run.leader:
@@ -100,7 +104,7 @@ def solve_shares(arms, run, rules):
         step = (math.sqrt(phi) - 1.0) * phi / slope  # F + F' step = 1
         moved = abs(step) * nearest / (z * nearest - 1.0)
         z += step
-        if moved * moved <= rules.tolerance and z * nearest > 1.0:
+        if moved * moved <= tolerance and z * nearest > 1.0:
             break
     for a in range(len(arms)):
         if a != run.leader:

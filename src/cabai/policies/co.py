@@ -47,13 +47,18 @@ def are_within_epsilon(arms, run, rules):
     return True
 
 
+@slot
+def effort(run, arms, a):
+    """What the arm in play with the least of it is pulled for."""
+    return arms[a].costs * arms[a].pulls
+
+
 def choose(arms, run, rules):
     """The arm in play with the smallest sqrt(cost_a) N_a, which is the smallest C_a N_a."""
     chosen, smallest = -1, np.inf
     for a in range(len(arms)):
-        arm = arms[a]
-        if arm.in_play:
-            weight = arm.costs * arm.pulls
+        if arms[a].in_play:
+            weight = effort(run, arms, a)
             if weight < smallest:
                 chosen, smallest = a, weight
     return chosen

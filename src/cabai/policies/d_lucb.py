@@ -12,7 +12,7 @@ from cabai.core.state import Fields
 from cabai.core.stopping import interval_level
 from cabai.families.base import lower_end, upper_end
 from cabai.policies.base import Policy
-from cabai.thresholds import Contrast, EValue, Mixture, Threshold
+from cabai.thresholds import Bets, Contrast, EValue, Mixture, Threshold
 
 
 def highest_rival(arms, run, rules):
@@ -56,8 +56,8 @@ class DLUCB(Policy):
     overlap.
 
     Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
-    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` is about pairs of arms and has no intervals:
-    `evalue`'s stand in for it.
+    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` are about pairs of arms and have no
+    intervals: `evalue`'s stand in for them.
     """
 
     name = "d-lucb"
@@ -69,6 +69,6 @@ class DLUCB(Policy):
     keeps = ("waiting",)
 
     def threshold(self, given: Threshold) -> Threshold:
-        if isinstance(given, Contrast):
+        if isinstance(given, (Bets, Contrast)):
             return EValue()
         return dataclasses.replace(given, pairwise=False) if isinstance(given, Mixture) else given

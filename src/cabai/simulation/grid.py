@@ -45,6 +45,7 @@ def random_instance(family: str, arms: int, seed: int, number: int) -> Instance:
     best = random.uniform(*BEST.get(kind.name, (1.0, 1.0)))
     means = best * (1 - random.uniform(LEAST_GAP, 1, arms))
     means[random.integers(arms)] = best
+    means = np.array([kind.unscaled(mean) for mean in means.tolist()])
     return Instance(kind, means, np.exp(random.uniform(math.log(COSTS[0]), math.log(COSTS[1]), arms)))
 
 

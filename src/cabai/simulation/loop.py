@@ -14,7 +14,7 @@ from cabai.core.observe import observe
 from cabai.core.state import Layout
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
-from cabai.simulation.truth import TRUTH, open_streams
+from cabai.simulation.truth import open_streams
 from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
@@ -49,12 +49,12 @@ class Chunk(NamedTuple):
 
 
 @cache
-def signature(layout: Layout) -> Any:
-    """The types of `run_chunk`'s arguments for a layout of records."""
+def signature(layout: Layout, truth: np.dtype[np.void]) -> Any:
+    """The types of `run_chunk`'s arguments for a layout of records, and a kind of truth."""
     arms, run, rules = types_of(*layout.shared)
     runs, counts = types.Array(run, 1, "C"), types.int64[:, :, ::1]
     chunk = (
-        types.uint64, types.uint64, numba.from_dtype(TRUTH)[::1], types.float64[::1], types.int64, types.float64,
+        types.uint64, types.uint64, numba.from_dtype(truth)[::1], types.float64[::1], types.int64, types.float64,
         types.int64[::1], numba.from_dtype(RESULT)[:, ::1], counts, counts, types.int64[::1],
     )  # fmt: skip
     return types.int64(

@@ -77,7 +77,7 @@ def simulate(
     arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
     without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `evalue` for bounded rewards.
+    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.

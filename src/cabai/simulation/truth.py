@@ -7,6 +7,7 @@ the same whatever the policy, the cost model, the number of workers or the order
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,23 @@ TRUTH = np.dtype(
 
 
 def truth_of(instance: Instance) -> NDArray[Any]:
-    truth = np.zeros(len(instance), TRUTH)
-    truth["mean"], truth["cost"] = instance.means, instance.costs
-    truth["spread"] = [instance.family.spread(mean) for mean in instance.means.tolist()]
+    truth = np.zeros(len(instance), truth_kind(instance))
+    truth["mean"], truth["cost"] = [instance.family.scaled(mean) for mean in instance.means.tolist()], instance.costs
+    truth["spread"] = instance.spreads
+    for a, sample in enumerate(instance.samples or ()):
+        truth["sample"][a, : len(sample)] = [instance.family.scaled(reward) for reward in sample]
     return truth
+
+
+def truth_kind(instance: Instance) -> np.dtype[np.void]:
+    """With room for samples, if there are any; in powers of 4, so that the loop is not compiled for each number.
+
+    That field comes first: a record that begins with all fields of another is taken for one of that kind by Numba.
+    """
+    if instance.samples is None:
+        return TRUTH
+    room = 4 ** math.ceil(math.log(max(map(len, instance.samples)), 4))
+    return np.dtype([("sample", "f8", (room,)), *((name, TRUTH[name]) for name in TRUTH.names or ())], align=True)
 
 
 def open_streams(truth, seed, trajectory):

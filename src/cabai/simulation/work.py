@@ -40,11 +40,10 @@ class Work:
         from cabai.simulation.loop import run_chunk, signature
 
         layout, policy = self.setup.layout, self.setup.policy
-        family, means = self.instance.family, self.instance.means
-        drawing = [("draw", family.drawing(means)), ("draw_cost", DRAWS[self.instance.cost_model])]
+        drawing = [("draw", self.instance.drawing), ("draw_cost", DRAWS[self.instance.cost_model])]
         test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
         whole = specialised(run_chunk, binding([*test, *drawing]))
-        loop = explained(self.setup, whole, whole, signature(layout))
+        loop = explained(self.setup, whole, whole, signature(layout, self.truth.dtype))
         choose = compiled_rule(self.setup, self.setup.choose, choosing(layout))
         if policy.stop is leader_beats_every_rival:
             return loop, choose, explained(self.setup, self.setup.stop, self.setup.stop, stopping(layout))

@@ -82,7 +82,7 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
             columns = [prefix + name for name in ("pulls", "rewards", "first", "costs")]
             require(is_number(rewards) and is_number(first), arm, "name", *columns)
             if pulls:
-                possible = low <= settings.seen(rewards / pulls) <= high and low <= settings.seen(first) <= high
+                possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
                 require(possible and costs > 0, arm, "name", *columns)
     total = sum(arm.pulls + arm.failures + arm.discarded for arm in arms)
     if total != told:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.observe import find_leader, weigh
-from cabai.core.shares import solve
 from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required, surplus
 from cabai.core.within import lowered
@@ -422,7 +421,7 @@ class Play:
                 return everything
             level = setup.bound(interval_level)(arm, 0, rules, len(self.arms))
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
-        low, high = sorted(float(self.settings.seen(end)) for end in ends)
+        low, high = sorted(float(self.settings.shown(end)) for end in ends)
         return low, high
 
     def projected_cost(self) -> float | None:
@@ -441,7 +440,8 @@ class Play:
                 rivals = np.arange(len(means)) != leader
                 lower = self.setup.bound(lowered)
                 means[rivals] = [lower(Record(self.rules), mean) for mean in means[rivals]]
-                hardness, _ = solve(self.setup.family, means, self.paid_costs(), leader)
+                costs, arms = self.paid_costs(), self.ordered.arms
+                hardness = self.setup.threshold.hardness(self.setup.family, means, costs, arms, leader)
                 return finite_or_none(hardness * missing)
         except Exception:  # a forecast is a courtesy: what is known must be shown without it
             return None

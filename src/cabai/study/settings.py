@@ -150,8 +150,13 @@ class Settings:
         return mirror_image(self.family) if self.direction == "minimize" else self.family
 
     def seen(self, value: float) -> float:
-        """A reward or mean as the kernels see it, and back: they look for the largest."""
-        return self.family.mirror(value) if self.direction == "minimize" else value
+        """A reward or mean as the kernels see it: they look for the largest."""
+        scaled = self.family.scaled(value)
+        return self.family.mirror(scaled) if self.direction == "minimize" else scaled
+
+    def shown(self, value: float) -> float:
+        """A mean that the kernels see, as it is told and shown."""
+        return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
 
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -104,7 +104,7 @@ class Status:
                     under_way=len(out),
                     offers=int(play.offers[a]) + sum(pull.offers for pull in out),
                     lapses=lapses,
-                    mean=float(settings.seen(arm["mean"])) if arm["pulls"] and settings.can_mirror else None,
+                    mean=float(settings.shown(arm["mean"])) if arm["pulls"] and settings.can_mirror else None,
                     low=finite_or_none(low),
                     high=finite_or_none(high),
                     cost=finite_or_none(costs[a]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cabai.families import Family
 from cabai.support.registry import Registry
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
+from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
@@ -14,11 +15,13 @@ from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
 
 __all__ = [
-    "ALL_FAMILIES", "KT", "THRESHOLDS", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized",
+    "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized",
     "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
-THRESHOLDS: Registry[Threshold] = Registry("threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Calibrated)
+THRESHOLDS: Registry[Threshold] = Registry(
+    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Bets, Calibrated
+)
 
 
 def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
@@ -30,7 +33,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
     paper(alpha=1.2)
     >>> from cabai.families import family_of
     >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
-    contrast evalue
+    contrast bets
     """
     return THRESHOLDS.get(cheapest(family) if given is None and family is not None else given)  # type: ignore[arg-type]
 
@@ -38,6 +41,8 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 def cheapest(family: Family) -> str:
     """The name of the cheapest test that a family has the functions for; all are proven for cabai's own families."""
     bound = dict(family.binding)
-    if "tilted" in bound and family.has_bound:  # where rewards follow no law, it is not known which is cheaper
+    if family.key == "bounded":
+        return Bets.name
+    if "tilted" in bound and family.has_bound:
         return Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name

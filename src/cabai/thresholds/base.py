@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cabai.core.setup import Setup
+from cabai.core.shares import solve
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
 from cabai.core.stopping import beats, leader_beats_every_rival, required
@@ -36,6 +38,7 @@ class Threshold(Named):
     proven_for: ClassVar[tuple[str, ...]] = ()
     functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
     within: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names where epsilon is not 0
+    choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
     rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
 
@@ -69,6 +72,12 @@ class Threshold(Named):
 
     def check_use(self, policy: Named, epsilon: float) -> None:
         """Refuse a policy that this threshold does not hold for; a proven one holds for all."""
+
+    def hardness(
+        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
+    ) -> float:
+        """What a nat of evidence costs with ideal sampling, if means and costs are these: for forecasts."""
+        return solve(family, means, costs, leader)[0]
 
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""

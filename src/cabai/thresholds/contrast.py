@@ -22,7 +22,7 @@ from cabai.core.state import Fields
 from cabai.core.within import evidence_within, meeting_point
 from cabai.families import Family
 from cabai.families.slots import edges, straightened, tilted, variance_at
-from cabai.support.specialise import apart
+from cabai.support.specialise import apart, slot
 from cabai.thresholds import tilts
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.tilts import (
@@ -97,7 +97,7 @@ def plain_log_e(rules, b, a, no, yes):
     gap = b.tested_mean - a.tested_mean
     n = b.tested + a.tested
     m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / n
-    return least_log_e(rules, b.tested, a.tested, m, gap * (a.tested / n), gap, 0.0, no, yes)
+    return least_log_e(rules, b, a, m, gap * (a.tested / n), gap, first_step(rules, b, a, m), 0.0, no, yes)
 
 
 def is_settled_within(rules, t, b, a):
@@ -117,28 +117,34 @@ def log_e_within(rules, b, a, no, yes):
     """log E_{b,a} with the epsilon, from the best fit on."""
     m = meeting_point(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
     gap = b.tested_mean - a.tested_mean + rules.epsilon
-    return least_log_e(rules, b.tested, a.tested, m, b.tested_mean - m, gap, rules.epsilon, no, yes)
+    step = first_step(rules, b, a, m)
+    return least_log_e(rules, b, a, m, b.tested_mean - m, gap, step, rules.epsilon, no, yes)
+
+
+def first_step(rules, b, a, m):
+    """About the standard deviation of the pooled mean: how far from m the least E may be."""
+    return math.sqrt(variance_at(rules, m, 1.0 - m) / (b.tested + a.tested))
 
 
 @apart
-def least_log_e(rules, n_b, n_a, m, to_b, gap, epsilon, no, yes):
+def least_log_e(rules, b, a, m, to_b, gap, step, epsilon, no, yes):
     """A number that log E_{b,a} is not below, and mostly equal to it; -inf as soon as log E is known not to be above
     `no`, and less close as soon as it is known to be above `yes`.
 
-    m is where to begin, to_b = mean_b - m and gap = mean_b - mean_a + epsilon. log E(m) is convex, in m or in what
-    `straightened` makes of it. So it is nowhere below its tangents: two of them, on either side of the minimum, meet at
-    a lower bound of it; so does one of them at the edge of the family.
+    m is where to begin, step how far to go first, to_b = mean_b - m and gap = mean_b - mean_a + epsilon. log E(m) is
+    convex, in m or in what `straightened` makes of it. So it is nowhere below its tangents: two of them, on either side
+    of the minimum, meet at a lower bound of it; so does one of them at the edge of the family.
     """
+    n_b, n_a = b.tested, a.tested
     last = faintest(rules, n_b, n_a, m)
     low, high = edges(rules)
     shift_low, shift_high = low - m, high - epsilon - m  # brackets of the minimum, as distances from m
     x_low = f_low = s_low = x_high = f_high = s_high = 0.0  # there: coordinate, log E and its slope, once known
     has_low = has_high = False
-    step = math.sqrt(variance_at(rules, m, 1.0 - m) / (n_b + n_a))
     shift, best = 0.0, np.inf
     rounding = 1e-12 + 1e-15 * (n_b + n_a)
     for _ in range(100):
-        value, slope = log_e(rules, last, n_b, to_b - shift, n_a, to_b - gap - shift, m + shift, epsilon)
+        value, slope = pair_log_e(rules, last, b, a, to_b - shift, to_b - gap - shift, m + shift, epsilon)
         if not value > no or not abs(slope) < np.inf:
             return -np.inf
         if slope == 0.0:
@@ -170,6 +176,7 @@ def least_log_e(rules, n_b, n_a, m, to_b, gap, epsilon, no, yes):
     return bound
 
 
+@slot
 def faintest(rules, n_b, n_a, m):
     """The index of the smallest tilt to look at. To leave out others only lowers E.
 
@@ -179,6 +186,12 @@ def faintest(rules, n_b, n_a, m):
     few, many = min(n_b, n_a), max(n_b, n_a)
     per_faint = math.sqrt(tilt_variance(rules, m) / few) * many / FAINT
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
+
+
+@slot
+def pair_log_e(rules, last, b, a, to_b, to_a, m, epsilon):
+    """log E(m) and its slope, from two arms' records; `bets` has its own."""
+    return log_e(rules, last, b.tested, to_b, a.tested, to_a, m, epsilon)
 
 
 @apart

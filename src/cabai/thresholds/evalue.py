@@ -56,8 +56,7 @@ def interval_level(arm, t, rules, arms):
 
 @dataclass(frozen=True)
 class EValue(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families, and the
-    cheapest proven one for bounded rewards.
+    """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families.
 
     The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood
     under "mu_b <= mu_a". Mixture over truth is a martingale with mean 1 under any sampling, so by Ville's inequality

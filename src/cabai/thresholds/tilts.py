@@ -27,10 +27,15 @@ TILT, SHARE, GAIN, GAINED, RATE_UP, PRICE_UP, RATE_DOWN, PRICE_DOWN = range(8)
 def table(family: Family) -> NDArray[np.float64]:
     """A row per tilt, the largest first."""
     tilts = LARGEST * RATIO ** -np.arange(COUNT, dtype=np.float64)
+    shares, gains = weights(tilts, *family.usual_tilts)
+    up, down = (np.array([family.tilt(sign * tilt) for tilt in tilts]) for sign in (1.0, -1.0))
+    return np.column_stack([tilts, shares, gains, np.cumsum(gains), up, down])
+
+
+def weights(tilts: NDArray[np.float64], usual: float, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The q and g of some tilts, the largest first."""
     shares = tilts**POWER
-    usual, width = family.usual_tilts
     scales = 1 / (1 + (np.log(tilts / usual) / width) ** 2)
     gains = np.diff(scales / shares**2, prepend=0.0).clip(0)
     gains /= gains @ np.cumsum(shares[::-1])[::-1] ** 2  # the sum of all W_ij
-    up, down = (np.array([family.tilt(sign * tilt) for tilt in tilts]) for sign in (1.0, -1.0))
-    return np.column_stack([tilts, shares, gains, np.cumsum(gains), up, down])
+    return shares, gains

@@ -1,0 +1,219 @@
+"""Linear bets on rewards in [0, 1]: like `contrast`, but they adapt to the variance of the rewards.
+
+With a stake c > 0, (1 + c y)/(1 + c m) has a mean of at most 1 if the mean reward is at most m, whatever its law on
+[0, 1]; so has (1 + c (1 - y))/(1 + c (1 - m)) if it is at least m. With u_i(m) the product of the first over the
+rewards of b, for the stake c_i, v_j(m) that of the second over those of a, and weights W_ij with sum 1,
+
+    E_{b,a} = min over m in [0, 1] of  E(m),    E(m) = sum over i, j of  W_ij u_i(m) v_j(m).
+
+b beats a when E_{b,a} reaches (K - 1)/delta. With an epsilon, v_j is taken at m + epsilon. For rewards 0 and 1 the bets
+are the tilts of `contrast`, c = e^l - 1. Rewards and m part: of each arm sums of log(1 + c_i y) and log(1 + c_i (1 -
+y)) are kept. Where a stake is too small to matter unless pulls are many, log(1 + x) >= x - x²/2 does instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.shares import solve
+from cabai.core.state import Fields, Records
+from cabai.families import Family, Gaussian
+from cabai.support.specialise import apart
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import tilts
+from cabai.thresholds.base import Threshold
+from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, solve_shares
+from cabai.thresholds.bets_worth import reserved_variance, start
+from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
+
+KEPT, COUNT = 18, 36  # stakes of which sums are kept; all stakes
+LARGEST = 10.0  # log(1 + c); the smallest of those kept is 0.0012, of all 9e-8
+# the columns of the table: log(1 + c), c, the q and g of `tilts`, g_0 + ... + g_i, and the two other priors
+TILT, STAKE, SHARE, GAIN, GAINED, FLAT, LEANING = range(7)
+PARTS = 0.3, 0.3, 0.4
+LEAST_PRICE = 0.9  # the best single bet is hardly ever worth less than that above the least sum of all, in nats
+UNIT = 1.2e-16  # what one rounding may add to a number, relative, and a little more
+
+
+@cache
+def table() -> NDArray[np.float64]:
+    """A row per stake, the largest first: W_ij = 0.3 q_i q_j (g_0 + ... + g_min(i,j)) + 0.3 f_i f_j + 0.4 l_i l_j."""
+    logs = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
+    shares, gains = tilts.weights(logs, 1.5, 1.0)
+    flat = (logs >= 0.02).astype(np.float64)
+    leaning = np.where(logs >= 0.1, logs**0.25, 0.0)
+    both = [math.sqrt(part) * each / each.sum() for part, each in zip(PARTS[1:], (flat, leaning), strict=True)]
+    return np.column_stack([logs, np.expm1(logs), shares, PARTS[0] * gains, PARTS[0] * np.cumsum(gains), *both])
+
+
+def keep(arm, rules, reward):
+    rest = 1.0 - reward
+    arm.squares += reward * reward
+    up, down = arm.up, arm.down
+    if reward == 1.0 or reward == 0.0:  # as below, but quicker
+        for i in range(KEPT):
+            up[i] += reward * rules.stakes[i][TILT]
+            down[i] += rest * rules.stakes[i][TILT]
+        return
+    for i in range(KEPT):
+        c = rules.stakes[i][STAKE]
+        up[i] += math.log(1.0 + c * reward)
+        down[i] += math.log(1.0 + c * rest)
+
+
+def capital_up(rules, arm, i):
+    """A lower bound of the sum of log(1 + c_i y), whatever was rounded: n sums of n numbers are off by n roundings."""
+    n, row = arm.tested, rules.stakes[i]
+    c = row[STAKE]
+    if i < KEPT:
+        return arm.up[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+    return c * arm.rewards - 0.5 * c * c * arm.squares - 4.0 * UNIT * c * n * (n + 8)
+
+
+def capital_down(rules, arm, i):
+    """The same for 1 - y."""
+    n, row = arm.tested, rules.stakes[i]
+    c = row[STAKE]
+    if i < KEPT:
+        return arm.down[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+    squares = n - 2.0 * arm.rewards + arm.squares
+    return c * (n - arm.rewards) - 0.5 * c * c * squares - 4.0 * UNIT * c * n * (n + 8)
+
+
+def beats(rules, t, b, a):
+    if not b.tested_mean > a.tested_mean:
+        return False
+    return test(rules, b, a, 0.0, rules.level, rules.level) > rules.level
+
+
+def is_settled_within(rules, t, b, a):
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return False
+    return test(rules, b, a, rules.epsilon, rules.level, rules.level) > rules.level
+
+
+def surplus(rules, t, b, a):
+    """By how much b beats a (up to epsilon)."""
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return -rules.level
+    return max(test(rules, b, a, rules.epsilon, -np.inf, np.inf), 0.0) - rules.level
+
+
+@apart
+def test(rules, b, a, epsilon, no, yes):
+    """A number that log E_{b,a} is not below; see `least_log_e`. Most pairs are refuted without logarithms."""
+    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
+    if not b.tested * up + a.tested * down > no + LEAST_PRICE:
+        return -np.inf
+    return least_log_e(rules, b, a, m, 0.0, 0.0, width, epsilon, no, yes)
+
+
+def faintest(rules, n_b, n_a, m):
+    """The index of the smallest stake to look at, as for `contrast`. To leave out others only lowers E."""
+    few, many = min(n_b, n_a), max(n_b, n_a)
+    per_faint = 0.5 * many / (math.sqrt(few) * FAINT)
+    return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
+
+
+@apart
+def pair_log_e(rules, last, b, a, to_b, to_a, m, epsilon):
+    """log E(m) and its slope; a little less, by what rounding may have added to it or, times a distance, to its slope.
+
+    From the smallest stake on, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; F, G and
+    their kin are the sums for the two priors that are products.
+    """
+    n_b, n_a = b.tested, a.tested
+    below = max(1.0 - (m + epsilon), 0.0)
+    by = down_by = 0.0
+    for _ in range(2):
+        total = U = V = F_u = F_v = L_u = L_v = 0.0
+        d_up_total = d_down_total = d_U = d_V = d_F_u = d_F_v = d_L_u = d_L_v = 0.0
+        high = high_down = -np.inf
+        for r in range(last, -1, -1):
+            row = rules.stakes[r]
+            c = row[STAKE]
+            up = capital_up(rules, b, r) - n_b * math.log(1.0 + c * m)
+            down = capital_down(rules, a, r) - n_a * math.log(1.0 + c * below)
+            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all that follow: logs are concave in c/(1 + c m)
+                total += row[GAINED] * U * V
+                d_up_total += row[GAINED] * d_U * V
+                d_down_total += row[GAINED] * U * d_V
+                break
+            high, high_down = max(high, up), max(high_down, down)
+            if NEGLIGIBLE < up - by < LARGE:
+                u = math.exp(up - by)
+                d_u = u * n_b * c / (1.0 + c * m)  # both slopes without their signs
+                U += row[SHARE] * u
+                d_U += row[SHARE] * d_u
+                F_u += row[FLAT] * u
+                d_F_u += row[FLAT] * d_u
+                L_u += row[LEANING] * u
+                d_L_u += row[LEANING] * d_u
+            if NEGLIGIBLE < down - down_by < LARGE:
+                v = math.exp(down - down_by)
+                d_v = v * n_a * c / (1.0 + c * below)
+                V += row[SHARE] * v
+                d_V += row[SHARE] * d_v
+                F_v += row[FLAT] * v
+                d_F_v += row[FLAT] * d_v
+                L_v += row[LEANING] * v
+                d_L_v += row[LEANING] * d_v
+            total += row[GAIN] * U * V
+            d_up_total += row[GAIN] * d_U * V
+            d_down_total += row[GAIN] * U * d_V
+        if max(high - by, high_down - down_by) < LARGE:
+            break
+        by, down_by = high, high_down
+    total += F_u * F_v + L_u * L_v
+    if not 0.0 < total < np.inf:
+        return -np.inf, 0.0
+    fall = (d_up_total + d_F_u * F_v + d_L_u * L_v) / total
+    rise = (d_down_total + F_u * d_F_v + L_u * d_L_v) / total
+    return math.log(total) + by + down_by - 1e-14 * (fall + rise), rise - fall
+
+
+@dataclass(frozen=True)
+class Bets(Threshold):
+    """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta: proven for every
+    law of rewards in [0, 1], and cheap where their variance is small.
+
+    Each reward of b is bet on being above a mean m, each of a on being below it, at many stakes at once; the least that
+    all bets together are worth, over all m, is the e-value. A bet is a share of the capital, in proportion to the
+    reward: it is fair at the true mean whatever the law, and where rewards hardly vary the best stake is large. For
+    rewards 0 and 1 the bets are those of `contrast`.
+    """
+
+    name = "bets"
+    proof = "Ville's inequality for a mixture of linear bets"
+    proven_for = ("bernoulli", "bounded")
+    functions = required, has_prices, keep, beats, surplus, faintest, pair_log_e
+    within = ("is_settled", is_settled_within), ("surplus", surplus)
+    choosing = find_highest, find_challenger, coin, effort, solve_shares
+    rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7))}
+    arm_fields: ClassVar[Fields] = {  # sums over an arm's rewards y
+        "up": np.zeros(KEPT),  # of log(1 + c y), for each stake c
+        "down": np.zeros(KEPT),  # of log(1 + c (1 - y))
+        "squares": 0.0,  # of y²
+    }
+
+    def hardness(
+        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
+    ) -> float:
+        """As if rewards were gaussian, each arm with its own variance: what costs c is then worth as much as what costs
+        c times the variance if that were 1."""
+        variances = [reserved_variance(arm) for arm in Records(arms)]
+        return solve(Gaussian(), means, costs * variances, leader)[0]
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        if family.key not in self.proven_for:
+            raise InvalidInput(
+                f"threshold bets is for rewards in a known range, of the families bounded and bernoulli, got {family}; "
+                "leave the threshold out, or take evalue."
+            )
+        return {"level": math.log((arms - 1) / delta), "stakes": table()}

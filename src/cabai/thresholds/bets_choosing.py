@@ -1,0 +1,98 @@
+"""How policies choose where `bets` is the test: by what its bets are worth, and by the variance of each arm's rewards.
+
+Bernoulli's divergence would choose as if all rewards were 0 or 1. Below, an arm's variance has a reserve for what has
+not been seen, so that an arm of which all rewards were the same is pulled again.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.families.gaussian import shares_by_gaps
+from cabai.thresholds.bets_worth import reserved_variance, start, variance_of
+
+TOTAL = 8.0  # nats: about what a decision takes
+LEAST = 0.02  # of the worth of a bet, in nats: an arm whose bets are worth nothing yet is pulled too
+
+
+def find_highest(arms, run, rules):
+    """For top-two: the arm with the best mean, unless the upper end of another is higher than its own by more than
+    epsilon.
+
+    The upper end is the mean against which bets are worth log t: 1 - (1 - mean) t^(-1/N) if all rewards were the same,
+    and that of a gaussian if they vary much.
+    """
+    level = math.log(run.t)
+    highest, end = -1, -np.inf
+    for a in range(len(arms)):
+        arm = arms[a]
+        part = level / arm.pulls
+        own = arm.mean + max(-(1.0 - arm.mean) * math.expm1(-part), math.sqrt(2.0 * variance_of(arm) * part))
+        if a != run.leader:
+            own -= rules.epsilon
+        if own > end:
+            highest, end = a, own
+    return highest
+
+
+def find_challenger(arms, run, rules, l):  # noqa: E741
+    """The arm against which the bets for the leader l are worth least."""
+    challenger, least = -1, np.inf
+    for a in range(len(arms)):
+        if a != l:
+            part_l, part_c = parts(rules, arms[l], arms[a])
+            if challenger < 0 or part_l + part_c < least:
+                challenger, least = a, part_l + part_c
+    return challenger
+
+
+def parts(rules, b, a):
+    """What the best bets on b being above a (less epsilon) are worth: on b, and on a."""
+    _, up, down, _ = start(b, a, rules.epsilon, -np.inf)
+    return b.pulls * up, a.pulls * down
+
+
+def coin(rules, leader, challenger):
+    """h_l and h_c, times the leader's cost: what the bets on each are worth, over its cost."""
+    part_l, part_c = parts(rules, leader, challenger)
+    price = leader.cost / challenger.cost
+    if part_l + part_c > 0.0:
+        return max(part_l, LEAST), max(part_c, LEAST) * price
+    v_l, v_c = reserved_variance(leader), reserved_variance(challenger)
+    return v_l * challenger.pulls, v_c * leader.pulls * price
+
+
+def effort(run, arms, a):
+    """For co: the square of sqrt(cost) N / sd."""
+    return arms[a].costs * arms[a].pulls / working_variance(run, arms, a)
+
+
+def working_variance(run, arms, a):
+    """The variance with which a gaussian would be as hard to tell from another as this arm is by bets.
+
+    A bet on a reward being above m is worth at most about gap/m, and on being below it gap/(1 - m), however small the
+    variance. Where the bets of all pulls are worth TOTAL, that is gap²/(2v) for v = TOTAL m²/(2N).
+    """
+    arm = arms[a]
+    edge = arm.mean if a == run.leader else 1.0 - arm.mean
+    return reserved_variance(arm) + 0.5 * TOTAL * edge * edge / arm.tested
+
+
+def solve_shares(arms, run, rules):
+    """For ctas: the shares of gaussian rewards with a variance for each arm.
+
+    In units of N/variance all arms have the variance 1, and a unit costs cost times variance.
+    """
+    leader = working_variance(run, arms, run.leader)
+    run.z /= leader
+    for a in range(len(arms)):
+        arms[a].cost *= working_variance(run, arms, a)
+    z = shares_by_gaps(arms, run, 0.5, rules.tolerance)
+    for a in range(len(arms)):
+        own = working_variance(run, arms, a)
+        arms[a].cost /= own
+        if a != run.leader:
+            arms[a].u *= leader / own
+    return z * leader

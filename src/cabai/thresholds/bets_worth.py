@@ -1,0 +1,76 @@
+"""What linear bets on rewards in [0, 1] are worth at most, from the mean and the variance of the rewards alone."""
+
+from __future__ import annotations
+
+import math
+
+HIGHEST_STAKE = math.expm1(10.0)
+STEPS = 8
+CLOSE = 0.2  # nats
+
+
+def start(b, a, epsilon, enough):
+    """About the m where the best bets on b and a are worth least, what they are worth there for each pull, and how well
+    m is known; any m at which they are not worth more than `enough`.
+
+    The first guess would be it if rewards were gaussian; from there the secant of the slope (Illinois).
+    """
+    per_b, per_a = b.tested / reserved_variance(b), a.tested / reserved_variance(a)
+    v_b, v_a = variance_of(b), variance_of(a)
+    low, high = max(a.tested_mean - epsilon, 0.0), min(b.tested_mean, 1.0 - epsilon)
+    m = (per_b * b.tested_mean + per_a * (a.tested_mean - epsilon)) / (per_b + per_a)
+    m = min(max(m, low), high)
+    at_low = at_high = up = down = 0.0
+    side = 0
+    for _ in range(STEPS):
+        up, fall = worth(b.tested_mean - m, v_b, 1.0 - m)
+        down, rise = worth(m + epsilon - a.tested_mean, v_a, m + epsilon)
+        slope = a.tested * rise - b.tested * fall
+        if b.tested * up + a.tested * down <= enough:
+            break
+        if slope < 0.0:
+            low, at_low = m, slope
+            at_high *= 0.5 if side < 0 else 1.0
+            side = -1
+        else:
+            high, at_high = m, slope
+            at_low *= 0.5 if side > 0 else 1.0
+            side = 1
+        if not low < high or abs(slope) * (high - low) < CLOSE:
+            break
+        m = 0.5 * (low + high)
+        if at_low < 0.0 < at_high:
+            m = (low * at_high - high * at_low) / (at_high - at_low)
+    return m, up, down, math.sqrt(1.0 / (per_b + per_a))
+
+
+def reserved_variance(arm):
+    """The variance of an arm's rewards, with a reserve for what has not been seen."""
+    n = arm.tested
+    share = (n * arm.tested_mean + 0.5) / (n + 1.0)
+    return variance_of(arm) + share * (1.0 - share) / (n * n)
+
+
+def variance_of(arm):
+    return max(arm.squares / arm.tested - arm.tested_mean * arm.tested_mean, 0.0)
+
+
+def worth(gap, variance, room):
+    """The most that the best single bet can be worth, in nats for each of some rewards, and its slope in the gap.
+
+    gap is how far the mean reward is beyond m in the direction of the bet, and room how far rewards can be. A bet with
+    a stake c is worth the mean of g(y) = log((1 + c y)/(1 + c m)). Of all laws on [0, 1] with this mean and variance,
+    the one with two points, one of them 1, has the largest mean of g: the parabola that touches g in the other point
+    and meets it in 1 is nowhere below g, because the third derivative of g is positive. Rewards 0 and 1 have that law.
+    """
+    if not gap > 0.0:
+        return 0.0, 0.0
+    m, rest = max(1.0 - room, 0.0), room - gap
+    h = HIGHEST_STAKE / (1.0 + HIGHEST_STAKE * m)  # h = c/(1 + c m): the bet is worth log(1 + h (y - m))
+    chance, other = 0.0, gap  # of the point 1, and where the other is, from m
+    if rest > 0.0:
+        chance = variance / (variance + rest * rest)
+        other = max(gap - variance / rest, -m)
+    if other < 0.0:
+        h = min(h, gap / (-other * room))
+    return chance * math.log(1.0 + h * room) + (1.0 - chance) * math.log(1.0 + h * other), h
