@@ -652,7 +652,14 @@ def make_old(opened: storage.Storage) -> None:
     """Turn the tables of a storage into those of version 0001, in which results counted as they were told."""
     added = {
         "cabai_study": ["tests", "through", "counted_before"],
-        "cabai_arm": ["largest_cost", "offers", "lapses", "discarded", *(f"ordered_{name}" for name in SUMS)],
+        "cabai_arm": [
+            "largest_cost",
+            "offers",
+            "lapses",
+            "discarded",
+            "squares",
+            *(f"ordered_{name}" for name in SUMS),
+        ],
         "cabai_pull": ["lapses", "withdrawn"],
         "cabai_observation": ["offers", "withdrawn"],
     }

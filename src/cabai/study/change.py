@@ -10,10 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import statements
+from cabai.study.errors import FailedPulls, WideRewards
 from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import FAIL, Settings
-from cabai.study.status import failing, lapsing
+from cabai.study.status import failing, lapsing, too_wide
 from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
@@ -40,7 +41,7 @@ class Change:
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
         self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
-        self.warnings: list[str] = []
+        self.warnings: list[UserWarning] = []
         self.withdrawn = [0] * len(self.settings.arms)  # by arm, once the pulls under way have been read
 
     @property
@@ -65,6 +66,7 @@ class Change:
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
         is_next = is_next and pull.withdrawn is None
+        was_wide = too_wide(play, a) is not None
         if result.failed is None:
             assert result.reward is not None
             if pull.withdrawn is None:
@@ -93,10 +95,12 @@ class Change:
                 self.decide()
         if result.failed is not None and play.failures[a] in MILESTONES:
             self.warn(failing(play, a), f" The last: {result.failed}")
+        if not was_wide:
+            self.warn(too_wide(play, a), category=WideRewards)
 
-    def warn(self, text: str | None, more: str = "") -> None:
+    def warn(self, text: str | None, more: str = "", category: type[UserWarning] = FailedPulls) -> None:
         if text is not None:
-            self.warnings.append(text + more)
+            self.warnings.append(category(text + more))
 
     def count(self) -> None:
         """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""

@@ -73,6 +73,7 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
         require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
         require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
         require(is_count(arm.discarded), arm, "name", "discarded")
+        require(arm.squares is None or is_amount(arm.squares), arm, "name", "squares")
         require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
         require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
         sums = arm.pulls, arm.rewards, arm.first, arm.costs

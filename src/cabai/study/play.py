@@ -72,6 +72,7 @@ class Play:
         self.offers = np.zeros(len(self.arms), np.int64)  # of pulls told
         self.lapses = np.zeros(len(self.arms), np.int64)  # of pulls told: leases that ended without a result
         self.discarded = np.zeros(len(self.arms), np.int64)  # rewards of withdrawn pulls, which never count
+        self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
         self.changed: set[int] = set()  # arms of which what is stored is no longer true
         self._decides: bool | None = None
 
@@ -92,6 +93,7 @@ class Play:
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
         for name in ARM_BOOKS:
             getattr(play, name)[:] = [value or 0 for value in columns[name]]
+        play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
         if "ordered" in remembered:
             play.ordered = play.told.copy()
             play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
@@ -135,14 +137,14 @@ class Play:
         for side, prefix in ((self.told, ""), (self.ordered, "ordered_")):
             values = dict(zip(side.arms.dtype.names or (), side.arms[a].item(), strict=True))
             stored |= {prefix + name: values[name] for name in SUMS}
-        return stored
+        return stored | {"squares": finite_or_none(self.squares[a])}
 
     def copy(self) -> Play:
         """The same state, to try something out on."""
         other = copy.copy(self)
         other.told = self.told.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told
-        for name in ARM_BOOKS:
+        for name in (*ARM_BOOKS, "squares"):
             setattr(other, name, getattr(self, name).copy())
         other.changed = set(self.changed)
         return other
@@ -199,6 +201,8 @@ class Play:
         self.kernels.observe(side.arms, side.run, a, reward, counted)
         with np.errstate(all="ignore"):
             side.run["spent"] += cost - counted
+            if side is self.ordered:
+                self.squares[a] += (reward - side.arms[a]["first"]) ** 2
 
     def _pay(self, a: int, cost: float) -> None:
         with np.errstate(all="ignore"):
@@ -275,6 +279,14 @@ class Play:
             self._decides = self._stops(trial)
             self.run["rival"] = trial.run["rival"]
         return self._decides
+
+    def variance(self, a: int) -> float | None:
+        """The sample variance of the rewards of arm a that count, if it is known; as kernels see them."""
+        arm = self.ordered.arms[a]
+        if arm["pulls"] < 2 or not math.isfinite(self.squares[a]):
+            return None
+        squares = self.squares[a] - arm["pulls"] * (arm["mean"] - arm["first"]) ** 2
+        return max(float(squares), 0.0) / (int(arm["pulls"]) - 1)
 
     @property
     def is_spent(self) -> bool:

@@ -64,6 +64,7 @@ arm = Table(
     Column("offers", Number, nullable=False, default=0, server_default="0"),  # of pulls told
     Column("lapses", Number, nullable=False, default=0, server_default="0"),  # of pulls told: leases that ended
     Column("discarded", Number, nullable=False, default=0, server_default="0"),  # rewards told of withdrawn pulls
+    Column("squares", Double, default=0.0),  # of (reward - first) over the results that count; null where unknown
     # The same sums over the results that count: in the order of asking, up to the first pull that is missing.
     Column("ordered_pulls", Number, nullable=False, default=0, server_default="0"),
     Column("ordered_rewards", Double, nullable=False, default=0.0, server_default="0"),

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cabai.families import Gaussian
+from cabai.study.absent import Absent
 from cabai.study.play import Play, finite_or_none
+from cabai.study.spread import is_too_wide
 from cabai.support.tables import table
 
 
@@ -93,7 +96,7 @@ class Status:
             arm, out = play.ordered.arms[a], [pull for pull in pulls if pull.arm == a]
             lapses = int(play.lapses[a]) + sum(pull.lapses for pull in out)
             low, high = play.interval(a)
-            warned += [failing(play, a), lapsing(play, a, lapses)]
+            warned += [failing(play, a), lapsing(play, a, lapses), too_wide(play, a)]
             arms.append(
                 ArmStatus(
                     name=name,
@@ -331,6 +334,21 @@ def lapsing(play: Play, a: int, lapses: int) -> str | None:
         f"{lapses} of {lapses + pulls} times nothing was told of a pull of arm {play.settings.arms[a]!r} before its "
         "lease ended. The guarantee is about the mean reward of pulls that return one: if being lost goes with a high "
         "or a low reward, that is not the mean of all."
+    )
+
+
+def too_wide(play: Play, a: int) -> str | None:
+    """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
+    family, found, pulls = play.settings.family, play.variance(a), int(play.ordered.arms[a]["pulls"])
+    if not isinstance(family, Gaussian) or isinstance(family, Absent) or found is None:
+        return None
+    if not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+        return None
+    return (
+        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
+        f"{family.variance:g} was declared: by chance that is seen of less than one arm in a million. Without a "
+        "variance that holds there is no guarantee. Start a new study with a larger one or, if rewards have a known "
+        "range, with the family bounded."
     )
 
 

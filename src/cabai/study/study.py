@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from cabai.study import runner, transactions
 from cabai.study.change import Result
-from cabai.study.errors import FailedPulls, NoPull, SourceChanged, StudyStopped
+from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
@@ -379,10 +379,10 @@ def fields(result: Any) -> dict[str, Any]:
     return dict(result)
 
 
-def warn(texts: Iterable[str]) -> None:
-    """Of pulls that failed or were lost, to whoever called a method of a study."""
-    for text in texts:
-        warnings.warn(text, FailedPulls, stacklevel=3)
+def warn(found: Iterable[UserWarning]) -> None:
+    """Warn whoever called a method of a study."""
+    for warning in found:
+        warnings.warn(warning, stacklevel=3)
 
 
 def checked_worker(worker: Any) -> str | None:

@@ -20,7 +20,7 @@ from cabai.study.pull import Pull
 
 def ask(
     ledger: Ledger, connection: sa.Connection, count: int, worker: str | None
-) -> tuple[list[Pull], str | None, list[str]]:
+) -> tuple[list[Pull], str | None, list[UserWarning]]:
     """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
     change = Change(ledger, connection)
     if change.is_over:
@@ -42,7 +42,7 @@ def ask(
     return handed, why, change.warnings
 
 
-def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[str]:
+def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
     change = Change(ledger, connection)
     for result in results:

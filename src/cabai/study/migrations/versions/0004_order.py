@@ -22,6 +22,7 @@ def upgrade() -> None:
         op.add_column("cabai_arm", whole(name))
     for name in ("ordered_rewards", "ordered_first", "ordered_costs"):
         op.add_column("cabai_arm", sa.Column(name, sa.Double, nullable=False, server_default="0"))
+    op.add_column("cabai_arm", sa.Column("squares", sa.Double))  # unknown of what was told before
     op.add_column("cabai_pull", sa.Column("lapses", sa.Integer, nullable=False, server_default="0"))
     op.add_column("cabai_pull", sa.Column("withdrawn", sa.Double))
     op.add_column("cabai_observation", sa.Column("offers", sa.Integer, nullable=False, server_default="1"))
