@@ -83,7 +83,7 @@ BARE_TELL = [
 def filled(url: str, size: int, arms: int, policy: str) -> Study:
     """A study with a log of `size` observations, all arms alike, and the sums that belong to it."""
     names = [f"arm {a}" for a in range(arms)]
-    study = create_study("study", arms=names, family="gaussian", policy=policy, delta=1e-9, storage=url)
+    study = create_study("study", arms=names, family="gaussian(variance=1)", policy=policy, delta=1e-9, storage=url)
 
     def work(connection: sa.Connection) -> None:
         key = {"study": study._ledger.id}
@@ -181,7 +181,7 @@ def warm_up(study: Study) -> None:
 def many_processes(place: Path, *, quick: bool) -> None:
     seconds, processes = 10.0 if quick else 30.0, 30
     url = f"sqlite:///{place}/shared.db"
-    create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=url)
+    create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=url)
     found = in_processes(processes, serve, url, 1, seconds)
     counts = [count for count, _ in found]
     print(f"\n{processes} processes on one SQLite file, for {seconds:g} s")
@@ -271,7 +271,7 @@ def postgres(*, quick: bool) -> None:
             threads, found = workers // processes, ([], [])
             url, bare_url = server.new_database(), server.new_database()
             for each in (url, bare_url):
-                study = create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=each)
+                study = create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=each)
                 for _ in range(20):
                     ask_and_tell(study)
             memory = memory_of(study)
