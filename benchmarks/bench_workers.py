@@ -66,7 +66,7 @@ LOCK = "SELECT id FROM cabai_study WHERE id = 1 FOR UPDATE"
 BARE_ASK = [
     "INSERT INTO cabai_pull (study, number, arm, asked, expires, offers, worker, lapses) "
     "VALUES (1, :i, 0, 0.0, 3600.0, 1, NULL, 0)",
-    "UPDATE cabai_study SET stamp = :i, asked = :i, memory = :memory WHERE id = 1",
+    "UPDATE cabai_study SET revision = :i, asked = :i, memory = :memory WHERE id = 1",
 ]
 BARE_TELL = [
     "DELETE FROM cabai_pull WHERE study = 1 AND number = :i",
@@ -75,7 +75,7 @@ BARE_TELL = [
     "UPDATE cabai_arm SET pulls = :i, rewards = :x, first = 0.5, costs = :x, ordered_pulls = :i, ordered_rewards = :x, "
     "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0 "
     "WHERE study = 1 AND number = 0",
-    "UPDATE cabai_study SET stamp = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
+    "UPDATE cabai_study SET revision = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
     "WHERE id = 1",
 ]
 
@@ -83,7 +83,7 @@ BARE_TELL = [
 def filled(url: str, size: int, arms: int, policy: str) -> Study:
     """A study with a log of `size` observations, all arms alike, and the sums that belong to it."""
     names = [f"arm {a}" for a in range(arms)]
-    study = create_study("study", arms=names, family="gaussian", policy=policy, delta=1e-9, storage=url)
+    study = create_study("study", arms=names, family="gaussian(variance=1)", policy=policy, delta=1e-9, storage=url)
 
     def work(connection: sa.Connection) -> None:
         key = {"study": study._ledger.id}
@@ -181,7 +181,7 @@ def warm_up(study: Study) -> None:
 def many_processes(place: Path, *, quick: bool) -> None:
     seconds, processes = 10.0 if quick else 30.0, 30
     url = f"sqlite:///{place}/shared.db"
-    create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=url)
+    create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=url)
     found = in_processes(processes, serve, url, 1, seconds)
     counts = [count for count, _ in found]
     print(f"\n{processes} processes on one SQLite file, for {seconds:g} s")
@@ -271,7 +271,7 @@ def postgres(*, quick: bool) -> None:
             threads, found = workers // processes, ([], [])
             url, bare_url = server.new_database(), server.new_database()
             for each in (url, bare_url):
-                study = create_study("shared", arms=["a", "b", "c"], family="gaussian", delta=1e-9, storage=each)
+                study = create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=each)
                 for _ in range(20):
                     ask_and_tell(study)
             memory = memory_of(study)

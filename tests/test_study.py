@@ -250,9 +250,14 @@ def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):
     asked = study.ask(5)
     assert lost.id not in {pull.id for pull in asked}
     assert study.status().waiting == 0  # for a pull that nobody is asked for
-    study.tell(lost, -3.0, 1.0)  # what was paid for still counts
-    assert study.status().arms[2].pulls == dropped.arms[2].pulls + 1
-    assert not study.status().arms[2].in_play
+    spent = study.status().spent
+    study.tell(lost, -3.0, 1.0)  # is on the bill and in the log, and counts nowhere
+    status = study.status()
+    assert (status.spent, status.discarded, status.arms[2].pulls) == (spent + 1.0, 1, dropped.arms[2].pulls)
+    assert (status.arms[2].low, status.arms[2].high) == (dropped.arms[2].low, dropped.arms[2].high)
+    assert "\n1 told of arms that are out, after their lease had ended: they do not count\n" in str(status)
+    assert reloaded(study).status() == status
+    assert not status.arms[2].in_play
     study.tell(asked[0], rewards[asked[0].arm][0], 1.0)
     assert study.status().waiting == 0
     assert sum(each["counted"] for each in study.observations()) == study.status().pulls

@@ -652,11 +652,19 @@ def make_old(opened: storage.Storage) -> None:
     """Turn the tables of a storage into those of version 0001, in which results counted as they were told."""
     added = {
         "cabai_study": ["tests", "through", "counted_before"],
-        "cabai_arm": ["largest_cost", "offers", "lapses", *(f"ordered_{name}" for name in SUMS)],
+        "cabai_arm": [
+            "largest_cost",
+            "offers",
+            "lapses",
+            "discarded",
+            "squares",
+            *(f"ordered_{name}" for name in SUMS),
+        ],
         "cabai_pull": ["lapses", "withdrawn"],
         "cabai_observation": ["offers", "withdrawn"],
     }
     changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
+    changes.append("ALTER TABLE cabai_study RENAME COLUMN revision TO stamp")
     changes.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
 
     def work(connection: sa.Connection) -> None:

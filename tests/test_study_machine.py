@@ -45,7 +45,6 @@ class Model:
         self.max_pulls, self.max_cost, self.known, self.on_lapse = max_pulls, max_cost, known, on_lapse
         self.asked = 0
         self.under_way: dict[int, dict] = {}  # by number: arm, expires, offers
-        self.withdrawn: dict[int, dict] = {}  # the same, of those for which nothing waits
         self.log: list[tuple] = []  # number, arm, reward, cost, failed, late
         self.counted: list[int] = []  # the numbers of those that count, in the order of asking
         self.reason = self.decision = None
@@ -128,17 +127,13 @@ class Model:
                 self.asked += 1
                 self.under_way[self.asked] = {"arm": arm, "expires": now + LEASE, "offers": 1}
                 handed.append((self.asked, arm, 1))
-        if not handed and unpaid == len(self.under_way):
-            self.withdrawn |= self.under_way
-            self.under_way = {}
-            self.count()
-            if not self.stopped:
-                full = self.max_pulls is not None and len(self.log) >= self.max_pulls
-                self.reason = "max_pulls" if full else "max_cost"
+        if not handed and unpaid == len(self.under_way):  # what is lost, and not paid for again, is not counted past
+            full = self.max_pulls is not None and len(self.log) + len(self.under_way) >= self.max_pulls
+            self.reason = "max_pulls" if full else "max_cost"
         return handed
 
     def tell(self, number, reward, cost, failed):
-        arm = (self.under_way.pop(number, None) or self.withdrawn.pop(number))["arm"]
+        arm = self.under_way.pop(number)["arm"]
         self.log.append((number, arm, reward, cost, failed, self.stopped))
         if self.stopped:
             return
@@ -247,7 +242,7 @@ class StudyMachine(RuleBasedStateMachine):
     @property
     def missing(self):
         """The pulls that may still be told."""
-        return self.model.under_way | self.model.withdrawn
+        return self.model.under_way
 
     @precondition(lambda self: self.missing)
     @rule(data=st.data(), rewards=st.lists(st.booleans(), min_size=1, max_size=4), cost=st.sampled_from(COSTS))

@@ -67,7 +67,7 @@ def test_hostile_delays_in_2000_studies(clock):
     assert wrong_decisions(2000, 0.2, {"good": 0.8, "bad": 0.5}, clock) <= binom.isf(1e-6, 2000, 0.2)
 
 
-@pytest.mark.parametrize("policy", ["top-two", "co", "ctas", "uniform"])
+@pytest.mark.parametrize("policy", ["top-two", "co", "racing", "ctas", "uniform"])
 def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_decides(clock, policy):
     """A study of one worker that is handed the same arms, and told the same rewards in the order of asking, stops at
     the same pull. Its pulls are not chosen but replayed."""
@@ -89,7 +89,7 @@ def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_de
         status = study.status()
         assert (status.pulls, status.waiting) == (counted, len(told) - counted)
         if status.waiting:
-            assert f"\n{status.waiting} told that the decision did not need\n" in str(status)
+            assert f"\n{status.waiting} rewards told that the study stopped without\n" in str(status)
 
 
 def test_what_is_told_early_waits_and_is_shown(clock):
@@ -262,3 +262,59 @@ def test_late_results_of_lost_pulls_never_count_twice(clock):
         study.tell(again, 0, 1.0)
     study.tell(again, 1, 1.0)  # the same: an answer to a broken connection
     assert (study.status().pulls, study.status().spent) == (1, 1.0)
+
+
+@pytest.mark.parametrize("policy", ["d-lucb", "top-two", "co"])
+def test_many_workers_decide_with_little_more_than_one(clock, policy):
+    """A policy sees the rival that everything told leaves, though the test counts less: else only the leader is
+    pulled."""
+
+    def pulls(workers):
+        study = new(policy=policy, lease=1e9, delta=0.1)
+        chance = random.Random(4)
+        means = {"a": 0.8, "b": 0.4, "c": 0.3}
+
+        def draw(pull):
+            return int(chance.random() < means[pull.arm]), chance.expovariate(1)
+
+        asked = run_with_delays(study, clock, workers, draw, most=1500)
+        assert study.decision == "a"
+        return asked
+
+    assert pulls(12) < 3 * pulls(1) + 100
+
+
+def test_lost_pulls_that_the_budget_does_not_pay_for_again_are_not_counted_past(clock):
+    """The results in hand are no fair sample without them: so the study ends without a decision."""
+    tight = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100, max_cost=20)
+    start(tight, [1, 0])
+    first, *others = tight.ask(9)
+    for pull in others[:-1]:
+        tight.tell(pull, int(pull.arm == "a"), 1.0)
+    tight.tell(others[-1], int(others[-1].arm == "a"), 15.0)  # beyond what was reserved
+    clock.now += 101
+    with pytest.raises(cabai.StudyStopped):
+        tight.ask()
+    status = tight.status()
+    assert (status.reason, status.decision, status.pulls, status.waiting) == ("max_cost", None, 2, 8)
+    tight.tell(first, 1, 1.0)
+    assert tight.status().decision is None
+
+
+def test_a_study_without_a_budget_never_ends_at_one(clock):
+    """What was found of the results in hand does not outlive what changes them."""
+    study = new(policy="co", family="gaussian", delta=0.1, lease=100)
+    chance = random.Random(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(300):
+            for pull in study.ask(chance.randint(1, 6)) if chance.random() < 0.7 else []:
+                if chance.random() < 0.8:
+                    study.tell(pull, chance.gauss({"a": 0.2, "b": 0.0, "c": -1.0}[pull.arm]), 1.0)
+            clock.now += chance.choice([0, 1, 60, 101])
+            status = study.status()
+            assert status.reason in (None, "evidence")
+            assert status.pulls + status.waiting + status.discarded + status.failures == len(study.observations())
+            assert reloaded(study).status() == status
+            if status.stopped:
+                break

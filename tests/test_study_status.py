@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -197,7 +198,7 @@ def test_a_forecast_that_fails_is_missing_and_the_rest_of_the_status_is_shown(mo
     study = new(policy="uniform")
     start(study, [1, 0, 0, 1, 0, 1])
     before = study.status()
-    monkeypatch.setattr("cabai.study.play.solve", fails)
+    monkeypatch.setattr("cabai.thresholds.base.solve", fails)
     after = study.status()
     assert before.remaining_cost is not None
     assert after == dataclasses.replace(before, remaining_cost=None)
@@ -421,3 +422,44 @@ def test_a_study_knows_when_it_began_and_when_it_ended(clock):
     start(study, [0])
     clock.now += 10
     assert (study.status().created, study.status().ended) == (began, began + 20)
+
+
+def test_rewards_wider_than_declared_are_warned_of():
+    """Two in a hundred rewards are outliers: times in seconds, with a variance declared that the others have."""
+    rng = np.random.default_rng(5)
+    study, caught = new(arms=["a", "b"], family="gaussian(variance=1)", policy="uniform", delta=1e-9), []
+    for _ in range(400):
+        pull = study.ask()
+        with warnings.catch_warnings(record=True) as more:
+            warnings.simplefilter("always")
+            outlier = pull.arm == "b" and rng.uniform() < 0.02
+            study.tell(pull, float(rng.normal(0, 12 if outlier else 1)), 1.0)
+        caught += more
+    assert caught
+    assert {each.category for each in caught} == {cabai.WideRewards}
+    [text] = study.status().warnings
+    assert text == reloaded(study).status().warnings[0]
+    rewards = [each["reward"] for each in study.observations() if each["arm"] == "b"]
+    assert f"the 200 rewards of arm 'b' have a sample variance of {np.var(rewards, ddof=1):.4g}, and 1 was" in text
+    assert "Warning: the 200 rewards" in str(study)
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
+    """2,000 arms, looked at after each of 60 rewards; by chance one in a million is ever warned of."""
+    from cabai.study.spread import is_too_wide
+
+    rewards = np.random.default_rng(4).normal(5, 2, (2000, 60))
+    n = np.arange(1, 61)
+    squares = np.cumsum(rewards**2, axis=1) - np.cumsum(rewards, axis=1) ** 2 / n
+    assert not any(is_too_wide(4.0, k, arm[k - 1]) for arm in squares for k in range(2, 61))
+    assert all(any(is_too_wide(0.5, k, arm[k - 1]) for k in range(2, 61)) for arm in squares)
+    study = new(family="gaussian(variance=4)", policy="uniform", delta=1e-9, direction=direction)
+    for reward in rewards[0]:
+        study.tell(study.ask(), float(reward), 1.0)
+    assert study.status().warnings == []
+    for a in range(3):
+        mine = [each["reward"] for each in study.observations() if each["arm"] == study.arms[a]]
+        row = study._ledger
+        play = study._storage.read(lambda connection, row=row: row.play(connection, row.row(connection)))
+        assert play.variance(a) == pytest.approx(np.var(mine, ddof=1))

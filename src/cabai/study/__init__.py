@@ -14,6 +14,7 @@ from cabai.study.errors import (
     StorageError,
     StudyNotFound,
     StudyStopped,
+    WideRewards,
 )
 from cabai.study.open import LEASE, STORAGE, create_study, delete_study, list_studies, load_study
 
@@ -38,6 +39,7 @@ __all__ = [
     "Study",
     "StudyNotFound",
     "StudyStopped",
+    "WideRewards",
     "create_study",
     "delete_study",
     "list_studies",

@@ -10,10 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import statements
+from cabai.study.errors import FailedPulls, WideRewards
 from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import FAIL, Settings
-from cabai.study.status import failing, lapsing
+from cabai.study.status import failing, lapsing, too_wide
 from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
@@ -40,7 +41,8 @@ class Change:
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
         self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
-        self.warnings: list[str] = []
+        self.warnings: list[UserWarning] = []
+        self.withdrawn = [0] * len(self.settings.arms)  # by arm, once the pulls under way have been read
 
     @property
     def is_over(self) -> bool:
@@ -59,14 +61,18 @@ class Change:
         }  # fmt: skip
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
-        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, or of an arm
-        that is tested no more."""
+        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, and never
+        if it was withdrawn."""
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
+        is_next = is_next and pull.withdrawn is None
+        was_wide = too_wide(play, a) is not None
         if result.failed is None:
             assert result.reward is not None
-            counts = is_next or (pull.withdrawn is not None and not self.is_over)
-            play.observe(a, self.settings.seen(result.reward), cost, waits=not counts)
+            if pull.withdrawn is None:
+                play.observe(a, self.settings.seen(result.reward), cost, waits=not is_next)
+            else:
+                play.discard(a, cost)
         else:
             play.fail(a, cost)
         if play.has_overflown(a):
@@ -89,10 +95,12 @@ class Change:
                 self.decide()
         if result.failed is not None and play.failures[a] in MILESTONES:
             self.warn(failing(play, a), f" The last: {result.failed}")
+        if not was_wide:
+            self.warn(too_wide(play, a), category=WideRewards)
 
-    def warn(self, text: str | None, more: str = "") -> None:
+    def warn(self, text: str | None, more: str = "", category: type[UserWarning] = FailedPulls) -> None:
         if text is not None:
-            self.warnings.append(text + more)
+            self.warnings.append(category(text + more))
 
     def count(self) -> None:
         """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""
@@ -114,17 +122,28 @@ class Change:
             self.end(EVIDENCE, 1 - self.settings.delta)
 
     def live(self) -> list[Any]:
-        """The pulls under way for which the study waits."""
-        return [pull for pull in self.ledger.pulls(self.connection) if pull.withdrawn is None]
+        """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""
+        pulls = self.ledger.pulls(self.connection)
+        self.withdrawn = self.under_way([pull for pull in pulls if pull.withdrawn is not None])
+        return [pull for pull in pulls if pull.withdrawn is None]
+
+    def reached(self, under_way: Sequence[int]) -> str | None:
+        """Which limit is reached with so many pulls of each arm under way, if any."""
+        return limit(self.settings, self.told + sum(under_way) + sum(self.withdrawn))
+
+    def affordable(self, under_way: Sequence[int]) -> Any:
+        """For each arm, whether the budget pays for one more pull beside so many of each under way. A withdrawn pull
+        keeps what it has reserved: it may still be told."""
+        return self.play.affordable([live + gone for live, gone in zip(under_way, self.withdrawn, strict=True)])
 
     def stop_at_limit(self) -> None:
         """End the study if a limit is reached and nothing is under way any more, so that everything told counts."""
         settings, play = self.settings, self.play
-        reason = limit(settings, self.told)
-        if self.is_over or (reason is None and settings.max_cost is None) or self.live():
+        limits = settings.max_cost, settings.max_pulls, settings.certified_pulls
+        if self.is_over or limits == (None, None, None) or self.live():
             return
         none = [0] * len(settings.arms)
-        pays = play.affordable(none)
+        reason, pays = self.reached(none), self.affordable(none)
         if play.is_spent or (not pays.all() and not pays[play.copy().choose(none)]):
             reason = MAX_COST
         if reason is not None:
@@ -140,7 +159,7 @@ class Change:
             if pull.expires > self.now or len(handed) == count:
                 continue
             under_way[pull.arm] -= 1
-            if self.play.affordable(under_way)[pull.arm]:
+            if self.affordable(under_way)[pull.arm]:
                 lapses = pull.lapses + (pull.expires > 0)
                 values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
                 statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), **values})
@@ -160,10 +179,10 @@ class Change:
             return [], "the results in hand decide, once those of pulls asked before them are told"
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         fresh: list[dict[str, Any]] = []
-        while len(handed) < count and limit(settings, self.told + sum(under_way)) is None:
+        while len(handed) < count and self.reached(under_way) is None:
             after = self.play if settings.max_cost is None else self.play.copy()
             arm = after.choose(under_way)
-            if settings.max_cost is not None and not self.play.affordable(under_way)[arm]:
+            if settings.max_cost is not None and not self.affordable(under_way)[arm]:
                 if under_way[arm] and not self.play.knows_cost[arm]:
                     why = f"what a pull of arm {settings.arms[arm]!r} costs is not known, and the first is under way"
                 break
@@ -194,20 +213,21 @@ class Change:
 
     def settle_lapsed(self) -> list[Any]:
         """Withdraw lapsed pulls of arms that are out, fail those that are not to be offered again, and count what
-        waited for them; returns the pulls for which the study still waits."""
-        live, kept = self.live(), []
-        for pull in live:
-            if pull.expires > self.now:
-                kept.append(pull)
-            elif not self.play.in_play[pull.arm]:
-                self.withdraw(pull)
-            elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
-                self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
-            else:
-                kept.append(pull)
-        if len(kept) < len(live):
+        waited for them, which may drop more arms; returns the pulls for which the study still waits."""
+        while True:
+            live, settled = self.live(), 0
+            for pull in live:
+                if pull.expires > self.now:
+                    continue
+                if not self.play.in_play[pull.arm]:
+                    self.withdraw(pull)
+                    settled += 1
+                elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
+                    self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
+                    settled += 1
+            if not settled:
+                return live
             self.count()
-        return kept
 
 
 def limit(settings: Settings, pulls: int) -> str | None:

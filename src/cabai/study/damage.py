@@ -72,6 +72,8 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
         require(is_amount(arm.costs) and is_amount(arm.spent), arm, "name", "costs", "spent")
         require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
         require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
+        require(is_count(arm.discarded), arm, "name", "discarded")
+        require(arm.squares is None or is_amount(arm.squares), arm, "name", "squares")
         require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
         require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
         sums = arm.pulls, arm.rewards, arm.first, arm.costs
@@ -83,7 +85,7 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
             if pulls:
                 possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
                 require(possible and costs > 0, arm, "name", *columns)
-    total = sum(arm.pulls + arm.failures for arm in arms)
+    total = sum(arm.pulls + arm.failures + arm.discarded for arm in arms)
     if total != told:
         raise ValueError(f"its arms have {total} pulls, but {told} were told")
 

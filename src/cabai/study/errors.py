@@ -37,5 +37,9 @@ class SourceChanged(UserWarning):
     """The file of a family, threshold or policy of one's own is not what it was when the study was created."""
 
 
+class WideRewards(UserWarning):
+    """Rewards are more spread than the variance that was declared for them allows."""
+
+
 class FailedPulls(UserWarning):
     """Many pulls of an arm have failed or were lost, which changes what the guarantee speaks of."""

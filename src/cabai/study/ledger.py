@@ -34,7 +34,7 @@ class Ledger:
         with self.reading():
             self.settings = damage.settings_of(row.settings)
         self.of = {"of_study": self.id}
-        self._known: tuple[int, Play] | None = None  # the state as of a stamp, to spare reading it again
+        self._known: tuple[int, Play] | None = None  # the state as of a revision, to spare reading it again
 
     def reading(self) -> AbstractContextManager[None]:
         """What goes wrong in here is the fault of what is stored."""
@@ -51,7 +51,7 @@ class Ledger:
     def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
         known = self._known
-        values = {**self.of, "of_token": self.token, "of_stamp": -1 if known is None else known[0]}
+        values = {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known[0]}
         row = (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, values)
         if row is None:
             raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
@@ -65,7 +65,7 @@ class Ledger:
         """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
         saved."""
         known, self._known = self._known, None
-        if known is not None and known[0] == row.stamp:
+        if known is not None and known[0] == row.revision:
             return known[1]
         if row.memory is None:  # it was known when the row was asked for
             row = self.row(connection)
@@ -116,15 +116,15 @@ class Ledger:
 
     def save(self, connection: sa.Connection, row: Any, play: Play, values: dict[str, Any]) -> None:
         """Keep the state, what its policy remembers, and other columns of the study's row that have changed."""
-        stamp = secrets.randbits(62)
+        revision = secrets.randbits(62)
         if play.changed:
             arms = [{**self.key(a), **play.sums(a)} for a in sorted(play.changed)]
             statements.CHANGE_ARM.run_each(connection, arms)
             play.changed.clear()
         changed = {name: value for name, value in values.items() if value != getattr(row, name)}
-        changed |= {"stamp": stamp, "memory": play.memory()}
+        changed |= {"revision": revision, "memory": play.memory()}
         statements.CHANGE_STUDY.run(connection, {**self.of, **changed})
-        self._known = (stamp, play)
+        self._known = (revision, play)
 
     def checked_row(self, row: Any) -> Any:
         with self.reading():

@@ -26,7 +26,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
 SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, on either side
-ARM_BOOKS = ("spent", "failures", "largest_cost", "offers", "lapses")  # of an arm, whatever counts
+ARM_BOOKS = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, whatever counts
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
@@ -71,6 +71,8 @@ class Play:
         self.largest_cost = np.zeros(len(self.arms))  # of one pull of each arm, failed pulls included
         self.offers = np.zeros(len(self.arms), np.int64)  # of pulls told
         self.lapses = np.zeros(len(self.arms), np.int64)  # of pulls told: leases that ended without a result
+        self.discarded = np.zeros(len(self.arms), np.int64)  # rewards of withdrawn pulls, which never count
+        self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
         self.changed: set[int] = set()  # arms of which what is stored is no longer true
         self._decides: bool | None = None
 
@@ -91,6 +93,7 @@ class Play:
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
         for name in ARM_BOOKS:
             getattr(play, name)[:] = [value or 0 for value in columns[name]]
+        play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
         if "ordered" in remembered:
             play.ordered = play.told.copy()
             play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
@@ -134,14 +137,14 @@ class Play:
         for side, prefix in ((self.told, ""), (self.ordered, "ordered_")):
             values = dict(zip(side.arms.dtype.names or (), side.arms[a].item(), strict=True))
             stored |= {prefix + name: values[name] for name in SUMS}
-        return stored
+        return stored | {"squares": finite_or_none(self.squares[a])}
 
     def copy(self) -> Play:
         """The same state, to try something out on."""
         other = copy.copy(self)
         other.told = self.told.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told
-        for name in ARM_BOOKS:
+        for name in (*ARM_BOOKS, "squares"):
             setattr(other, name, getattr(self, name).copy())
         other.changed = set(self.changed)
         return other
@@ -167,6 +170,7 @@ class Play:
         it `waits`, and else counts now."""
         if waits and not self.has_waiting:
             self.ordered = self.told.copy()
+            self._forget(self.ordered)
         self._take_in(self.told, a, reward, cost)
         if self.has_waiting and not waits:
             self._take_in(self.ordered, a, reward, cost)
@@ -176,12 +180,29 @@ class Play:
         """A result that was told before counts from now on."""
         self._take_in(self.ordered, a, reward, cost)
         self.changed.add(a)
+        self._decides = None
+
+    def discard(self, a: int, cost: float) -> None:
+        """A withdrawn pull of arm a has returned a reward after all: it is paid, and never counts."""
+        self.discarded[a] += 1
+        with np.errstate(all="ignore"):
+            for side in {id(side): side for side in (self.told, self.ordered)}.values():
+                side.run["spent"] += cost
+        self._pay(a, cost)
+
+    def _forget(self, side: Side) -> None:
+        """Nothing is remembered of earlier choices and tests: by a side that they were not all made on."""
+        first = self.settings.start[1]
+        for name in self.policy.run_memory:
+            side.run[name] = first[name]
 
     def _take_in(self, side: Side, a: int, reward: float, cost: float) -> None:
         counted = cost if self.settings.costs is None else self.settings.costs[a]
         self.kernels.observe(side.arms, side.run, a, reward, counted)
         with np.errstate(all="ignore"):
             side.run["spent"] += cost - counted
+            if side is self.ordered:
+                self.squares[a] += (reward - side.arms[a]["first"]) ** 2
 
     def _pay(self, a: int, cost: float) -> None:
         with np.errstate(all="ignore"):
@@ -213,6 +234,7 @@ class Play:
         """Nothing waits any more: what counts is everything told. What the policy must keep is as its last choice left
         it."""
         told, self.told = self.told, self.ordered
+        self._decides = None
         for name in ("stream", "counted", "spent", *self.policy.keeps):
             self.run[name] = told.run[name]
         for name in SUMS:  # a sum may differ in its last digit, by the order of its parts
@@ -238,6 +260,7 @@ class Play:
 
     def _drop(self) -> None:
         """Everything told is seen without the arms that the results that count have dropped."""
+        self._decides = None
         arms, run = self.told.arms, self.told.run
         arms["in_play"], run["left"] = self.ordered.arms["in_play"], self.ordered.run["left"]
         run["leader"], run["second"] = -1, -np.inf
@@ -246,10 +269,24 @@ class Play:
 
     @property
     def decides(self) -> bool:
-        """Whether the results in hand would decide if those that are missing were left out."""
+        """Whether the results in hand would decide if those that are missing were left out. The rival that then stands
+        in the way is the one that policies see."""
+        if not self.has_waiting:
+            return False
         if self._decides is None:
-            self._decides = self.has_waiting and self._stops(self.told.copy())
+            trial = self.told.copy()
+            self._forget(trial)
+            self._decides = self._stops(trial)
+            self.run["rival"] = trial.run["rival"]
         return self._decides
+
+    def variance(self, a: int) -> float | None:
+        """The sample variance of the rewards of arm a that count, if it is known; as kernels see them."""
+        arm = self.ordered.arms[a]
+        if arm["pulls"] < 2 or not math.isfinite(self.squares[a]):
+            return None
+        squares = self.squares[a] - arm["pulls"] * (arm["mean"] - arm["first"]) ** 2
+        return max(float(squares), 0.0) / (int(arm["pulls"]) - 1)
 
     @property
     def is_spent(self) -> bool:

@@ -29,7 +29,7 @@ study = Table(
     Column("name", String(200), nullable=False, unique=True),
     Column("token", String(16), nullable=False),  # the first part of every pull's id
     Column("created", Double, nullable=False),
-    Column("stamp", Number, nullable=False, default=0),  # another random number with every change
+    Column("revision", Number, nullable=False, default=0),  # another random number with every change
     Column("settings", Text, nullable=False),  # JSON: what `create_study` was given; never changes
     Column("asked", Number, nullable=False, default=0),  # pulls handed out so far
     Column("told", Number, nullable=False, default=0),  # rows of the log
@@ -63,6 +63,8 @@ arm = Table(
     Column("largest_cost", Double),  # of one pull, failed pulls included; null until one is told
     Column("offers", Number, nullable=False, default=0, server_default="0"),  # of pulls told
     Column("lapses", Number, nullable=False, default=0, server_default="0"),  # of pulls told: leases that ended
+    Column("discarded", Number, nullable=False, default=0, server_default="0"),  # rewards told of withdrawn pulls
+    Column("squares", Double, default=0.0),  # of (reward - first) over the results that count; null where unknown
     # The same sums over the results that count: in the order of asking, up to the first pull that is missing.
     Column("ordered_pulls", Number, nullable=False, default=0, server_default="0"),
     Column("ordered_rewards", Double, nullable=False, default=0.0, server_default="0"),
@@ -98,5 +100,5 @@ observation = Table(
     Column("told", Double, nullable=False),
     Column("worker", String(200)),
     Column("offers", Integer, nullable=False, default=1, server_default="1"),
-    Column("withdrawn", Double),  # as the pull was: then it has counted as it was told, of an arm that was out
+    Column("withdrawn", Double),  # as the pull was: then it never counts
 )

@@ -106,8 +106,8 @@ _this = (study.c.id == _study, study.c.token == sa.bindparam("of_token"))
 _one_pull = (pull.c.study == _study, pull.c.number == _number)
 
 STUDY = Statement(sa.select(study, NOW).where(*_this))
-# Most of the row of a study that is to be changed; not what the policy remembers if that is known, by its stamp.
-_unknown = sa.case((study.c.stamp != sa.bindparam("of_stamp", type_=study.c.stamp.type), study.c.memory))
+# Most of the row of a study that is to be changed; not what the policy remembers if that is known, by its revision.
+_unknown = sa.case((study.c.revision != sa.bindparam("of_revision", type_=study.c.revision.type), study.c.memory))
 _most = [column for column in study.c if column.name not in ("settings", "memory", "tests")]
 LOCKED_STUDY = Statement(sa.select(*_most, _unknown.label("memory"), NOW).where(*_this).with_for_update())
 CHANGE_STUDY = Statement(sa.update(study).where(study.c.id == _study))

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cabai.families import Gaussian
+from cabai.study.absent import Absent
 from cabai.study.play import Play, finite_or_none
+from cabai.study.spread import is_too_wide
 from cabai.support.tables import table
 
 
@@ -19,6 +22,7 @@ class ArmStatus:
     name: str
     pulls: int  # that returned a reward which counts
     waiting: int  # that returned a reward which does not count, or not yet: it waits for pulls asked before it
+    discarded: int  # that returned a reward after they were withdrawn, as pulls of an arm that is out are
     failures: int
     under_way: int
     offers: int  # how often a pull was handed out
@@ -61,6 +65,7 @@ class Status:
     pulls: int  # that returned a reward which counts
     waiting: int  # that returned a reward which does not count, or not yet
     waiting_for: str | None  # the id of the first pull that they wait for
+    discarded: int  # that returned a reward after they were withdrawn: it never counts
     would_decide: bool  # whether the results in hand, missing ones left out, decide: then there is nothing to ask for
     failures: int
     under_way: int
@@ -91,12 +96,13 @@ class Status:
             arm, out = play.ordered.arms[a], [pull for pull in pulls if pull.arm == a]
             lapses = int(play.lapses[a]) + sum(pull.lapses for pull in out)
             low, high = play.interval(a)
-            warned += [failing(play, a), lapsing(play, a, lapses)]
+            warned += [failing(play, a), lapsing(play, a, lapses), too_wide(play, a)]
             arms.append(
                 ArmStatus(
                     name=name,
                     pulls=int(arm["pulls"]),
                     waiting=int(play.arms[a]["pulls"] - arm["pulls"]),
+                    discarded=int(play.discarded[a]),
                     failures=int(play.failures[a]),
                     under_way=len(out),
                     offers=int(play.offers[a]) + sum(pull.offers for pull in out),
@@ -133,6 +139,7 @@ class Status:
             pulls=sum(arm.pulls for arm in arms),
             waiting=waiting,
             waiting_for=pull_id(min(missing)) if waiting and missing and not stopped else None,
+            discarded=sum(arm.discarded for arm in arms),
             would_decide=settings.is_present and not stopped and play.decides,
             failures=sum(arm.failures for arm in arms),
             under_way=len(pulls),
@@ -199,7 +206,7 @@ class Status:
         if self.decision is not None:
             return (
                 f"Decided: {self.decision} {self.best}, {self.promise}; "
-                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.failures} pulls."
+                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.discarded + self.failures} pulls."
             )
         if self.stopped:
             if self.reason == "certificate":
@@ -295,8 +302,10 @@ class Status:
         if self.waiting_for is not None:
             decide = "; with them the study would be decided" if self.would_decide else ""
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
-        elif self.waiting > self.late:
-            more.append(f"{self.waiting - self.late} told that the decision did not need")
+        elif self.waiting:
+            more.append(f"{self.waiting} rewards told that the study stopped without")
+        if self.discarded:
+            more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
         rows = self.rows()
@@ -325,6 +334,21 @@ def lapsing(play: Play, a: int, lapses: int) -> str | None:
         f"{lapses} of {lapses + pulls} times nothing was told of a pull of arm {play.settings.arms[a]!r} before its "
         "lease ended. The guarantee is about the mean reward of pulls that return one: if being lost goes with a high "
         "or a low reward, that is not the mean of all."
+    )
+
+
+def too_wide(play: Play, a: int) -> str | None:
+    """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
+    family, found, pulls = play.settings.family, play.variance(a), int(play.ordered.arms[a]["pulls"])
+    if not isinstance(family, Gaussian) or isinstance(family, Absent) or found is None:
+        return None
+    if not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+        return None
+    return (
+        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
+        f"{family.variance:g} was declared: by chance that is seen of less than one arm in a million. Without a "
+        "variance that holds there is no guarantee. Start a new study with a larger one or, if rewards have a known "
+        "range, with the family bounded."
     )
 
 

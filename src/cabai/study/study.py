@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from cabai.study import runner, transactions
 from cabai.study.change import Result
-from cabai.study.errors import FailedPulls, SourceChanged, StudyStopped
+from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
@@ -136,8 +136,10 @@ class Study:
         name = checked_worker(worker)
         self._import_own()
         pulls: list[Pull]
-        pulls, warned = self._write(transactions.ask, count, name)
+        pulls, why, warned = self._write(transactions.ask, count, name)
         warn(warned)
+        if why is not None:
+            raise NoPull(why)
         if not pulls:
             raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
         return pulls[0] if n is None else pulls
@@ -340,7 +342,7 @@ class Study:
 
     def _observation(self, told: Any, row: Any) -> dict[str, Any]:
         late = row.told_at_stop is not None and told.place > row.told_at_stop
-        in_order = told.number <= row.through or told.place <= row.counted_before or told.withdrawn is not None
+        in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.counted_before)
         return {
             "pull": self._ledger.pull_id(told.number),
             "arm": self.arms[told.arm],
@@ -377,10 +379,10 @@ def fields(result: Any) -> dict[str, Any]:
     return dict(result)
 
 
-def warn(texts: Iterable[str]) -> None:
-    """Of pulls that failed or were lost, to whoever called a method of a study."""
-    for text in texts:
-        warnings.warn(text, FailedPulls, stacklevel=3)
+def warn(found: Iterable[UserWarning]) -> None:
+    """Warn whoever called a method of a study."""
+    for warning in found:
+        warnings.warn(warning, stacklevel=3)
 
 
 def checked_worker(worker: Any) -> str | None:

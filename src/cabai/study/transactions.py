@@ -12,36 +12,37 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import statements
-from cabai.study.change import Change, Result, cost_of, limit
-from cabai.study.errors import AlreadyTold, LostPull, NoPull
+from cabai.study.change import Change, Result, cost_of
+from cabai.study.errors import AlreadyTold, LostPull
 from cabai.study.ledger import MAX_COST, Ledger
 from cabai.study.pull import Pull
 
 
-def ask(ledger: Ledger, connection: sa.Connection, count: int, worker: str | None) -> tuple[list[Pull], list[str]]:
-    """The pulls handed out, none if the study has stopped or stops here; and warnings."""
+def ask(
+    ledger: Ledger, connection: sa.Connection, count: int, worker: str | None
+) -> tuple[list[Pull], str | None, list[UserWarning]]:
+    """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
     change = Change(ledger, connection)
     if change.is_over:
-        return [], []
-    live = change.settle_lapsed()
+        return [], None, []
+    live, why = change.settle_lapsed(), None
     handed: list[Pull] = []
     if not change.is_over:
         handed, unpaid = change.offer_again(live, count, worker)
-        fresh, why = change.hand_out(live, count - len(handed), worker)
+        fresh, reason = change.hand_out(live, count - len(handed), worker)
         handed += fresh
-        if not handed:
-            if len(live) > len(unpaid):
-                raise NoPull(f"{why}: tell what is under way first.")
-            for pull in unpaid:
-                change.withdraw(pull)
-            change.count()
-        if not handed and not change.is_over:
-            change.end(limit(ledger.settings, change.told) or MAX_COST, change.play.confidence())
-    change.save()
-    return handed, change.warnings
+        if not handed and len(live) > len(unpaid):
+            why = f"{reason}: tell what is under way first."
+        elif not handed:  # nothing is under way, or nothing that the budget would pay for once more
+            ended = change.reached(change.under_way(live)) or (None if ledger.settings.max_cost is None else MAX_COST)
+            assert ended is not None
+            change.end(ended, change.play.confidence())
+    if handed or change.is_over or change.told > change.row.told:
+        change.save()
+    return handed, why, change.warnings
 
 
-def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[str]:
+def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
     change = Change(ledger, connection)
     for result in results:

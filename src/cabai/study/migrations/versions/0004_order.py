@@ -13,12 +13,16 @@ def whole(name: str, start: str = "0") -> sa.Column[int]:
 
 
 def upgrade() -> None:
+    # Processes of an older version that are still at work must not write what they would count as it is told: they
+    # fail with every call from now on, since they know the column by its old name.
+    op.execute("ALTER TABLE cabai_study RENAME COLUMN stamp TO revision")
     op.add_column("cabai_study", whole("through"))
     op.add_column("cabai_study", whole("counted_before"))
-    for name in ("offers", "lapses", "ordered_pulls"):
+    for name in ("offers", "lapses", "discarded", "ordered_pulls"):
         op.add_column("cabai_arm", whole(name))
     for name in ("ordered_rewards", "ordered_first", "ordered_costs"):
         op.add_column("cabai_arm", sa.Column(name, sa.Double, nullable=False, server_default="0"))
+    op.add_column("cabai_arm", sa.Column("squares", sa.Double))  # unknown of what was told before
     op.add_column("cabai_pull", sa.Column("lapses", sa.Integer, nullable=False, server_default="0"))
     op.add_column("cabai_pull", sa.Column("withdrawn", sa.Double))
     op.add_column("cabai_observation", sa.Column("offers", sa.Integer, nullable=False, server_default="1"))
