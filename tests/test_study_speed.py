@@ -43,7 +43,9 @@ def settings(**options: Any) -> Any:
         pytest.param("exponential", "top-two", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "tas", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "d-lucb", {"threshold": "mixture"}, marks=slow),
+        ("bounded", "top-two", {"epsilon": 0.01}),
         pytest.param("bounded", "co", {}, marks=slow),
+        pytest.param("bounded", "ctas", {"direction": "minimize"}, marks=slow),
         pytest.param("exponential", "ctas", {}, marks=slow),
         pytest.param("poisson", "racing", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "uniform", {"threshold": "paper"}, marks=slow),
@@ -64,6 +66,8 @@ def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, polic
         chosen = plain.choose(under_way)
         assert fast.choose(under_way) == chosen
         reward, cost = float(chance.random() < 0.4 + 0.02 * chosen), chance.uniform(0.1, 2.0)
+        if family == "bounded" and step % 8:
+            reward = 0.5 + 0.02 * chosen + 0.1 * chance.random()
         for play in (plain, fast):
             play.observe(chosen, reward, cost)
         assert plain.stops() == fast.stops()
@@ -197,7 +201,9 @@ def test_reading_does_not_wait_for_a_writer(url):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_process_that_forks_waits_for_its_readers(tmp_path):
-    study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{tmp_path}/cabai.db")
+    study = create_study(
+        "fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{tmp_path}/cabai.db"
+    )
     inside, end = threading.Event(), threading.Event()
 
     def work(connection: Any) -> None:

@@ -66,7 +66,10 @@ def choose(arms, run, rules):
 
 @dataclass(frozen=True)
 class CO(Policy):
-    """Chernoff-Overlap: drop the arms that the leader beats, pull the arm in play with the smallest sqrt(cost) N."""
+    """Chernoff-Overlap: drop the arms that the leader beats, pull the arm in play with the smallest sqrt(cost) N.
+
+    Where `bets` is the test, N is divided by the standard deviation of the arm's rewards.
+    """
 
     name = "co"
     choose = staticmethod(choose)

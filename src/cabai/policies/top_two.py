@@ -149,6 +149,8 @@ class TopTwo(Policy):
     With an epsilon, the arm with the best mean leads unless another's upper end is higher by more than epsilon, and Z
     and its parts are those of "the leader is at most epsilon worse".
 
+    Where `bets` is the test, what its bets are worth takes the place of Z and its parts (docs/theory/bets.md).
+
     >>> import cabai
     >>> ten = cabai.Instance("bernoulli", [0.9, *[0.5] * 9], [1, *[0.1] * 9])
     >>> for runs in cabai.compare(ten, ["top-two", "co", "ctas"], delta=0.01, trajectories=200).runs:
