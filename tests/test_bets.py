@@ -117,12 +117,13 @@ def test_the_weights_are_a_probability():
     assert joint.sum() == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=SLOW)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.01])
-def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon):
-    """100 random states, counts to 1e7, in 40 digits, with sums that were rounded as badly as can be: never above, and
+def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon, count):
+    """Random states, counts to 1e7, in 40 digits, with sums that were rounded as badly as can be: never above, and
     seldom visibly below."""
     rng, setup, close, looked = np.random.default_rng(1), setup_of(epsilon), 0, 0
-    while looked < 100:
+    while looked < count:
         pair = some_pair(rng, 10**7)
         arms = setup.start()[0]
         for arm, (values, counts) in zip(arms, pair, strict=True):
@@ -137,7 +138,7 @@ def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon):
         assert found <= max(exact, 0.0)
         assert not yes or exact > setup.rules["level"]
         close += found >= min(exact, 700) - 0.05
-    assert close >= looked - 5  # stakes too small to tell anything are left out
+    assert close >= 0.93 * looked  # stakes too small to tell anything are left out
 
 
 def test_rewards_0_and_1_make_bets_the_tilts_of_bernoulli():
@@ -205,7 +206,7 @@ def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
 def test_what_a_quick_look_refuses_is_seldom_beaten():
     rng, setup = np.random.default_rng(6), setup_of()
     rules, refused, beaten = Record(setup.rules), 0, 0
-    for _ in range(150):
+    for _ in range(100):
         arms = setup.start()[0]
         for arm, (values, counts) in zip(arms, some_pair(rng, 10**4), strict=True):
             fill(arm, values, counts)
@@ -215,7 +216,7 @@ def test_what_a_quick_look_refuses_is_seldom_beaten():
             assert not (yes and by <= 0)
             beaten += yes
             refused += by > 1e-6 and not yes
-    assert beaten > 25
+    assert beaten > 20
     assert refused <= 1
 
 
@@ -304,8 +305,8 @@ def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, epsilon=0.0)
     ("law", "sampler"), [("beta", "co"), ("bimodal", "co"), ("rare zeros", "spoil"), ("uniform", "spoil")]
 )
 def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler):
-    """3000 trajectories of at most 500 pulls."""
-    errors = assert_errs_rarely(law, sampler, 2, 3000, 500)
+    """2000 trajectories of at most 400 pulls."""
+    errors = assert_errs_rarely(law, sampler, 2, 2000, 400)
     assert sampler == "spoil" or errors > 0
 
 
@@ -338,7 +339,7 @@ def test_extremes_do_no_harm(epsilon):
     """Counts to 1e9, means at the edge, pull ratios to 1e9: a number, and no arm beats one that is no worse."""
     rng, setup = np.random.default_rng(8), setup_of(epsilon)
     rules = Record(setup.rules)
-    for i in range(40):
+    for i in range(24):
         arms = setup.start()[0]
         means = [float(rng.choice([0.0, 1.0, 1e-9, 1 - 1e-9, rng.random()])) for _ in range(2)]
         if i % 2:  # nearly tied
