@@ -271,7 +271,9 @@ def postgres(*, quick: bool) -> None:
             threads, found = workers // processes, ([], [])
             url, bare_url = server.new_database(), server.new_database()
             for each in (url, bare_url):
-                study = create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=each)
+                study = create_study(
+                    "shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=each
+                )
                 for _ in range(20):
                     ask_and_tell(study)
             memory = memory_of(study)

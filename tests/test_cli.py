@@ -28,7 +28,7 @@ def test_bound_prints_the_papers_optimum():
 
 def test_bound_as_json_has_the_promised_fields():
     fields = json.loads(here("bound", *PAPER, "--delta", "1e-6", "--json").stdout)
-    assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta", "hardness_of"]
+    assert list(fields) == ["hardness", "cost_shares", "pull_shares", "lower_bound", "delta", "epsilon", "hardness_of"]
     assert fields["hardness_of"]["ctas"] == fields["hardness"] < fields["hardness_of"]["co"]
     assert fields["pull_shares"] == pytest.approx([0.2275, 0.7192, 0.0533], abs=5e-5)
 
@@ -247,7 +247,7 @@ main()
 
 def test_an_error_in_cabai_itself_is_one_line_too():
     code = (
-        "import cabai.cli.bound as command; command.lower_bound = lambda _: 1 / 0; import cabai.cli; cabai.cli.main()"
+        "import cabai.cli.bound as command; command.lower_bound = lambda *_: 1 / 0; import cabai.cli; cabai.cli.main()"
     )
     command = [sys.executable, "-c", code, "bound", *PAPER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

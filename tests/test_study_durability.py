@@ -45,7 +45,11 @@ from workers import Child, announce_commits, check_log, check_replay, join, kill
 
 ARMS = ["left", "middle", "right"]
 LEASE = 0.1
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::cabai.WideRewards"),
+    pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
+]
 
 
 def new_study(url: str, **options: Any) -> Study:
@@ -309,13 +313,13 @@ def fill_the_disk(url: str, limit: Any, free: Any) -> None:
         for i in range(10000):
             try:
                 pull = study.ask()
-                study.tell(pull, float(i), cost=1.0)
-                report("told", pull.id, float(i), 1.0, None)
+                study.tell(pull, float(i % 2), cost=1.0)
+                report("told", pull.id, float(i % 2), 1.0, None)
             except StorageError as error:
                 report("full", str(error))
                 break
         with pytest.raises(StorageError):
-            study.tell(pull, float(i), cost=1.0) if pull.number > i + 1 else study.ask()
+            study.tell(pull, float(i % 2), cost=1.0) if pull.number > i + 1 else study.ask()
         free()
         pull = study.ask()
         study.tell(pull, 1.0, cost=1.0)
@@ -515,9 +519,9 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
     for place in range(1, places + 1):
         sent[0], end_at[0] = 0, place
         pull = study.ask()
-        study.tell(pull, float(place), cost=1.0)
+        study.tell(pull, float(place % 2), cost=1.0)
         assert sent[0] > places  # some were made twice
-        told[pull.id] = (float(place), 1.0, None)
+        told[pull.id] = (float(place % 2), 1.0, None)
     end_at[0] = -1
     postgres.end_connections()
     status = study.status()
