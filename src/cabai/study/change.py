@@ -61,8 +61,8 @@ class Change:
         }  # fmt: skip
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
-        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, and never
-        if it was withdrawn."""
+        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, and never if
+        it was withdrawn."""
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
         is_next = is_next and pull.withdrawn is None
@@ -82,7 +82,6 @@ class Change:
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
         self.told += 1
-        statements.REMOVE_PULL.run(self.connection, self.ledger.key(pull.number))
         statements.ADD_TO_LOG.run(
             self.connection,
             {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
@@ -123,7 +122,7 @@ class Change:
 
     def live(self) -> list[Any]:
         """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""
-        pulls = self.ledger.pulls(self.connection)
+        pulls = self.ledger.pulls(self.connection) if self.told < self.asked else []
         self.withdrawn = self.under_way([pull for pull in pulls if pull.withdrawn is not None])
         return [pull for pull in pulls if pull.withdrawn is None]
 
@@ -223,6 +222,7 @@ class Change:
                     self.withdraw(pull)
                     settled += 1
                 elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
+                    self.ledger.take_pull(self.connection, pull.number)
                     self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
                     settled += 1
             if not settled:

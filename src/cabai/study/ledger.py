@@ -80,6 +80,11 @@ class Ledger:
         pull = statements.PULL.row(connection, self.key(number))
         return None if pull is None else self.checked_pulls([pull])[0]
 
+    def take_pull(self, connection: sa.Connection, number: int) -> Any:
+        """The pull of that number, which is no longer under way; None if it was not."""
+        pull = statements.TAKE_PULL.row(connection, self.key(number))
+        return None if pull is None else self.checked_pulls([pull])[0]
+
     def status(self, connection: sa.Connection) -> Status:
         """What is known now."""
         row = self.row(connection)

@@ -29,7 +29,7 @@ class Statement:
 
     def __init__(self, clause: Any) -> None:
         self.clause = clause
-        self.row_type: Any = row_type(clause) if isinstance(clause, sa.Select) else None
+        self.row_type: Any = row_type(clause)
         self._texts: dict[Any, str] = {}
 
     def rows(self, connection: sa.Connection, values: Values) -> list[Any]:
@@ -60,8 +60,13 @@ class Statement:
         return text
 
 
-def row_type(clause: sa.Select[Any]) -> Any:
-    return namedtuple("Row", [column.name for column in clause.selected_columns])
+def row_type(clause: Any) -> Any:
+    """What the rows are that a statement returns; None if it returns none."""
+    if isinstance(clause, sa.Select):
+        return namedtuple("Row", [column.name for column in clause.selected_columns])
+    if isinstance(clause, sa.Delete):
+        return namedtuple("Row", [column.name for column in clause.exported_columns])
+    return None
 
 
 def send(connection: sa.Connection, text: str, values: Values = NOTHING) -> Any:
@@ -119,7 +124,7 @@ PULLS = Statement(sa.select(pull).where(pull.c.study == _study).order_by(pull.c.
 PULL = Statement(sa.select(pull).where(*_one_pull))
 ADD_PULL = Statement(sa.insert(pull).inline())
 CHANGE_PULL = Statement(sa.update(pull).where(*_one_pull))
-REMOVE_PULL = Statement(sa.delete(pull).where(*_one_pull))
+TAKE_PULL = Statement(sa.delete(pull).where(*_one_pull).returning(*pull.c))
 
 LOG = Statement(sa.select(observation).where(observation.c.study == _study).order_by(observation.c.place))
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))

@@ -46,7 +46,7 @@ def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -
     """Returns warnings."""
     change = Change(ledger, connection)
     for result in results:
-        pull = ledger.pull(connection, result.number)
+        pull = ledger.take_pull(connection, result.number)
         if pull is None:
             check_told_before(ledger, connection, result)
         else:
