@@ -99,7 +99,7 @@ def test_what_is_told_early_waits_and_is_shown(clock):
     status = study.status()
     assert (status.pulls, status.waiting, status.waiting_for, status.spent) == (0, 1, first.id, 1.0)
     assert (status.leader, status.arms[1].waiting, status.arms[1].mean, status.arms[1].spent) == (None, 1, None, 1.0)
-    assert status.sentence == "Nothing counts yet: 1 told early wait for pulls asked before them. 1 spent."
+    assert status.sentence == "Nothing counts yet: 1 told early, to be counted after pulls asked before. 1 spent."
     study.tell(third, 0, 1.0)
     study = reloaded(study)
     assert f"\n2 told early, to be counted after {first.id}, asked before them\n" in str(study)

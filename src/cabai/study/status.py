@@ -219,7 +219,7 @@ class Status:
                 f"Stopped at {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
             )
         if self.leader is None and self.waiting:
-            held = f"{self.waiting} told early wait for pulls asked before them"
+            held = f"{self.waiting} told early, to be counted after pulls asked before"
             return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
         if self.leader is None and self.failures:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
