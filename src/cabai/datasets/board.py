@@ -1,0 +1,132 @@
+"""What is known in a race of arms on shared items, and what follows from it: who leads, who is out, what comes next.
+
+Plain functions of plain arrays, compiled where many races are run (`replaying`) and called as they are in a live study
+(`race`). Items are numbered by their position in the race's random order. What a race knows is a function of which
+scores have been told, not of when: every number here is the same, to the last bit, whatever the order of arrival.
+
+Two tests decide who beats whom, `pairs` and `champion`; each has the functions `compare` and `is_paused`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.support.specialise import required_slot
+
+NO_ARM = -1
+
+
+class Board(NamedTuple):
+    """The state of a race of K arms on n items."""
+
+    shares: NDArray[np.float64]  # K x n: scores as shares of their range, the more the better; nan until told
+    sums: NDArray[np.float64]  # K x (n + 1): of an arm's first j shares, each rounded once, up to its prefix
+    carry: NDArray[np.float64]  # K: what rounding has left out of an arm's last sum
+    prefix: NDArray[np.int64]  # K: how many items, from the first, an arm has finished without a hole
+    beaten: NDArray[np.bool_]  # K: by any arm
+    out: NDArray[np.bool_]  # K: not the best
+    capital: NDArray[np.float64]  # tests x arms x arms x bets (see the test in use)
+    best: NDArray[np.float64]  # tests x arms x arms: the largest capital so far, all bets together
+    settled: NDArray[np.bool_]  # tests x arms x arms: no more bets are made
+    squares: NDArray[np.float64]  # arms x arms: of differences; for the champion's choice of a rival
+    column: NDArray[np.int64]  # 1: how many items the champion's test has seen
+    bets: NDArray[np.float64]
+    epsilons: NDArray[np.float64]  # of the tests: 0, which throws arms out, and epsilon, which decides
+    target: float  # the capital that proves
+
+
+@required_slot
+def compare(board, arm, before):
+    """Take into account what an arm has finished since its prefix was `before`."""
+
+
+@required_slot
+def is_paused(board, leader, a):
+    """Whether arm a need not be evaluated while `leader` leads."""
+
+
+def tell(board, arm, position, share):
+    """An arm's score on an item."""
+    before = board.prefix[arm]
+    board.shares[arm, position] = share
+    extend(board, arm)
+    if board.prefix[arm] > before:
+        compare(board, arm, before)
+
+
+def extend(board, arm):
+    """Let an arm's prefix grow over what has been told, and sum it up (Neumaier's way, keeping what is rounded off)."""
+    shares, sums, items = board.shares, board.sums, board.shares.shape[1]
+    j, carry = board.prefix[arm], board.carry[arm]
+    total = sums[arm, j] - carry
+    while j < items and not math.isnan(shares[arm, j]):
+        share = shares[arm, j]
+        more = total + share
+        if total >= share:
+            carry += (total - more) + share
+        else:
+            carry += (share - more) + total
+        total = more
+        j += 1
+        sums[arm, j] = total + carry
+    board.prefix[arm], board.carry[arm] = j, carry
+
+
+def mean(board, a):
+    """Of an arm's prefix."""
+    return board.sums[a, board.prefix[a]] / board.prefix[a]
+
+
+def find_leader(board, costs):
+    """The arm with the best mean on its own prefix among those not out, the cheaper of two that tie; or NO_ARM."""
+    found = NO_ARM
+    for a in range(len(board.prefix)):
+        if not board.out[a] and board.prefix[a] > 0 and (found == NO_ARM or is_better(board, costs, a, found)):
+            found = a
+    return found
+
+
+def is_better(board, costs, a, b):
+    mine, others = mean(board, a), mean(board, b)
+    return mine > others or (mine == others and costs[a] < costs[b])
+
+
+def is_active(board, leader, a):
+    """Whether more has to be known of arm a."""
+    return not board.out[a] and (leader == NO_ARM or a == leader or not is_paused(board, leader, a))
+
+
+def count_active(board, leader):
+    found = 0
+    for a in range(len(board.prefix)):
+        found += is_active(board, leader, a)
+    return found
+
+
+def choose(board, costs, leader, reached):
+    """The active arm with the fewest items asked, the cheaper of two that tie, where `reached[a]` is the next position
+    of arm a; NO_ARM if all of them have been asked for everything."""
+    chosen, items = NO_ARM, board.shares.shape[1]
+    for a in range(len(board.prefix)):
+        if reached[a] < items and is_active(board, leader, a):
+            fewer = chosen == NO_ARM or reached[a] < reached[chosen]
+            if fewer or (reached[a] == reached[chosen] and costs[a] < costs[chosen]):
+                chosen = a
+    return chosen
+
+
+def is_decided(board, leader):
+    """Whether only the leader is active, or all that is active is finished."""
+    if leader == NO_ARM:
+        return False
+    alone, items = True, board.shares.shape[1]
+    finished = True
+    for a in range(len(board.prefix)):
+        if is_active(board, leader, a):
+            alone = alone and a == leader
+            finished = finished and board.prefix[a] == items
+    return alone or finished

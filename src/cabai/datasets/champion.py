@@ -1,0 +1,97 @@
+"""The champion race: one test for each arm, of "this arm is the best", whatever the number of arms; for epsilon 0.
+
+On each item, a gambler against arm a picks the rival that the earlier items speak for most, and bets that it is better
+than a, as in `pairs`. If a is the best of all, every such bet is fair or worse, whoever the rival: so the capital ever
+reaches 1/delta with probability at most delta, and there is no sum over arms to pay for. All arms that are left must
+have finished an item before it is looked at, and the next has those that it left (docs/theory/race.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.datasets.board import NO_ARM, Board
+from cabai.datasets.capital import BETS, ROUNDED_UP, first_bets, is_certain, stake
+
+CAUTION = 10.0  # added to a sum of squares, so that a lead of one item does not choose the rival
+
+
+def start(arms: int, items: int, delta: float, epsilon: float = 0.0) -> Board:
+    assert epsilon == 0
+    return Board(
+        shares=np.full((arms, items), np.nan),
+        sums=np.zeros((arms, items + 1)),
+        carry=np.zeros(arms),
+        prefix=np.zeros(arms, np.int64),
+        beaten=np.zeros(arms, np.bool_),
+        out=np.zeros(arms, np.bool_),
+        capital=np.full((1, 1, arms, BETS), 1 / BETS),
+        best=np.ones((1, 1, arms)),
+        settled=np.zeros((1, 1, arms), np.bool_),  # not used
+        squares=np.zeros((arms, arms)),
+        column=np.zeros(1, np.int64),
+        bets=first_bets(items, -math.log(delta)),
+        epsilons=np.zeros(1),
+        target=1 / delta * ROUNDED_UP,
+    )
+
+
+def compare(board, arm, before):
+    """Look at every item, in order, that all arms left have finished."""
+    while is_finished(board, board.column[0]):
+        look(board, board.column[0])
+        board.column[0] += 1
+
+
+def is_finished(board, j):
+    """Whether all arms left have finished item j."""
+    if j == board.shares.shape[1]:
+        return False
+    finished = True
+    for a in range(len(board.out)):
+        finished = finished and (board.out[a] or board.prefix[a] > j)
+    return finished
+
+
+def look(board, j):
+    """Bet against each arm left on item j, and throw out those that are not the best; never the one that leads."""
+    arms, sums = len(board.out), board.sums
+    ahead = NO_ARM
+    for a in range(arms):
+        if not board.out[a]:
+            rival = strongest_rival(board, a, j)
+            if rival != NO_ARM:
+                stake(board, 0, 0, rival, a, j)
+            if ahead == NO_ARM or sums[a, j + 1] > sums[ahead, j + 1]:
+                ahead = a
+    for a in range(arms):
+        if not board.out[a]:
+            for b in range(arms):
+                if not board.out[b]:
+                    d = board.shares[b, j] - board.shares[a, j]
+                    board.squares[b, a] += d * d
+    for a in range(arms):
+        if not board.out[a] and a != ahead:
+            if is_certain(board, 0, ahead, a, j):
+                board.best[0, 0, a] = np.inf
+            board.beaten[a] = board.best[0, 0, a] >= board.target
+    for a in range(arms):
+        board.out[a] = board.beaten[a]
+
+
+def strongest_rival(board, a, j):
+    """Of the arms left, the one whose lead over a before item j is the largest for its spread; NO_ARM if none leads."""
+    found, most = NO_ARM, 0.0
+    for b in range(len(board.out)):
+        if not board.out[b] and b != a:
+            lead = (board.sums[b, j] - board.sums[a, j]) / math.sqrt(board.squares[b, a] + CAUTION)
+            if lead > most:
+                found, most = b, lead
+    return found
+
+
+def is_paused(board, leader, a):
+    """Never: each item has all arms that are left."""
+    return False

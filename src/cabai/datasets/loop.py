@@ -1,0 +1,29 @@
+"""A whole race on scores that are known, to be compiled."""
+
+from __future__ import annotations
+
+from cabai.datasets.board import choose, find_leader, is_active, is_decided, tell
+
+
+def run_race(state, order, shares, costs, prices, rank, pulls):
+    """One race, in which each evaluation is told before the next is chosen; returns who won, and what was paid."""
+    paid = 0.0
+    while True:
+        leader = find_leader(state, prices)
+        if is_decided(state, leader):
+            return winner(state, leader, rank), paid
+        a = choose(state, prices, leader, state.prefix)
+        position = state.prefix[a]
+        item = order[position]
+        tell(state, a, position, shares[a, item])
+        paid += costs[a, item]
+        pulls[a] += 1
+
+
+def winner(state, leader, rank):
+    """The leader, or the best of the active arms where all of them have finished everything."""
+    found = leader
+    for a in range(len(rank)):
+        if is_active(state, leader, a) and rank[a] < rank[found]:
+            found = a
+    return found

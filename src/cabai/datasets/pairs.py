@@ -1,0 +1,107 @@
+"""The paired race: every arm against every other, on the items that both have finished (docs/theory/race.md).
+
+That the capital against "b is not better than a" ever reaches (K - 1)/delta has probability at most delta/(K - 1) if
+that is true. Once it has, b beats a.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cabai.datasets.board import Board
+from cabai.datasets.capital import BETS, LARGEST, ROUNDED_UP, ROUNDING, first_bets, is_certain, stake
+
+GIVEN_UP = 2.0**-200  # of a capital: too little to come back from
+
+
+def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
+    tests = 1 if epsilon == 0 else 2
+    shape = (tests, arms, arms)
+    return Board(
+        shares=np.full((arms, items), np.nan),
+        sums=np.zeros((arms, items + 1)),
+        carry=np.zeros(arms),
+        prefix=np.zeros(arms, np.int64),
+        beaten=np.zeros(arms, np.bool_),
+        out=np.zeros(arms, np.bool_),
+        capital=np.full((*shape, BETS), 1 / BETS),
+        best=np.ones(shape),
+        settled=np.tile(np.eye(arms, dtype=np.bool_), (tests, 1, 1)),
+        squares=np.zeros((0, 0)),
+        column=np.zeros(1, np.int64),
+        bets=first_bets(items, math.log((arms - 1) / delta)),
+        epsilons=np.array([0.0, epsilon][:tests]),
+        target=(arms - 1) / delta * ROUNDED_UP,
+    )
+
+
+def compare(board, arm, before):
+    """Bet on every item that an arm and another have both finished since the arm's prefix was `before`."""
+    for j in range(before, board.prefix[arm]):
+        for other in range(len(board.prefix)):
+            if board.prefix[other] > j:
+                for test in range(len(board.epsilons)):
+                    bet(board, test, arm, other, j)
+                    bet(board, test, other, arm, j)
+    throw_out(board)
+
+
+def bet(board, test, b, a, j):
+    """Bet on item j that b is better than a, unless that is settled."""
+    if board.settled[test, b, a]:
+        return
+    total = stake(board, test, b, b, a, j)
+    if is_certain(board, test, b, a, j):
+        total = board.best[test, b, a] = np.inf
+    board.settled[test, b, a] = total >= board.target or total < GIVEN_UP
+    if test == 0 and total >= board.target:
+        board.beaten[a] = True
+
+
+def throw_out(board):
+    """An arm is out once any arm beats it; but if all were, then one of them wrongly, and none is."""
+    left = 0
+    for a in range(len(board.out)):
+        left += not board.beaten[a]
+    for a in range(len(board.out)):
+        board.out[a] = board.beaten[a] and left > 0
+
+
+def is_paused(board, leader, a):
+    """Whether the leader beats a within epsilon."""
+    return board.best[len(board.epsilons) - 1, leader, a] >= board.target
+
+
+def compare_at_once(board: Board, arm: int, before: int) -> None:
+    """What `compare` does, all pairs of an item at a time: the same to the last bit, and faster where not compiled."""
+    items, bets, limits = board.shares.shape[1], board.bets, np.maximum(board.bets, LARGEST)
+    for j in range(before, int(board.prefix[arm])):
+        left = items - j
+        others = np.flatnonzero(board.prefix > j)
+        others = others[others != arm]
+        alone = np.full(len(others), arm)
+        winners, losers = np.concatenate([alone, others]), np.concatenate([others, alone])
+        for test, epsilon in enumerate(board.epsilons):
+            open_ = ~board.settled[test, winners, losers]
+            b, a = winners[open_], losers[open_]
+            possible = items * (ROUNDING - epsilon)
+            m = (possible - (board.sums[b, j] - board.sums[a, j])) / left
+            plays = (m > -1.0) & (m < 1.0)
+            room = np.where(plays, 1.0 + m, 1.0)
+            gain = (1.0 + (board.shares[b, j] - board.shares[a, j])) / room
+            x = np.minimum(bets * (items / left * room)[:, None], limits)
+            capital = board.capital[test, b, a] * np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
+            total = np.zeros(len(b))
+            for g in range(BETS):
+                total += capital[:, g]
+            total[~plays] = 0.0
+            certain = possible - (board.sums[b, j + 1] - board.sums[a, j + 1]) < 1.0 - left
+            total[certain] = np.inf
+            board.capital[test, b, a] = capital
+            board.best[test, b, a] = np.maximum(board.best[test, b, a], total)
+            board.settled[test, b, a] = (total >= board.target) | (total < GIVEN_UP)
+            if test == 0:
+                board.beaten[a[total >= board.target]] = True
+    throw_out(board)

@@ -1,0 +1,158 @@
+"""A race as it is run live: scores come in one by one, in any order, and it says what to evaluate next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.datasets import board, champion, pairs
+from cabai.support.specialise import binding, specialised
+from cabai.support.validation import InvalidInput, shown
+
+PAIRED, CHAMPION = RACES = ("paired", "champion")
+TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
+
+
+def functions_of(race: str) -> Any:
+    """What binds the functions of a board to the test of a race."""
+    return binding([TESTS[race].compare, TESTS[race].is_paused])
+
+
+def race_of(race: str | None, epsilon: float) -> str:
+    """The race that is meant, checked: the cheaper one if none is named."""
+    if race is None:
+        return CHAMPION if epsilon == 0 else PAIRED
+    if race not in RACES:
+        raise InvalidInput(f"race must be one of {', '.join(RACES)}, got {shown(race)}.")
+    if race == CHAMPION and epsilon > 0:
+        raise InvalidInput("race 'champion' looks for the best arm itself: it needs epsilon 0; 'paired' takes any.")
+    return race
+
+
+class Race:
+    """K arms on n items, numbered by their position in the race's order; scores from `low` to `high`.
+
+    >>> race = Race(2, 100, delta=0.05)
+    >>> while race.winner([1, 1]) is None:
+    ...     arm, position = race.next([1, 1], [[], []])
+    ...     race.tell(arm, position, float(arm == 1))
+    >>> race.winner([1, 1]), race.board.prefix.tolist()
+    (1, [7, 7])
+    """
+
+    def __init__(
+        self, arms: int, items: int, *, delta: float, epsilon: float = 0.0, race: str | None = None,
+        low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
+    ) -> None:  # fmt: skip
+        """`epsilon` is in units of the scores."""
+        self.name = race_of(race, epsilon)
+        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
+        test = TESTS[self.name]
+        self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
+        self.scores = np.full((arms, items), np.nan)  # as they were told
+        self.told = 0
+        bound = functions_of(self.name)
+        self._compare = pairs.compare_at_once if self.name == PAIRED else test.compare
+        self._is_active, self._choose = (specialised(each, bound) for each in (board.is_active, board.choose))
+        self._is_decided = specialised(board.is_decided, bound)
+
+    @property
+    def items(self) -> int:
+        return self.scores.shape[1]
+
+    def share(self, score: Any) -> Any:
+        """A score as a share of the range, the more the better."""
+        return ((self.high - score) if self.minimize else (score - self.low)) / (self.high - self.low)
+
+    def tell(self, arm: int, position: int, score: float) -> None:
+        """An arm's score on the item at that position."""
+        self.tell_many([(arm, position, score)])
+
+    def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
+        """Arms, positions and scores."""
+        for arm, position, score in results:
+            assert math.isnan(self.scores[arm, position])
+            self.scores[arm, position] = score
+            self.board.shares[arm, position] = self.share(score)
+            self.told += 1
+        for arm in sorted({arm for arm, _, _ in results}):
+            before = int(self.board.prefix[arm])
+            board.extend(self.board, arm)
+            if self.board.prefix[arm] > before:
+                self._compare(self.board, arm, before)
+
+    def leader(self, costs: Sequence[float]) -> int | None:
+        """The arm with the best mean on what it has finished among those not out; ties go to the cheaper."""
+        found = int(board.find_leader(self.board, costs))
+        return None if found == board.NO_ARM else found
+
+    def active(self, costs: Sequence[float]) -> list[int]:
+        """The arms of which more has to be known."""
+        leader = board.find_leader(self.board, costs)
+        return [a for a in range(len(self.board.prefix)) if self._is_active(self.board, leader, a)]
+
+    def winner(self, costs: Sequence[float]) -> int | None:
+        """The arm that has won, if the race is over. Of arms that have finished everything it is the one with the
+        largest sum of scores, without any rounding, and the cheapest of those that tie."""
+        leader = board.find_leader(self.board, costs)
+        if not self._is_decided(self.board, leader):
+            return None
+        best, *rest = active = self.active(costs)
+        if len(active) == 1:
+            return best
+        for a in rest:
+            lead = self.lead(a, best)
+            if lead > 0 or (lead == 0 and costs[a] < costs[best]):
+                best = a
+        return best
+
+    def lead(self, a: int, b: int) -> float:
+        """By how much the scores of arm a are better in all than those of b; 0 only if they are equal."""
+        difference = math.fsum([*self.scores[a], *-self.scores[b]])
+        return -difference if self.minimize else difference
+
+    def next(self, costs: Sequence[float], under_way: Sequence[Collection[int]]) -> tuple[int, int] | None:
+        """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
+        None if enough is under way."""
+        leader = board.find_leader(self.board, costs)
+        active = [a for a in range(len(under_way)) if self._is_active(self.board, leader, a)]
+        if sum(map(len, under_way)) >= max(2 * len(active), self.speculate * self.told):
+            return None
+        reached = [self._reached(a, busy) for a, busy in enumerate(under_way)]
+        arm = int(self._choose(self.board, costs, leader, reached))
+        return None if arm == board.NO_ARM else (arm, reached[arm])
+
+    def _reached(self, arm: int, busy: Collection[int]) -> int:
+        """The first position of an arm that is neither told nor under way."""
+        position, scores = int(self.board.prefix[arm]), self.scores[arm]
+        while position < self.items and (position in busy or not math.isnan(scores[position])):
+            position += 1
+        return position
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has been evaluated."""
+        return bool((self.board.prefix == self.items).all())
+
+    def capital(self, leader: int) -> NDArray[np.float64]:
+        """For each arm, the largest capital so far against its being better than the leader; inf where that is known
+        not to be so, and for the leader."""
+        if self.name == PAIRED:
+            found: NDArray[np.float64] = np.maximum(self.board.best[-1, leader], self.board.best[0].max(axis=0))
+        else:
+            found = self.board.best[0, 0].copy()
+        finished = self.board.prefix == self.items
+        if finished[leader]:
+            for a in np.flatnonzero(finished):
+                found[a] = math.inf if self.lead(leader, int(a)) >= 0 else found[a]
+        found[leader] = math.inf
+        return found
+
+    def confidence(self, leader: int, delta: float) -> float:
+        """1 - the smallest delta at which the leader would have won by now. It may be looked at any time."""
+        least = float(self.capital(leader).min())
+        return max(0.0, 1 - self.board.target * delta / least)
