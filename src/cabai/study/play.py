@@ -20,14 +20,13 @@ from cabai.core.within import lowered
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study.absent import Absent
+from cabai.study.books import Books
 from cabai.study.settings import Settings
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
 SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, on either side
-ARM_BOOKS = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, whatever counts
-ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Side:
         return int(self.run["leader"]) if self.run["leader"] >= 0 else None
 
 
-class Play:
+class Play(Books):
     """Arms, run and rules of a study, and what its policy says of them.
 
     A study is seen from two sides. `told` is everything told so far: from it the policy chooses. `ordered` is what
@@ -62,18 +61,12 @@ class Play:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.setup = settings, settings.setup()
+        super().__init__(settings)
+        self.setup = settings.setup()
         self.policy, self.rules, self.kernels = settings.policy, self.setup.rules, settings.kernels
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
-        self.spent = np.zeros(len(self.arms))  # for each arm, failed pulls included
-        self.failures = np.zeros(len(self.arms), np.int64)
-        self.largest_cost = np.zeros(len(self.arms))  # of one pull of each arm, failed pulls included
-        self.offers = np.zeros(len(self.arms), np.int64)  # of pulls told
-        self.lapses = np.zeros(len(self.arms), np.int64)  # of pulls told: leases that ended without a result
-        self.discarded = np.zeros(len(self.arms), np.int64)  # rewards of withdrawn pulls, which never count
         self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
-        self.changed: set[int] = set()  # arms of which what is stored is no longer true
         self._decides: bool | None = None
 
     @property
@@ -86,13 +79,21 @@ class Play:
         """The run after everything told."""
         return self.told.run
 
+    @property
+    def bill(self) -> float:
+        return float(self.run["spent"])
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        told: NDArray[np.int64] = self.arms["pulls"]
+        return told
+
     @classmethod
     def restored(cls, settings: Settings, arms: Sequence[Any], spent: float, counted: float, memory: str) -> Play:
         """The state that the stored sums and the policy's memory describe."""
         play, remembered = cls(settings), json.loads(memory)
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
-        for name in ARM_BOOKS:
-            getattr(play, name)[:] = [value or 0 for value in columns[name]]
+        play.restore_books(columns)
         play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
         if "ordered" in remembered:
             play.ordered = play.told.copy()
@@ -133,7 +134,7 @@ class Play:
 
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
-        stored = {name: getattr(self, name)[a].item() for name in ARM_BOOKS}
+        stored = self.books(a)
         for side, prefix in ((self.told, ""), (self.ordered, "ordered_")):
             values = dict(zip(side.arms.dtype.names or (), side.arms[a].item(), strict=True))
             stored |= {prefix + name: values[name] for name in SUMS}
@@ -144,9 +145,8 @@ class Play:
         other = copy.copy(self)
         other.told = self.told.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told
-        for name in (*ARM_BOOKS, "squares"):
-            setattr(other, name, getattr(self, name).copy())
-        other.changed = set(self.changed)
+        other.copy_books(self)
+        other.squares = self.squares.copy()
         return other
 
     @property
@@ -174,7 +174,7 @@ class Play:
         self._take_in(self.told, a, reward, cost)
         if self.has_waiting and not waits:
             self._take_in(self.ordered, a, reward, cost)
-        self._pay(a, cost)
+        self.pay(a, cost)
 
     def count(self, a: int, reward: float, cost: float) -> None:
         """A result that was told before counts from now on."""
@@ -188,7 +188,7 @@ class Play:
         with np.errstate(all="ignore"):
             for side in {id(side): side for side in (self.told, self.ordered)}.values():
                 side.run["spent"] += cost
-        self._pay(a, cost)
+        self.pay(a, cost)
 
     def _forget(self, side: Side) -> None:
         """Nothing is remembered of earlier choices and tests: by a side that they were not all made on."""
@@ -204,11 +204,8 @@ class Play:
             if side is self.ordered:
                 self.squares[a] += (reward - side.arms[a]["first"]) ** 2
 
-    def _pay(self, a: int, cost: float) -> None:
-        with np.errstate(all="ignore"):
-            self.spent[a] += cost
-            self.largest_cost[a] = max(self.largest_cost[a], cost)
-        self.changed.add(a)
+    def pay(self, a: int, cost: float) -> None:
+        super().pay(a, cost)
         self._decides = None
 
     def fail(self, a: int, cost: float) -> None:
@@ -223,7 +220,7 @@ class Play:
                     side.run["counted"] += cost
                     if arm.pulls > 0:
                         arm.cost = arm.costs / arm.pulls
-        self._pay(a, cost)
+        self.pay(a, cost)
 
     @property
     def nothing_waits(self) -> bool:
@@ -287,36 +284,6 @@ class Play:
             return None
         squares = self.squares[a] - arm["pulls"] * (arm["mean"] - arm["first"]) ** 2
         return max(float(squares), 0.0) / (int(arm["pulls"]) - 1)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether nothing is left of the budget."""
-        limit = self.settings.max_cost
-        return limit is not None and bool(self.run["spent"] >= limit * (1 - ROUNDING))
-
-    @property
-    def knows_cost(self) -> NDArray[np.bool_]:
-        """Of which arms it is known what a pull costs: of all if costs are given, else of those with a reward."""
-        known: NDArray[np.bool_] = (self.arms["pulls"] > 0) | (self.settings.costs is not None)
-        return known
-
-    def affordable(self, under_way: Sequence[int]) -> NDArray[np.bool_]:
-        """For each arm, whether the budget pays for one more pull of it beside the `under_way[a]` of each arm a.
-
-        A pull reserves its arm's known cost, or the largest cost of its arm so far. An arm whose cost is not known
-        may be pulled while something is left, one pull at a time, which reserves the largest cost of any arm so far.
-        """
-        limit, pending = self.settings.max_cost, np.asarray(under_way)
-        if limit is None:
-            return np.ones(len(pending), np.bool_)
-        if self.settings.costs is not None:
-            reserved = np.array(self.settings.costs)
-        else:
-            reserved = np.where(self.largest_cost > 0, self.largest_cost, self.largest_cost.max())
-        with np.errstate(all="ignore"):
-            left = limit - self.run["spent"] - (pending * reserved).sum()
-            fits: NDArray[np.bool_] = reserved <= left + limit * ROUNDING
-        return np.where(self.knows_cost, fits, (pending == 0) & (left > limit * ROUNDING))
 
     def choose(self, under_way: Sequence[int]) -> int:
         """The arm for the next pull, where `under_way[a]` pulls of each arm a have been handed out and not been told.
@@ -457,14 +424,6 @@ class Play:
                 return finite_or_none(hardness * missing)
         except Exception:  # a forecast is a courtesy: what is known must be shown without it
             return None
-
-    def paid_costs(self) -> NDArray[np.float64]:
-        """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
-        if self.settings.costs is not None:
-            return np.array(self.settings.costs)
-        with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.spent / self.arms["pulls"]
-        return costs
 
 
 def finite_or_none(value: float) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0004"  # the newest migration in `migrations/versions`
+REVISION = "0005"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -84,6 +84,7 @@ pull = Table(
     Column("worker", String(200)),
     Column("lapses", Integer, nullable=False, default=0, server_default="0"),  # leases that ended without a result
     Column("withdrawn", Double),  # when it was given up: no result waits for it
+    Column("item", Number),  # the number of the item to be evaluated, from 0; null in a study without items
 )
 
 observation = Table(
@@ -101,4 +102,5 @@ observation = Table(
     Column("worker", String(200)),
     Column("offers", Integer, nullable=False, default=1, server_default="1"),
     Column("withdrawn", Double),  # as the pull was: then it never counts
+    Column("item", Number),  # as the pull's
 )

@@ -14,8 +14,9 @@ import numpy as np
 from cabai.core.setup import Setup
 from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
-from cabai.policies import Policy, policy_of
+from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
+from cabai.study.items import Items
 from cabai.study.kernels import Kernels
 from cabai.study.memory import Memory
 from cabai.support.own import source_digest
@@ -49,11 +50,12 @@ class Settings:
     seed: int
     metadata: dict[str, Any]  # by arm
     sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
+    items: Items | None = None  # of a dataset, on which arms are evaluated; then there is a race, and no policy
 
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
-        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any,
+        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, items: Any = None,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
@@ -78,7 +80,11 @@ class Settings:
             seed=whole(seed, "seed", 0),
             metadata=metadata,
             sources={},
+            items=items,
         )
+        if items is not None:
+            settings.check_items(items)
+            return settings
         if settings.policy.stops_by_itself:
             raise InvalidInput(
                 f"policy {settings.policy} stops by a rule of its own, which no threshold's proof covers: a study's "
@@ -91,6 +97,20 @@ class Settings:
             )
         settings.setup()  # a threshold may refuse a family
         return dataclasses.replace(settings, sources=settings.sources_now())
+
+    def check_items(self, items: Items) -> None:
+        """Refuse what a study with items has no use for."""
+        again = Items.checked(
+            items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
+            speculate=items.speculate, digest=items.digest,
+        )  # fmt: skip
+        if again != items:
+            raise InvalidInput("its items are not as they were given.")
+        for name, usual in (("policy", policy_of(DEFAULT)), ("threshold", threshold_of(None, self.family))):
+            if getattr(self, name) != usual:
+                raise InvalidInput(
+                    f"a study with items is run as a race, which has a {name} of its own: leave {name} out."
+                )
 
     @property
     def certified_pulls(self) -> int | None:
@@ -164,6 +184,9 @@ class Settings:
             values[kind] = values[kind].address
         if not self.sources:
             del values["sources"]  # so that workers of an older version can read what they always could
+        values.pop("items")
+        if self.items is not None:
+            values["items"] = self.items.to_json()
         return json.dumps(values)
 
     @classmethod
@@ -172,6 +195,8 @@ class Settings:
         values = {"sources": {}, "on_lapse": OFFER, **json.loads(text)}
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
+        if values.get("items") is not None:
+            values["items"] = Items.from_json(values["items"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
 
     @property
@@ -215,6 +240,8 @@ class Settings:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, Items):
+        return value.in_words
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 

@@ -1,0 +1,97 @@
+"""What was paid for each arm and what went wrong with it, whatever a study makes of its rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.study.settings import Settings
+
+KEPT = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, in its row
+ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
+
+
+class Books:
+    """The accounts of a study's arms."""
+
+    def __init__(self, settings: Settings) -> None:
+        arms = len(settings.arms)
+        self.settings = settings
+        self.spent = np.zeros(arms)  # for each arm, failed pulls included
+        self.failures = np.zeros(arms, np.int64)
+        self.largest_cost = np.zeros(arms)  # of one pull of each arm, failed pulls included
+        self.offers = np.zeros(arms, np.int64)  # of pulls told
+        self.lapses = np.zeros(arms, np.int64)  # of pulls told: leases that ended without a result
+        self.discarded = np.zeros(arms, np.int64)  # rewards of withdrawn pulls, which never count
+        self.changed: set[int] = set()  # arms of which what is stored is no longer true
+
+    @property
+    def bill(self) -> float:
+        """What was paid in all."""
+        raise NotImplementedError
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        """How many pulls of each arm have returned a reward."""
+        raise NotImplementedError
+
+    def restore_books(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """As the rows of the arms have them."""
+        for name in KEPT:
+            getattr(self, name)[:] = [value or 0 for value in columns[name]]
+
+    def books(self, a: int) -> dict[str, Any]:
+        """What is kept in the row of an arm."""
+        return {name: getattr(self, name)[a].item() for name in KEPT}
+
+    def copy_books(self, other: Books) -> None:
+        for name in KEPT:
+            setattr(self, name, getattr(other, name).copy())
+        self.changed = set(other.changed)
+
+    def pay(self, a: int, cost: float) -> None:
+        with np.errstate(all="ignore"):
+            self.spent[a] += cost
+            self.largest_cost[a] = max(self.largest_cost[a], cost)
+        self.changed.add(a)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of the budget."""
+        limit = self.settings.max_cost
+        return limit is not None and bool(self.bill >= limit * (1 - ROUNDING))
+
+    @property
+    def knows_cost(self) -> NDArray[np.bool_]:
+        """Of which arms it is known what a pull costs: of all if costs are given, else of those with a reward."""
+        known: NDArray[np.bool_] = (self.rewards_told > 0) | (self.settings.costs is not None)
+        return known
+
+    def affordable(self, under_way: Sequence[int]) -> NDArray[np.bool_]:
+        """For each arm, whether the budget pays for one more pull of it beside the `under_way[a]` of each arm a.
+
+        A pull reserves its arm's known cost, or the largest cost of its arm so far. An arm whose cost is not known
+        may be pulled while something is left, one pull at a time, which reserves the largest cost of any arm so far.
+        """
+        limit, pending = self.settings.max_cost, np.asarray(under_way)
+        if limit is None:
+            return np.ones(len(pending), np.bool_)
+        if self.settings.costs is not None:
+            reserved = np.array(self.settings.costs)
+        else:
+            reserved = np.where(self.largest_cost > 0, self.largest_cost, self.largest_cost.max())
+        with np.errstate(all="ignore"):
+            left = limit - self.bill - (pending * reserved).sum()
+            fits: NDArray[np.bool_] = reserved <= left + limit * ROUNDING
+        return np.where(self.knows_cost, fits, (pending == 0) & (left > limit * ROUNDING))
+
+    def paid_costs(self) -> NDArray[np.float64]:
+        """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
+        if self.settings.costs is not None:
+            return np.array(self.settings.costs)
+        with np.errstate(all="ignore"):
+            costs: NDArray[np.float64] = self.spent / self.rewards_told
+        return costs

@@ -1,0 +1,140 @@
+"""The items of a study whose arms are evaluated on a dataset, and how the race on them is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.datasets.permutation import permutation
+from cabai.datasets.race import Race, race_of
+from cabai.families import Bernoulli, Family
+from cabai.support.validation import InvalidInput, amount, shown
+
+WORST, STOP = "worst", "stop"  # what a failed evaluation counts as: the worst score, or nothing, so that it is missing
+LONGEST_ID = 500
+MOST = 10_000_000
+
+
+@dataclass(frozen=True)
+class Items:
+    """A dataset, as a study knows it: its items' ids, and no more of them."""
+
+    count: int
+    ids: tuple[str | int, ...] | None  # None: they are numbered from 0
+    race: str
+    failed: str | float
+    speculate: float
+    digest: str | None = None  # of the items themselves, if whoever created the study knew them
+
+    @classmethod
+    def checked(
+        cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, digest: Any = None
+    ) -> Items:
+        """The items as given, or an error that says what is wrong with them."""
+        if not isinstance(family, Bernoulli):  # and those made of it: bounded
+            raise InvalidInput(
+                f"a study with items needs scores in a known range: family bounded or bernoulli, got {family}."
+            )
+        count, ids = checked_ids(items)
+        return cls(
+            count=count, ids=ids, race=race_of(race, epsilon), failed=checked_failed(failed, family),
+            speculate=checked_speculation(speculate), digest=digest,
+        )  # fmt: skip
+
+    def id(self, item: int) -> str | int:
+        """What the user calls an item."""
+        return item if self.ids is None else self.ids[item]
+
+    @cached_property
+    def numbers(self) -> Mapping[str | int, int]:
+        """The number of each item, by its id."""
+        return {id_: number for number, id_ in enumerate(self.ids or range(self.count))}
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Items:
+        ids = values["ids"]
+        return cls(**{**values, "ids": None if ids is None else tuple(ids)})
+
+    @property
+    def in_words(self) -> str:
+        """What is to be said where those of two studies differ."""
+        first = ", ".join(str(self.id(item)) for item in range(min(self.count, 3)))
+        more = f"race {self.race}, failed {self.failed}, speculate {self.speculate:g}"
+        return f"{self.count} ({first}{', ...' if self.count > 3 else ''}; {more}{self._content})"
+
+    @property
+    def _content(self) -> str:
+        return "" if self.digest is None else f"; fingerprint {self.digest[:8]}"
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """The items in the order of the race."""
+        return permutation(self.count, seed)
+
+    def new_race(self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str) -> Race:
+        low, high = family.mean_range
+        return Race(
+            arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
+            minimize=direction == "minimize", speculate=self.speculate,
+        )  # fmt: skip
+
+    def failed_score(self, family: Family, direction: str) -> float | None:
+        """What a failed evaluation counts as; None if it does not."""
+        if self.failed == STOP:
+            return None
+        if self.failed == WORST:
+            return float(family.mean_range[0 if direction == "maximize" else 1])
+        return float(self.failed)
+
+
+def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
+    """How many items there are, and their ids."""
+    if isinstance(items, Items):
+        return items.count, items.ids
+    if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
+        if not 1 <= items <= MOST:
+            raise InvalidInput(f"items must be from 1 to {MOST}, got {shown(items)}.")
+        return int(items), None
+    if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
+        raise InvalidInput(f"items must be their number, or a list of their ids, got {shown(items)}.")
+    if not 1 <= len(items) <= MOST:
+        raise InvalidInput(f"there must be from 1 to {MOST} items, got {len(items)}.")
+    ids = tuple(items)
+    for id_ in ids:
+        if isinstance(id_, bool) or not isinstance(id_, (str, int)) or len(str(id_)) > LONGEST_ID or id_ == "":
+            raise InvalidInput(
+                f"an item's id must be a text or a whole number, of at most {LONGEST_ID} characters, got {shown(id_)}."
+            )
+    double, often = Counter(map(str, ids)).most_common(1)[0]
+    if often > 1:
+        raise InvalidInput(f"items must have ids that differ from each other: {shown(double)} is there twice.")
+    return len(ids), ids
+
+
+def checked_failed(failed: Any, family: Family) -> str | float:
+    if isinstance(failed, str):
+        if failed not in (WORST, STOP):
+            raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
+        return failed
+    score = amount(failed, "failed")
+    family.check_reward(score)
+    return score
+
+
+def checked_speculation(speculate: Any) -> float:
+    if isinstance(speculate, (int, float)) and speculate == math.inf:
+        return math.inf
+    share = amount(speculate, "speculate")
+    if share < 0:
+        raise InvalidInput(f"speculate must not be negative, got {shown(speculate)}.")
+    return share
