@@ -85,6 +85,9 @@ class Status:
     reason: str | None  # evidence, max_cost, max_pulls or certificate
     decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
     warnings: list[str]
+    items: int | None = None  # of a study with items: how many there are
+    full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
+    is_complete: bool = False  # whether everything was evaluated
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -173,6 +176,10 @@ class Status:
         'has a mean within 0.1 of the smallest mean'
         """
         wanted = "largest" if self.direction == "maximize" else "smallest"
+        if self.items is not None:
+            wanted = "highest" if self.direction == "maximize" else "lowest"
+            mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
+            return f"has {mean} of these {in_words(len(self.arms))} on these {self.items} items"
         return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
 
     @property
@@ -183,6 +190,8 @@ class Status:
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
         'wrong with probability at most 0.05'
         """
+        if self.is_complete:
+            return "known exactly, since everything was evaluated"
         if self.proven:
             return f"wrong with probability at most {self.delta:g}"
         if self.certified:
@@ -191,6 +200,17 @@ class Status:
                 f"{self.delta:g}, not proven"
             )
         return f"at delta {self.delta:g} but by a threshold that is not proven, so without a guarantee"
+
+    @property
+    def statement(self) -> str | None:
+        """What has been decided, in words; None if nothing has.
+
+        >>> from cabai import create_study
+        >>> study = create_study("statement", arms=["a", "b"], items=100, costs=[1, 2], storage="memory")
+        >>> study.run(lambda arm, item: arm == "b").statement
+        'b has the highest mean of these two on these 100 items, wrong with probability at most 0.05'
+        """
+        return None if self.decision is None else f"{self.decision} {self.best}, {self.promise}"
 
     @property
     def sentence(self) -> str:
@@ -204,10 +224,10 @@ class Status:
         'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
         """
         if self.decision is not None:
-            return (
-                f"Decided: {self.decision} {self.best}, {self.promise}; "
-                f"{self.spent:.6g} spent on {self.pulls + self.waiting + self.discarded + self.failures} pulls."
-            )
+            number = self.pulls + self.waiting + self.discarded + self.failures
+            if self.items is not None:
+                return f"Decided: {self.statement}; {self.spent:.6g} spent{self._share}."
+            return f"Decided: {self.statement}; {self.spent:.6g} spent on {number} pulls."
         if self.stopped:
             if self.reason == "certificate":
                 limit = f"{self.certified_pulls} pulls, where the certificate of its threshold ends,"
@@ -218,6 +238,8 @@ class Status:
             return (
                 f"Stopped at {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
             )
+        if self.items is not None and self.leader is not None:
+            return self._race_sentence
         if self.leader is None and self.waiting:
             held = f"{self.waiting} told early, to be counted after pulls asked before"
             return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
@@ -236,6 +258,23 @@ class Status:
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{rest}."
         )
+
+    @property
+    def _share(self) -> str:
+        """How much of the full evaluation was paid, where that is known."""
+        if not self.full_cost:
+            return ""
+        return f", {self.spent / self.full_cost:.0%} of the {roughly(self.full_cost)} that evaluating everything costs"
+
+    @property
+    def _race_sentence(self) -> str:
+        """How a race stands."""
+        left = [arm for arm in self.arms if arm.in_play]
+        over = ""
+        if self.evidence is not None and self.required is not None:
+            over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
+        rest = "" if self.remaining_cost is None else f", at most {roughly(self.remaining_cost)} more"
+        return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
 
     @property
     def _how_sure(self) -> str:
@@ -270,6 +309,9 @@ class Status:
         ['a', '1', '1', '0.0125 to 1', '1', '1', 'leads']
         ['b', '0', '', '', '2', '0', '']
         """
+        if self.items is not None:
+            header = ["arm", "items", "mean", "known to be", "mean cost", "spent", ""]
+            return [header, *(self._row(arm) for arm in self.arms)]
         header = ["arm", "pulls", "mean", f"{1 - self.delta:.4g} interval", "mean cost", "spent", ""]
         return [header, *(self._row(arm) for arm in self.arms)]
 
@@ -294,7 +336,10 @@ class Status:
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
         about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
-        about += f", policy {self.policy}, threshold {self.threshold}"
+        if self.items is None:
+            about += f", policy {self.policy}, threshold {self.threshold}"
+        else:
+            about += f", {self.items} items, {self.threshold} race"
         more = []
         if self.under_way:
             lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
@@ -302,7 +347,7 @@ class Status:
         if self.waiting_for is not None:
             decide = "; with them the study would be decided" if self.would_decide else ""
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
-        elif self.waiting:
+        elif self.waiting and self.items is None:
             more.append(f"{self.waiting} rewards told that the study stopped without")
         if self.discarded:
             more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
@@ -312,6 +357,12 @@ class Status:
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
+
+
+def in_words(number: int) -> str:
+    """A small number as a word."""
+    words = "two three four five six seven eight nine ten eleven twelve".split()
+    return words[number - 2] if 2 <= number <= 12 else str(number)
 
 
 def failing(play: Play, a: int) -> str | None:

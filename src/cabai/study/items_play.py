@@ -1,0 +1,159 @@
+"""The state of a study with items: a race, as what was told so far has left it. It is computed from the log alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.study.books import Books
+from cabai.study.settings import Settings
+
+
+class ItemsPlay(Books):
+    """Scores, race and accounts of a study with items."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        assert settings.items is not None
+        arms, self.items = len(settings.arms), settings.items
+        self.race = self.items.new_race(
+            arms, settings.family, delta=settings.delta, epsilon=settings.epsilon, direction=settings.direction
+        )
+        self.order = self.items.order(settings.seed)  # the item at each position
+        self.position = np.empty_like(self.order)  # of each item
+        self.position[self.order] = np.arange(len(self.order))
+        self.failed_score = self.items.failed_score(settings.family, settings.direction)
+        self.pulls = np.zeros(arms, np.int64)  # evaluations that returned a score
+        self.rewards, self.first, self.counted = np.zeros(arms), np.zeros(arms), np.zeros(arms)  # of those
+        self.rows = 0  # of the log
+        self._bill = 0.0
+
+    @classmethod
+    def restored(cls, settings: Settings, arms: Sequence[Any], spent: float, log: Iterable[Any]) -> ItemsPlay:
+        play = cls(settings)
+        play.catch_up(arms, spent, log)
+        return play
+
+    def catch_up(self, arms: Sequence[Any], spent: float, log: Iterable[Any]) -> None:
+        """Take in what others have told: the rows of the arms and the bill as they are now, and new rows of the log."""
+        columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
+        self.restore_books(columns)
+        self.pulls[:], self.rewards[:] = columns["pulls"], columns["rewards"]
+        self.first[:], self.counted[:] = columns["first"], columns["costs"]
+        self._bill = spent
+        scores = []
+        for row in log:
+            self.rows += 1
+            score = self.failed_score if row.reward is None else row.reward
+            if score is not None and self.is_missing(row.arm, row.item):
+                scores.append((row.arm, int(self.position[row.item]), score))
+        self.race.tell_many(scores)
+
+    @property
+    def bill(self) -> float:
+        return self._bill
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        return self.pulls
+
+    @property
+    def total_counted(self) -> float:
+        """The sum of the costs of evaluations that returned a score."""
+        return float(self.counted.sum())
+
+    def is_missing(self, a: int, item: int) -> bool:
+        """Whether the score of arm a on an item is not known."""
+        return math.isnan(self.race.scores[a, self.position[item]])
+
+    def observe(self, a: int, item: int, reward: float | None, cost: float) -> None:
+        """An evaluation returned a score, or failed, and was paid for. One that is known already is not counted again."""
+        score = self.failed_score if reward is None else reward
+        self.rows += 1
+        self._bill += cost
+        if reward is None:
+            self.failures[a] += 1
+        elif not self.is_missing(a, item):
+            self.discarded[a] += 1
+        else:
+            seen = self.settings.seen(reward)
+            if self.pulls[a] == 0:
+                self.first[a] = seen
+            self.pulls[a] += 1
+            self.rewards[a] += seen
+            self.counted[a] += cost
+        if score is not None and self.is_missing(a, item):
+            self.race.tell(a, int(self.position[item]), score)
+        self.pay(a, cost)
+
+    def has_overflown(self, a: int) -> bool:
+        return not all(map(math.isfinite, (self.counted[a], self.spent[a], self._bill)))
+
+    def sums(self, a: int) -> dict[str, Any]:
+        """What is stored of an arm."""
+        sums = {"pulls": int(self.pulls[a]), "rewards": float(self.rewards[a]), "first": float(self.first[a]),
+                "costs": float(self.counted[a])}  # fmt: skip
+        return self.books(a) | sums | {f"ordered_{name}": value for name, value in sums.items()} | {"squares": None}
+
+    def memory(self) -> str:
+        """Nothing: the log says it all."""
+        return "{}"
+
+    @property
+    def prices(self) -> NDArray[np.float64]:
+        """What an evaluation of each arm costs; inf where that is not known."""
+        return np.nan_to_num(self.paid_costs(), nan=math.inf)
+
+    @property
+    def in_play(self) -> NDArray[np.bool_]:
+        return ~self.race.board.out
+
+    @property
+    def leader(self) -> int | None:
+        return self.race.leader(self.prices)
+
+    @property
+    def winner(self) -> int | None:
+        return self.race.winner(self.prices)
+
+    def next(self, under_way: Sequence[set[int]]) -> tuple[int, int] | None:
+        """The arm and the item to evaluate next, where `under_way[a]` are the items being evaluated for arm a; None if
+        enough is under way."""
+        busy = [{int(self.position[item]) for item in items} for items in under_way]
+        found = self.race.next(self.prices, busy)
+        return None if found is None else (found[0], int(self.order[found[1]]))
+
+    def confidence(self) -> float:
+        """1 - the smallest delta at which the leader would have won by now; 0 if there is none."""
+        leader = self.leader
+        if leader is None:
+            return 0.0
+        return self.race.confidence(leader, self.settings.delta)
+
+    def closest(self) -> tuple[int, float, float] | None:
+        """The rival that the leader is furthest from beating, the evidence against it and what is required."""
+        leader = self.leader
+        if leader is None:
+            return None
+        capital = self.race.capital(leader)
+        rivals = [a for a in np.flatnonzero(self.in_play).tolist() if a != leader]
+        if not rivals:
+            return None
+        rival = min(rivals, key=lambda a: capital[a])
+        return rival, math.log(capital[rival]), math.log(self.race.board.target)
+
+    def full_costs(self) -> NDArray[np.float64]:
+        """What evaluating everything costs, arm by arm; nan where nothing is known of it."""
+        return self.paid_costs() * self.items.count
+
+    def scores(self) -> Mapping[str, dict[str | int, float]]:
+        """Every score that is known, by arm and by the item's id, in the order of the items."""
+        found = {}
+        for a, arm in enumerate(self.settings.arms):
+            by_item = self.race.scores[a, self.position]
+            found[arm] = {self.items.id(i): float(by_item[i]) for i in np.flatnonzero(~np.isnan(by_item)).tolist()}
+        return found

@@ -1,0 +1,103 @@
+"""The status of a study with items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cabai.study.items_play import ItemsPlay
+from cabai.study.play import finite_or_none
+from cabai.study.status import ArmStatus, Status
+
+
+def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
+    """The status of a study with items from its row, its state and its pulls under way."""
+    settings, names, race, n = play.settings, play.settings.arms, play.race, play.items.count
+    costs, stopped = play.paid_costs(), row.stopped is not None
+    told = np.count_nonzero(~np.isnan(race.scores), axis=1)
+    arms = []
+    for a, name in enumerate(names):
+        out, prefix = [pull for pull in pulls if pull.arm == a], int(race.board.prefix[a])
+        low, high = bounds(play, a, int(told[a]))
+        arms.append(
+            ArmStatus(
+                name=name,
+                pulls=prefix,
+                waiting=int(told[a]) - prefix,
+                discarded=int(play.discarded[a]),
+                failures=int(play.failures[a]),
+                under_way=len(out),
+                offers=int(play.offers[a]) + sum(pull.offers for pull in out),
+                lapses=int(play.lapses[a]) + sum(pull.lapses for pull in out),
+                mean=float(race.scores[a, :prefix].mean()) if prefix else None,
+                low=low,
+                high=high,
+                cost=finite_or_none(costs[a]),
+                spent=float(play.spent[a]),
+                in_play=bool(play.in_play[a]),
+            )
+        )
+    leader = row.decision if stopped else play.leader
+    closest = play.closest() if not stopped else None
+    remaining = sum(costs[a] * (n - told[a]) for a in race.active(play.prices))
+    return Status(
+        name=row.name,
+        family=settings.family.address,
+        policy="lockstep",
+        threshold=race.name,
+        proven=True,
+        certified=False,
+        certified_pulls=None,
+        direction=settings.direction,
+        delta=settings.delta,
+        epsilon=settings.epsilon,
+        max_cost=settings.max_cost,
+        max_pulls=settings.max_pulls,
+        arms=arms,
+        pulls=sum(arm.pulls for arm in arms),
+        waiting=sum(arm.waiting for arm in arms),
+        waiting_for=None,
+        discarded=sum(arm.discarded for arm in arms),
+        would_decide=False,
+        failures=sum(arm.failures for arm in arms),
+        under_way=len(pulls),
+        lapsed=sum(pull.expires <= row.now for pull in pulls),
+        late=row.told - row.told_at_stop if stopped else 0,
+        spent=row.spent,
+        spent_late=row.spent - row.spent_at_stop if stopped else 0.0,
+        created=row.created,
+        ended=row.stopped,
+        leader=None if leader is None else names[leader],
+        rival=None if closest is None else names[closest[0]],
+        evidence=None if closest is None else finite_or_none(closest[1]),
+        required=None if closest is None else closest[2],
+        confidence=row.confidence if stopped else play.confidence(),
+        remaining_cost=0.0 if stopped else finite_or_none(remaining),
+        stopped=stopped,
+        reason=row.reason,
+        decision=names[row.decision] if row.reason == "evidence" else None,
+        warnings=[text for a in range(len(names)) if (text := failing(play, a))],
+        items=n,
+        full_cost=finite_or_none(float(play.full_costs().sum())),
+        is_complete=race.is_complete,
+    )
+
+
+def bounds(play: ItemsPlay, a: int, told: int) -> tuple[float, float]:
+    """Between which values an arm's mean over all items lies, for certain: if the rest were the worst, or the best."""
+    low, high = play.settings.family.mean_range
+    known, left = float(np.nansum(play.race.scores[a])), play.items.count - told
+    return max((known + left * low) / play.items.count, low), min((known + left * high) / play.items.count, high)
+
+
+def failing(play: ItemsPlay, a: int) -> str | None:
+    """A warning where at least 3 evaluations of an arm have failed, and more than a tenth of all."""
+    failures, told = int(play.failures[a]), int(play.failures[a] + play.pulls[a])
+    if failures < 3 or failures * 10 <= told:
+        return None
+    return (
+        f"{failures} of {told} evaluations of arm {play.settings.arms[a]!r} failed, and count as a score of "
+        f"{play.failed_score:g}."
+    )
