@@ -32,14 +32,19 @@ class Result:
 
 
 class Change:
-    """A transaction on a study: its row, locked, its state, and what is to be written when all is done."""
+    """A transaction on a study: its row, locked, its state, and what is to be written when all is done. `pull` is the
+    one of that number, taken, if it was under way."""
 
-    def __init__(self, ledger: Ledger, connection: sa.Connection) -> None:
+    def __init__(self, ledger: Ledger, connection: sa.Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
-        self.row = ledger.row(connection, lock=True)
+        if number is None:
+            self.row, self.pull = ledger.row(connection, lock=True), None
+        else:
+            self.row, self.pull = ledger.row_and_pull(connection, number)
         self.now = float(self.row.now)
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
+        self.writes: list[statements.Write] = []  # rows to add when the state is saved
         self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
         self.warnings: list[UserWarning] = []
         self.withdrawn = [0] * len(self.settings.arms)  # by arm, once the pulls under way have been read
@@ -52,7 +57,8 @@ class Change:
         run = self.play.run
         values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": float(run["spent"]),
                   "counted": float(run["counted"])}  # fmt: skip
-        self.ledger.save(self.connection, self.row, self.play, values | self.ended)
+        self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
+        self.writes.clear()
 
     def end(self, reason: str, confidence: float) -> None:
         self.ended = {
@@ -82,12 +88,10 @@ class Change:
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
         self.told += 1
-        statements.ADD_TO_LOG.run(
-            self.connection,
-            {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
-             "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
-             "offers": pull.offers, "withdrawn": pull.withdrawn},
-        )  # fmt: skip
+        logged = {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
+                  "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
+                  "offers": pull.offers, "withdrawn": pull.withdrawn}  # fmt: skip
+        self.writes.append((statements.ADD_TO_LOG, logged))
         if is_next:
             self.through = pull.number
             if result.failed is None:
@@ -105,6 +109,8 @@ class Change:
         """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""
         if self.is_over or not self.play.has_waiting:
             return
+        statements.write_all(self.connection, self.writes)  # the log is about to be read
+        self.writes.clear()
         for each in self.ledger.next_in_order(self.connection, self.row, self.through):
             self.play.count(each.arm, self.settings.seen(each.reward), each.cost)
             self.through = each.number
@@ -177,7 +183,6 @@ class Change:
         if self.play.decides:
             return [], "the results in hand decide, once those of pulls asked before them are told"
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
-        fresh: list[dict[str, Any]] = []
         while len(handed) < count and self.reached(under_way) is None:
             after = self.play if settings.max_cost is None else self.play.copy()
             arm = after.choose(under_way)
@@ -188,10 +193,10 @@ class Change:
             self.play = after  # what the policy remembers of a choice that is not made is not kept
             under_way[arm] += 1
             self.asked += 1
-            fresh.append({"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
-                          "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0})  # fmt: skip
+            fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
+                     "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0}  # fmt: skip
+            self.writes.append((statements.ADD_PULL, fresh))
             handed.append(self.ledger.handed(self.asked, arm, self.expires))
-        statements.ADD_PULL.run_each(self.connection, fresh)
         return handed, why
 
     @property

@@ -50,12 +50,22 @@ class Ledger:
 
     def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
+        return self.checked_row((statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, self.found_by()))
+
+    def row_and_pull(self, connection: sa.Connection, number: int) -> tuple[Any, Any]:
+        """The study's own row, locked, and the pull of that number, taken."""
+        if connection.dialect.name == "sqlite":
+            return self.row(connection, lock=True), self.take_pull(connection, number)
+        found = statements.LOCK_AND_TAKE.row(connection, self.found_by() | self.key(number))
+        width = len(statements.LOCKED_STUDY.row_type._fields)
+        row = self.checked_row(found and statements.LOCKED_STUDY.row_type._make(found[:width]))
+        pull = statements.TAKE_PULL.row_type._make(found[width:])
+        return row, None if pull.number is None else self.checked_pulls([pull])[0]
+
+    def found_by(self) -> dict[str, Any]:
+        """What finds the study's row, and says which of its revisions is known."""
         known = self._known
-        values = {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known[0]}
-        row = (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, values)
-        if row is None:
-            raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
-        return self.checked_row(row)
+        return {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known[0]}
 
     def play(self, connection: sa.Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
@@ -119,19 +129,23 @@ class Ledger:
     def save_tests(self, connection: sa.Connection, tests: dict[str, Any]) -> None:
         statements.CHANGE_STUDY.run(connection, {**self.of, "tests": json.dumps(tests)})
 
-    def save(self, connection: sa.Connection, row: Any, play: Play, values: dict[str, Any]) -> None:
-        """Keep the state, what its policy remembers, and other columns of the study's row that have changed."""
+    def save(
+        self, connection: sa.Connection, row: Any, play: Play, values: dict[str, Any], writes: Sequence[statements.Write]
+    ) -> None:
+        """Keep the state, what its policy remembers, and other columns of the study's row that have changed; and first
+        what else is to be written."""
         revision = secrets.randbits(62)
-        if play.changed:
-            arms = [{**self.key(a), **play.sums(a)} for a in sorted(play.changed)]
-            statements.CHANGE_ARM.run_each(connection, arms)
-            play.changed.clear()
+        arms = [(statements.CHANGE_ARM, {**self.key(a), **play.sums(a)}) for a in sorted(play.changed)]
+        play.changed.clear()
         changed = {name: value for name, value in values.items() if value != getattr(row, name)}
         changed |= {"revision": revision, "memory": play.memory()}
-        statements.CHANGE_STUDY.run(connection, {**self.of, **changed})
+        own = (statements.CHANGE_STUDY, {**self.of, **changed})
+        statements.write_all(connection, [*writes, *arms, own])
         self._known = (revision, play)
 
     def checked_row(self, row: Any) -> Any:
+        if row is None:
+            raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
         with self.reading():
             damage.check_row(row, self.settings, REASONS)
         return row

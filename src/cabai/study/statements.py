@@ -33,7 +33,7 @@ class Statement:
         self._texts: dict[Any, str] = {}
 
     def rows(self, connection: sa.Connection, values: Values) -> list[Any]:
-        return list(map(self.row_type._make, send(connection, self._text(connection, values), values).fetchall()))
+        return list(map(self.row_type._make, send(connection, self.text(connection, values), values).fetchall()))
 
     def row(self, connection: sa.Connection, values: Values) -> Any:
         """The only row, or None."""
@@ -41,14 +41,9 @@ class Statement:
         return found[0] if found else None
 
     def run(self, connection: sa.Connection, values: Values) -> None:
-        send(connection, self._text(connection, values), values)
+        send(connection, self.text(connection, values), values)
 
-    def run_each(self, connection: sa.Connection, many: Sequence[Values]) -> None:
-        """The same for several values of the same columns."""
-        for values in many:
-            self.run(connection, values)
-
-    def _text(self, connection: sa.Connection, values: Values) -> str:
+    def text(self, connection: sa.Connection, values: Values) -> str:
         """The statement in the words of the connection's database, for these columns."""
         dialect = connection.dialect
         key = dialect.name if self.row_type else (dialect.name, *values)
@@ -58,6 +53,35 @@ class Statement:
             spoken = SQLITE if dialect.name == "sqlite" else dialect
             text = self._texts[key] = str(self.clause.compile(dialect=spoken, column_keys=columns))
         return text
+
+
+Write = tuple[Statement, Values]
+TOGETHER = 6  # writes in one statement at most: there is a text for every sequence of them
+_joined: dict[Any, str] = {}
+
+
+def write_all(connection: sa.Connection, writes: Sequence[Write]) -> None:
+    """Write to several rows, each of them once. PostgreSQL is told of a few at a time in one statement, since each takes
+    a message and its answer, for which everybody waits who wants to change the study too."""
+    if connection.dialect.name == "sqlite":
+        for statement, values in writes:
+            statement.run(connection, values)
+        return
+    for begin in range(0, len(writes), TOGETHER):
+        some = writes[begin : begin + TOGETHER]
+        values = {f"{i}_{name}": value for i, (_, each) in enumerate(some) for name, value in each.items()}
+        send(connection, joined(connection, [statement.text(connection, each) for statement, each in some]), values)
+
+
+def joined(connection: sa.Connection, texts: Sequence[str]) -> str:
+    """Several statements as one: each but the last has a name, and each its own names for values."""
+    key = tuple(texts)
+    text = _joined.get(key)
+    if text is None:
+        *first, last = [each.replace("%(", f"%({i}_") for i, each in enumerate(texts)]
+        named = ", ".join(f"write_{i} AS ({each})" for i, each in enumerate(first))
+        text = _joined[key] = f"WITH {named} {last}" if named else last
+    return text
 
 
 def row_type(clause: Any) -> Any:
@@ -114,7 +138,8 @@ STUDY = Statement(sa.select(study, NOW).where(*_this))
 # Most of the row of a study that is to be changed; not what the policy remembers if that is known, by its revision.
 _unknown = sa.case((study.c.revision != sa.bindparam("of_revision", type_=study.c.revision.type), study.c.memory))
 _most = [column for column in study.c if column.name not in ("settings", "memory", "tests")]
-LOCKED_STUDY = Statement(sa.select(*_most, _unknown.label("memory"), NOW).where(*_this).with_for_update())
+_locked = sa.select(*_most, _unknown.label("memory"), NOW).where(*_this).with_for_update()
+LOCKED_STUDY = Statement(_locked)
 CHANGE_STUDY = Statement(sa.update(study).where(study.c.id == _study))
 
 ARMS = Statement(sa.select(arm).where(arm.c.study == _study).order_by(arm.c.number))
@@ -125,6 +150,12 @@ PULL = Statement(sa.select(pull).where(*_one_pull))
 ADD_PULL = Statement(sa.insert(pull).inline())
 CHANGE_PULL = Statement(sa.update(pull).where(*_one_pull))
 TAKE_PULL = Statement(sa.delete(pull).where(*_one_pull).returning(*pull.c))
+
+# Both of the above at once, for PostgreSQL alone: the row of the study, locked, and beside it the pull, taken after that.
+_first = _locked.cte("first")
+_taken = sa.delete(pull).where(pull.c.study == _first.c.id, pull.c.number == _number).returning(*pull.c).cte("taken")
+_beside = [column.label(f"pull_{column.name}") for column in _taken.c]
+LOCK_AND_TAKE = Statement(sa.select(*_first.c, *_beside).select_from(_first.outerjoin(_taken, sa.true())))
 
 LOG = Statement(sa.select(observation).where(observation.c.study == _study).order_by(observation.c.place))
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))

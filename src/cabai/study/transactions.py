@@ -44,9 +44,9 @@ def ask(
 
 def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
-    change = Change(ledger, connection)
-    for result in results:
-        pull = ledger.take_pull(connection, result.number)
+    change = Change(ledger, connection, results[0].number)
+    for i, result in enumerate(results):
+        pull = ledger.take_pull(connection, result.number) if i else change.pull
         if pull is None:
             check_told_before(ledger, connection, result)
         else:
