@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
 def exported(study: Study, kind: str) -> bytes:
     """A study's observations as the content of a file."""
-    from cabai.study.study import OBSERVATION
-
     if kind == "parquet":
         return bytes(study.to_frame().to_parquet(index=False))
     rows = study.observations()
     if kind == "json":
         return (json.dumps({"observations": rows}, allow_nan=False) + "\n").encode()
-    cells = [OBSERVATION, *([plain_text(row[name]) for name in OBSERVATION] for row in rows)]
+    cells = [study.columns, *([plain_text(row[name]) for name in study.columns] for row in rows)]
     return "".join(csv_line(row) for row in cells).encode()
 
 

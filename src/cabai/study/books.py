@@ -34,6 +34,11 @@ class Books:
         raise NotImplementedError
 
     @property
+    def counted_costs(self) -> float:
+        """The sum of the costs as they are counted when choosing."""
+        raise NotImplementedError
+
+    @property
     def rewards_told(self) -> NDArray[np.int64]:
         """How many pulls of each arm have returned a reward."""
         raise NotImplementedError

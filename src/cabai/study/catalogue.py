@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from cabai.study import schema, statements
 from cabai.study.errors import StorageError, StudyNotFound
+from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
 from cabai.study.status import Status
@@ -50,7 +51,13 @@ def find(storage: Storage, name: str) -> Ledger:
     row = storage.read(lambda connection: row_of(connection, name))
     if row is None:
         raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
-    return Ledger(row, storage.url)
+    return ledger_of(row, storage.url)
+
+
+def ledger_of(row: Any, where: str) -> Ledger:
+    """What is stored of a study, of the kind that it is."""
+    ledger = Ledger(row, where)
+    return ledger if ledger.settings.items is None else ItemsLedger(row, where)
 
 
 def row_of(connection: sa.Connection, name: str) -> Any:
@@ -87,7 +94,11 @@ def statuses(storage: Storage) -> tuple[list[Status], list[str]]:
     found, damaged = [], []
     for row in studies:
         try:
-            found.append(Ledger(row, storage.url).status_of(row, arms_of[row.id], pulls_of[row.id]))
+            ledger = ledger_of(row, storage.url)
+            if isinstance(ledger, ItemsLedger):  # its state is in its log
+                found.append(storage.read(ledger.status))
+            else:
+                found.append(ledger.status_of(row, arms_of[row.id], pulls_of[row.id]))
         except (StorageError, InvalidInput) as error:  # the others are shown all the same
             damaged.append(str(error))
     return found, damaged

@@ -54,16 +54,16 @@ class Change:
         return self.row.stopped is not None or bool(self.ended)
 
     def save(self) -> None:
-        run = self.play.run
-        values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": float(run["spent"]),
-                  "counted": float(run["counted"])}  # fmt: skip
+        values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": self.play.bill,
+                  "counted": self.play.counted_costs}  # fmt: skip
         self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
         self.writes.clear()
 
-    def end(self, reason: str, confidence: float) -> None:
+    def end(self, reason: str, confidence: float, decision: int | None = None) -> None:
         self.ended = {
-            "stopped": self.now, "reason": reason, "decision": self.play.leader, "confidence": confidence,
-            "told_at_stop": self.told, "spent_at_stop": float(self.play.run["spent"]),
+            "stopped": self.now, "reason": reason, "confidence": confidence,
+            "decision": self.play.leader if decision is None else decision,
+            "told_at_stop": self.told, "spent_at_stop": self.play.bill,
         }  # fmt: skip
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
@@ -81,6 +81,19 @@ class Change:
                 play.discard(a, cost)
         else:
             play.fail(a, cost)
+        self.log(pull, result, cost, lapses)
+        if is_next:
+            self.through = pull.number
+            if result.failed is None:
+                self.decide()
+        if result.failed is not None and play.failures[a] in MILESTONES:
+            self.warn(failing(play, a), f" The last: {result.failed}")
+        if not was_wide:
+            self.warn(too_wide(play, a), category=WideRewards)
+
+    def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
+        """Keep what a pull returned, unless it is too large to be added to the rest."""
+        play, a = self.play, pull.arm
         if play.has_overflown(a):
             raise InvalidInput(
                 f"reward={result.reward!r}, cost={cost!r} and those told before have sums too large to hold."
@@ -90,16 +103,8 @@ class Change:
         self.told += 1
         logged = {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
                   "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
-                  "offers": pull.offers, "withdrawn": pull.withdrawn}  # fmt: skip
+                  "offers": pull.offers, "withdrawn": pull.withdrawn, "item": pull.item}  # fmt: skip
         self.writes.append((statements.ADD_TO_LOG, logged))
-        if is_next:
-            self.through = pull.number
-            if result.failed is None:
-                self.decide()
-        if result.failed is not None and play.failures[a] in MILESTONES:
-            self.warn(failing(play, a), f" The last: {result.failed}")
-        if not was_wide:
-            self.warn(too_wide(play, a), category=WideRewards)
 
     def warn(self, text: str | None, more: str = "", category: type[UserWarning] = FailedPulls) -> None:
         if text is not None:
@@ -149,10 +154,18 @@ class Change:
             return
         none = [0] * len(settings.arms)
         reason, pays = self.reached(none), self.affordable(none)
-        if play.is_spent or (not pays.all() and not pays[play.copy().choose(none)]):
+        if play.is_spent or (not pays.all() and not pays[self.next_arm()]):
             reason = MAX_COST
         if reason is not None:
             self.end(reason, play.confidence())
+
+    def next_arm(self) -> int | None:
+        """The arm that would be pulled if nothing were under way."""
+        return self.play.copy().choose([0] * len(self.settings.arms))
+
+    def is_wanted(self, arm: int) -> bool:
+        """Whether a lapsed pull of an arm is to be offered again."""
+        return bool(self.play.in_play[arm])
 
     def offer_again(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], list[Any]]:
         """Up to so many of the lapsed pulls, and those that the budget does not pay for once more."""
@@ -168,7 +181,7 @@ class Change:
                 lapses = pull.lapses + (pull.expires > 0)
                 values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
                 statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), **values})
-                handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1))
+                handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1, pull.item))
                 lapsed[pull.arm] += lapses - pull.lapses
                 if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
                     self.warn(lapsing(self.play, pull.arm, lapsed[pull.arm]))
@@ -216,14 +229,14 @@ class Change:
         statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), "withdrawn": self.now})
 
     def settle_lapsed(self) -> list[Any]:
-        """Withdraw lapsed pulls of arms that are out, fail those that are not to be offered again, and count what
+        """Withdraw lapsed pulls that nobody needs, fail those that are not to be offered again, and count what
         waited for them, which may drop more arms; returns the pulls for which the study still waits."""
         while True:
             live, settled = self.live(), 0
             for pull in live:
                 if pull.expires > self.now:
                     continue
-                if not self.play.in_play[pull.arm]:
+                if not self.is_wanted(pull.arm):
                     self.withdraw(pull)
                     settled += 1
                 elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back

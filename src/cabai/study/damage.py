@@ -84,7 +84,7 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
             require(is_number(rewards) and is_number(first), arm, "name", *columns)
             if pulls:
                 possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
-                require(possible and costs > 0, arm, "name", *columns)
+                require(possible and (costs > 0 or settings.items is not None), arm, "name", *columns)
     total = sum(arm.pulls + arm.failures + arm.discarded for arm in arms)
     if total != told:
         raise ValueError(f"its arms have {total} pulls, but {told} were told")
@@ -122,6 +122,8 @@ def check_pulls(pulls: Iterable[Any], settings: Settings) -> None:
         require(is_arm(pull.arm, settings) and is_count(pull.offers), pull, "number", "arm", "offers")
         require(is_number(pull.expires) and is_number(pull.asked), pull, "number", "expires", "asked")
         require(is_count(pull.lapses), pull, "number", "lapses")
+        require((pull.item is None) == (settings.items is None), pull, "number", "item")
+        require(pull.item is None or is_item(pull.item, settings), pull, "number", "item")
 
 
 def check_log(log: Iterable[Any], settings: Settings) -> None:
@@ -132,6 +134,16 @@ def check_log(log: Iterable[Any], settings: Settings) -> None:
         require(is_amount(each.cost), each, "number", "cost")
         require(is_number(each.asked) and is_number(each.told), each, "number", "asked", "told")
         require((each.failed is None) != (each.reward is None), each, "number", "reward", "failed")
+
+
+def check_scores(log: Iterable[Any], settings: Settings) -> None:
+    """What was told in a study with items."""
+    for each in log:
+        require(is_arm(each.arm, settings) and is_count(each.place), each, "number", "arm", "place")
+        require(is_item(each.item, settings), each, "number", "item")
+        known = each.failed is None and is_number(each.reward) and settings.family.allows_reward(each.reward)
+        require(known or (each.reward is None and each.failed is not None), each, "number", "reward", "failed")
+        require(is_number(each.told), each, "number", "told")
 
 
 def tests_of(text: str, settings: Settings) -> dict[str, Any]:
@@ -158,6 +170,10 @@ def is_amount(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     return isinstance(value, int) and value >= 0
+
+
+def is_item(value: Any, settings: Settings) -> bool:
+    return settings.items is not None and is_count(value) and value < settings.items.count
 
 
 def is_arm(value: Any, settings: Settings) -> bool:

@@ -30,13 +30,8 @@ class ItemsPlay(Books):
         self.pulls = np.zeros(arms, np.int64)  # evaluations that returned a score
         self.rewards, self.first, self.counted = np.zeros(arms), np.zeros(arms), np.zeros(arms)  # of those
         self.rows = 0  # of the log
+        self.last: tuple[int, float] | None = None  # the last of them: which pull, and when it was told
         self._bill = 0.0
-
-    @classmethod
-    def restored(cls, settings: Settings, arms: Sequence[Any], spent: float, log: Iterable[Any]) -> ItemsPlay:
-        play = cls(settings)
-        play.catch_up(arms, spent, log)
-        return play
 
     def catch_up(self, arms: Sequence[Any], spent: float, log: Iterable[Any]) -> None:
         """Take in what others have told: the rows of the arms and the bill as they are now, and new rows of the log."""
@@ -48,6 +43,7 @@ class ItemsPlay(Books):
         scores = []
         for row in log:
             self.rows += 1
+            self.last = (row.number, row.told)
             score = self.failed_score if row.reward is None else row.reward
             if score is not None and self.is_missing(row.arm, row.item):
                 scores.append((row.arm, int(self.position[row.item]), score))
@@ -62,8 +58,7 @@ class ItemsPlay(Books):
         return self.pulls
 
     @property
-    def total_counted(self) -> float:
-        """The sum of the costs of evaluations that returned a score."""
+    def counted_costs(self) -> float:
         return float(self.counted.sum())
 
     def is_missing(self, a: int, item: int) -> bool:
@@ -71,7 +66,7 @@ class ItemsPlay(Books):
         return math.isnan(self.race.scores[a, self.position[item]])
 
     def observe(self, a: int, item: int, reward: float | None, cost: float) -> None:
-        """An evaluation returned a score, or failed, and was paid for. One that is known already is not counted again."""
+        """An evaluation returned a score, or failed, and was paid for. A score that is known counts once."""
         score = self.failed_score if reward is None else reward
         self.rows += 1
         self._bill += cost
@@ -104,9 +99,9 @@ class ItemsPlay(Books):
         return "{}"
 
     @property
-    def prices(self) -> NDArray[np.float64]:
+    def prices(self) -> list[float]:
         """What an evaluation of each arm costs; inf where that is not known."""
-        return np.nan_to_num(self.paid_costs(), nan=math.inf)
+        return [math.inf if math.isnan(cost) else cost for cost in self.paid_costs().tolist()]
 
     @property
     def in_play(self) -> NDArray[np.bool_]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cabai import policies
-from cabai.families import Family, Gaussian
+from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
+from cabai.study.items import WORST, Items
 from cabai.study.settings import OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
@@ -24,7 +26,7 @@ def create_study(
     name: str,
     *,
     arms: Sequence[str] | Mapping[str, Any],
-    family: str | Family,
+    family: str | Family | None = None,
     delta: float = 0.05,
     policy: str | Policy = policies.DEFAULT,
     threshold: str | Threshold | None = None,
@@ -35,7 +37,11 @@ def create_study(
     max_pulls: int | None = None,
     lease: float = LEASE,
     on_lapse: str = OFFER,
-    seed: int = 0,
+    seed: int | None = None,
+    items: int | Sequence[str | int] | None = None,
+    race: str | None = None,
+    failed: str | float = WORST,
+    speculate: float = 0.1,
     storage: str = STORAGE,
     load_if_exists: bool = False,
 ) -> Study:
@@ -45,7 +51,14 @@ def create_study(
     mean costs where they are known; else they are learned. `direction="minimize"` looks for the smallest mean. With
     `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
     end it without a guarantee. A pull that is not told within `lease` seconds is offered again or, with
-    `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+    `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or
+    `postgresql://USER@HOST/DATABASE`.
+
+    With `items`, the number of items of a dataset or a list of their ids, arms are raced on those items, in a random
+    order that `seed` (random unless given) determines, and `pull.item` says which item to evaluate the arm on. Scores
+    lie in [0, 1] unless the family is another `bounded`. `race` is `paired` or, for epsilon 0 and as the default there,
+    `champion`. An evaluation that failed counts as the worst score, or the one that `failed` says; with "stop" it is
+    refused. No more than max(2 for each arm in play, `speculate` times those told) evaluations are under way.
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
 
@@ -61,6 +74,10 @@ def create_study(
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
+    if family is None:
+        if items is None:
+            raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
+        family = Bounded()
     if names_bare_gaussian(family):
         raise InvalidInput(
             "a gaussian study needs the variance of its rewards (or a bound on it), such as "
@@ -69,7 +86,10 @@ def create_study(
     settings = Settings.checked(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
         direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse,
-        seed=seed,
+        seed=usual_seed(items) if seed is None else seed,
+        items=None if items is None else Items.checked(
+            items, family=family_of(family), epsilon=epsilon, race=race, failed=failed, speculate=speculate
+        ),
     )  # fmt: skip
     opened = open_storage(storage)
     made = create(opened, checked_name(name), settings)
@@ -79,6 +99,8 @@ def create_study(
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
         if threshold is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
+        if seed is None:
+            settings = dataclasses.replace(settings, seed=study.settings.seed)
         different = study.settings.differences(settings)
         if different:
             raise InvalidInput(
@@ -86,6 +108,11 @@ def create_study(
                 "change: choose another name, or delete the study."
             )
     return study
+
+
+def usual_seed(items: Any) -> int:
+    """Where none is given: an order of items must be one that nobody could know."""
+    return 0 if items is None else secrets.randbits(62)
 
 
 def names_bare_gaussian(family: Any) -> bool:

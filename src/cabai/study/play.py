@@ -84,6 +84,10 @@ class Play(Books):
         return float(self.run["spent"])
 
     @property
+    def counted_costs(self) -> float:
+        return float(self.run["counted"])
+
+    @property
     def rewards_told(self) -> NDArray[np.int64]:
         told: NDArray[np.int64] = self.arms["pulls"]
         return told

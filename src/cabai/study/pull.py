@@ -28,3 +28,4 @@ class Pull:
     expires: float  # when the lease ends, in seconds since 1970
     offers: int = 1  # more than 1: the lease of an earlier worker ran out
     metadata: Any = field(default=None, compare=False)  # the arm's
+    item: str | int | None = None  # the id of the item to evaluate, in a study with items

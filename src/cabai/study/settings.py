@@ -16,7 +16,7 @@ from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
-from cabai.study.items import Items
+from cabai.study.items import STOP, Items
 from cabai.study.kernels import Kernels
 from cabai.study.memory import Memory
 from cabai.support.own import source_digest
@@ -106,6 +106,8 @@ class Settings:
         )  # fmt: skip
         if again != items:
             raise InvalidInput("its items are not as they were given.")
+        if items.failed == STOP and self.on_lapse == FAIL:
+            raise InvalidInput("with failed='stop' nothing may fail: a pull that lapses must be offered again.")
         for name, usual in (("policy", policy_of(DEFAULT)), ("threshold", threshold_of(None, self.family))):
             if getattr(self, name) != usual:
                 raise InvalidInput(

@@ -158,6 +158,11 @@ _beside = [column.label(f"pull_{column.name}") for column in _taken.c]
 LOCK_AND_TAKE = Statement(sa.select(*_first.c, *_beside).select_from(_first.outerjoin(_taken, sa.true())))
 
 LOG = Statement(sa.select(observation).where(observation.c.study == _study).order_by(observation.c.place))
+SCORES = Statement(  # in a study with items, from a place of the log on
+    sa.select(*(observation.c[name] for name in ("number", "place", "arm", "item", "reward", "failed", "told")))
+    .where(observation.c.study == _study, observation.c.place > sa.bindparam("of_place"))
+    .order_by(observation.c.place)
+)
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
 

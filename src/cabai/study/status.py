@@ -9,6 +9,7 @@ from typing import Any
 
 from cabai.families import Gaussian
 from cabai.study.absent import Absent
+from cabai.study.books import Books
 from cabai.study.play import Play, finite_or_none
 from cabai.study.spread import is_too_wide
 from cabai.support.tables import table
@@ -361,13 +362,13 @@ class Status:
 
 def in_words(number: int) -> str:
     """A small number as a word."""
-    words = "two three four five six seven eight nine ten eleven twelve".split()
+    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
     return words[number - 2] if 2 <= number <= 12 else str(number)
 
 
-def failing(play: Play, a: int) -> str | None:
+def failing(play: Books, a: int) -> str | None:
     """A warning where at least 3 pulls of an arm have failed, and more than a tenth of all."""
-    failures, pulls = int(play.failures[a]), int(play.arms[a]["pulls"])
+    failures, pulls = int(play.failures[a]), int(play.rewards_told[a])
     if failures < 3 or failures * 10 <= failures + pulls:
         return None
     return (
@@ -376,9 +377,9 @@ def failing(play: Play, a: int) -> str | None:
     )
 
 
-def lapsing(play: Play, a: int, lapses: int) -> str | None:
+def lapsing(play: Books, a: int, lapses: int) -> str | None:
     """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
-    pulls = int(play.arms[a]["pulls"] + play.failures[a])
+    pulls = int(play.rewards_told[a] + play.failures[a])
     if lapses < 3 or lapses * 10 <= lapses + pulls:
         return None
     return (

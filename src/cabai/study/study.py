@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from cabai.study import runner, transactions
 from cabai.study.change import Result
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
+from cabai.study.items import STOP
+from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
+OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
 
 
 class Study:
@@ -214,14 +217,14 @@ class Study:
 
     def run(
         self,
-        test: Callable[[str], Any],
+        test: Callable[..., Any],
         *,
         workers: int = 1,
         max_failures: int = 5,
         progress: Callable[[], None] | None = None,
     ) -> Status:
         """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
-        costs are known.
+        costs are known. In a study with items it is `test(arm, item)`, with the item's id.
 
         `workers` tests run at a time, in threads. An exception, or a result that is not legal, is a failed pull; after
         `max_failures` in a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for,
@@ -236,9 +239,11 @@ class Study:
         """
         if not callable(test):
             raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
-        return runner.run(
-            self, lambda pull: test(pull.arm), workers=workers, max_failures=max_failures, progress=progress
-        )
+
+        def try_once(pull: Pull) -> Any:
+            return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
+
+        return runner.run(self, try_once, workers=workers, max_failures=max_failures, progress=progress)
 
     def status(self) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.
@@ -278,6 +283,31 @@ class Study:
 
         return self._storage.read(work)
 
+    @property
+    def columns(self) -> list[str]:
+        """What is known of each observation, by name.
+
+        >>> from cabai import create_study
+        >>> create_study("columns", arms=["a", "b"], family="bernoulli", storage="memory").columns[:3]
+        ['pull', 'arm', 'reward']
+        """
+        return OBSERVATION if self.settings.items is None else OF_AN_ITEM
+
+    def scores(self) -> dict[str, dict[str | int, float]]:
+        """In a study with items, every score that is known, by arm and by the item's id. A failed evaluation has the
+        score that it counts as.
+
+        >>> from cabai import create_study
+        >>> study = create_study("scores", arms=["a", "b"], items=["x", "y"], costs=[1, 1], seed=1, storage="memory")
+        >>> study.tell(study.ask(), reward=0.5)
+        >>> study.scores()
+        {'a': {'x': 0.5}, 'b': {}}
+        """
+        if not isinstance(self._ledger, ItemsLedger):
+            raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
+        found: dict[str, dict[str | int, float]] = self._storage.read(self._ledger.all_scores)
+        return found
+
     def to_frame(self) -> pd.DataFrame:
         """`observations` as a table, one row each, times in UTC.
 
@@ -289,7 +319,7 @@ class Study:
         0   a     1.0  0.02  False
         """
         pd = optional("pandas")
-        frame = pd.DataFrame(self.observations(), columns=OBSERVATION)
+        frame = pd.DataFrame(self.observations(), columns=self.columns)
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
         return frame
@@ -325,6 +355,11 @@ class Study:
             raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
         elif reward is not None:
             raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+        elif self.settings.items is not None and self.settings.items.failed == STOP:
+            raise InvalidInput(
+                "in this study nothing stands for the score of a failed evaluation (failed='stop'): release the pull, "
+                "and evaluate it again."
+            )
         else:
             failed = storable(failed)
         if cost is not None:
@@ -343,9 +378,13 @@ class Study:
     def _observation(self, told: Any, row: Any) -> dict[str, Any]:
         late = row.told_at_stop is not None and told.place > row.told_at_stop
         in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.counted_before)
+        items = self.settings.items
+        if items is not None:
+            in_order = True
         return {
             "pull": self._ledger.pull_id(told.number),
             "arm": self.arms[told.arm],
+            **({} if items is None else {"item": items.id(told.item)}),
             "reward": told.reward,
             "cost": told.cost,
             "failed": told.failed,

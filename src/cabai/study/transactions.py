@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from cabai.study import statements
 from cabai.study.change import Change, Result, cost_of
 from cabai.study.errors import AlreadyTold, LostPull
+from cabai.study.items_change import ItemsChange
 from cabai.study.ledger import MAX_COST, Ledger
 from cabai.study.pull import Pull
 
@@ -22,7 +23,7 @@ def ask(
     ledger: Ledger, connection: sa.Connection, count: int, worker: str | None
 ) -> tuple[list[Pull], str | None, list[UserWarning]]:
     """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
-    change = Change(ledger, connection)
+    change = change_of(ledger, connection)
     if change.is_over:
         return [], None, []
     live, why = change.settle_lapsed(), None
@@ -44,7 +45,7 @@ def ask(
 
 def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
-    change = Change(ledger, connection, results[0].number)
+    change = change_of(ledger, connection, results[0].number)
     for i, result in enumerate(results):
         pull = ledger.take_pull(connection, result.number) if i else change.pull
         if pull is None:
@@ -56,6 +57,12 @@ def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -
         change.stop_at_limit()
         change.save()
     return change.warnings
+
+
+def change_of(ledger: Ledger, connection: sa.Connection, number: int | None = None) -> Change:
+    """A transaction on a study, of the kind that it needs."""
+    kind = Change if ledger.settings.items is None else ItemsChange
+    return kind(ledger, connection, number)
 
 
 def lease(

@@ -1,0 +1,75 @@
+"""One transaction on a study with items. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cabai.study import statements
+from cabai.study.change import MILESTONES, Change, Result, cost_of
+from cabai.study.items_play import ItemsPlay
+from cabai.study.items_status import failing
+from cabai.study.ledger import EVIDENCE
+from cabai.study.pull import Pull
+
+
+class ItemsChange(Change):
+    """What is told enters a race at once, in whatever order it comes: a race looks at items in its own order."""
+
+    play: ItemsPlay  # type: ignore[assignment]
+
+    def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
+        play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
+        play.observe(a, pull.item, result.reward, cost)
+        self.log(pull, result, cost, lapses)
+        play.last = (pull.number, self.now)
+        if not self.is_over:
+            self.decide()
+        if result.failed is not None and play.failures[a] in MILESTONES:
+            self.warn(failing(play, a), f" The last: {result.failed}")
+
+    def count(self) -> None:
+        """Everything told has been counted."""
+
+    def decide(self) -> None:
+        """End the study if the race is over."""
+        winner = self.play.winner
+        if winner is not None:
+            sure = 1.0 if self.play.race.is_complete else 1 - self.settings.delta
+            self.end(EVIDENCE, sure, winner)
+
+    def settle_lapsed(self) -> list[Any]:
+        self.decide()  # a race may be over before it begins, by scores of an earlier one
+        return super().settle_lapsed()
+
+    def is_wanted(self, arm: int) -> bool:
+        return arm in self.play.race.active(self.play.prices)
+
+    def next_arm(self) -> int | None:
+        found = self.play.next([set() for _ in self.settings.arms])
+        return None if found is None else found[0]
+
+    def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
+        settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
+        busy: list[set[int]] = [set() for _ in settings.arms]
+        for pull in live:
+            busy[pull.arm].add(pull.item)
+        why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
+        while len(handed) < count and self.reached(under_way) is None:
+            found = self.play.next(busy)
+            if found is None:
+                why = "enough is under way: what comes back may decide, and more would be paid for nothing"
+                break
+            arm, item = found
+            if settings.max_cost is not None and not self.affordable(under_way)[arm]:
+                if under_way[arm] and not self.play.knows_cost[arm]:
+                    why = f"what an evaluation of {settings.arms[arm]!r} costs is not known, and the first is under way"
+                break
+            under_way[arm] += 1
+            busy[arm].add(item)
+            self.asked += 1
+            fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
+                     "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0, "item": item}  # fmt: skip
+            self.writes.append((statements.ADD_PULL, fresh))
+            handed.append(self.ledger.handed(self.asked, arm, self.expires, item=item))
+        return handed, why

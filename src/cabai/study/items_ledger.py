@@ -1,0 +1,59 @@
+"""What is stored of a study with items. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study import damage, items_status, statements
+from cabai.study.items_play import ItemsPlay
+from cabai.study.ledger import Ledger
+from cabai.study.status import Status
+
+
+class ItemsLedger(Ledger):
+    """The rows of a study with items. Its state is computed from the log, once; then from what is new in it."""
+
+    def play_on(self, connection: sa.Connection, row: Any) -> Any:
+        known, self._known = self._known, None
+        if known is not None and known[0] == row.revision:
+            return known[1]
+        return self.caught_up(connection, row, None if known is None else known[1])  # type: ignore[arg-type]
+
+    def caught_up(self, connection: sa.Connection, row: Any, known: ItemsPlay | None) -> ItemsPlay:
+        """The state as it is stored: what is `known`, if it was stored, and what others have told since; else all."""
+        arms = statements.ARMS.rows(connection, self.of)
+        with self.reading():
+            damage.check_arms(arms, self.settings, row.told)
+        if known is not None and known.rows:
+            last, *new = self.scores(connection, known.rows - 1) or [None]
+            if last is not None and (last.number, last.told) == known.last:  # else it was never committed
+                known.catch_up(arms, row.spent, new)
+                return self.checked(known, row)
+        play = ItemsPlay(self.settings)
+        play.catch_up(arms, row.spent, self.scores(connection, 0))
+        return self.checked(play, row)
+
+    def scores(self, connection: sa.Connection, after: int) -> Sequence[Any]:
+        """What was told from a place of the log on."""
+        found = statements.SCORES.rows(connection, {**self.of, "of_place": after})
+        with self.reading():
+            damage.check_scores(found, self.settings)
+        return found
+
+    def checked(self, play: ItemsPlay, row: Any) -> ItemsPlay:
+        with self.reading():
+            if play.rows != row.told:
+                raise ValueError(f"its log has {play.rows} rows, but {row.told} were told")
+        return play
+
+    def status(self, connection: sa.Connection) -> Status:
+        row = self.row(connection)
+        play = self.caught_up(connection, row, None)
+        return items_status.status_of(row, play, self.pulls(connection))
+
+    def all_scores(self, connection: sa.Connection) -> Any:
+        """Every score that is known, by arm and item."""
+        return self.caught_up(connection, self.row(connection), None).scores()
