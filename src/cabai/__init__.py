@@ -13,6 +13,8 @@ from cabai.policies import Policy, policy
 from cabai.simulation import Comparison, Runs, Summary, compare, simulate
 from cabai.study import (
     AlreadyTold,
+    CostlyStudy,
+    Evaluation,
     FailedPulls,
     LostPull,
     NoPull,
@@ -24,6 +26,7 @@ from cabai.study import (
     WideRewards,
     create_study,
     delete_study,
+    evaluate,
     list_studies,
     load_study,
 )
@@ -40,6 +43,8 @@ __all__ = [
     "Bound",
     "Certificate",
     "Comparison",
+    "CostlyStudy",
+    "Evaluation",
     "Evidence",
     "FailedPulls",
     "Family",
@@ -66,6 +71,7 @@ __all__ = [
     "compare",
     "create_study",
     "delete_study",
+    "evaluate",
     "evidence",
     "families",
     "list_studies",

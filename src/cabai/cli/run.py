@@ -42,8 +42,9 @@ def run(
         arms = ["small", "large"]
 
     A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. Ctrl-C stops, and the same command goes on. The exit
-    code is 3 if the study stopped without a decision: at its budget, or where its certificate ends.
+    the time it takes is its cost, and the reward alone is enough. With items = "questions.jsonl", arms are raced on the
+    items of a dataset: the command gets an item's JSON on its standard input, and {item} is its id. Ctrl-C stops, and
+    the same command goes on. The exit code is 3 if the study stopped without a decision: at its budget, or where its certificate ends.
     """
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
@@ -58,7 +59,9 @@ def run(
     study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
         with live_table(study):
-            found = run_study(study, test, workers=at_a_time, max_failures=plan.max_failures, over=over)
+            found = run_study(
+                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
+            )
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:

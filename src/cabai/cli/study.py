@@ -12,6 +12,8 @@ import typer
 from cabai import policies
 from cabai.cli.export import exported
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
+from cabai.datasets.dataset import Dataset
+from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
 from cabai.policies import POLICIES
 from cabai.study import (
@@ -22,6 +24,7 @@ from cabai.study import (
     delete_study,
     load_study,
 )
+from cabai.study.items import WORST
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
@@ -53,7 +56,10 @@ def teach(context: typer.Context) -> None:
 def create(
     name: NameArgument,
     arms: Annotated[str, typer.Option("--arms", help="The arms' names, separated by commas: small,large")],
-    family: Annotated[str, typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}.")],
+    family: Annotated[
+        str | None,
+        typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}. With --items, bounded."),
+    ] = None,
     delta: Annotated[float, typer.Option("--delta", help="The probability of a wrong decision allowed.")] = 0.05,
     policy: Annotated[
         str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
@@ -86,7 +92,26 @@ def create(
         str,
         typer.Option("--on-lapse", help="What then: offer (it again) or fail (it has failed)."),
     ] = ON_LAPSE[0],
-    seed: Annotated[int, typer.Option("--seed", help="For policies that toss coins.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="For policies that toss coins; with --items, of their random order.")
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option("--items", help="Race the arms on a dataset: how many items, or a .jsonl or .csv file of them."),
+    ] = None,
+    race: Annotated[
+        str | None, typer.Option("--race", help=f"With --items: {' or '.join(RACES)}; the cheaper one unless told.")
+    ] = None,
+    failed: Annotated[
+        str, typer.Option("--failed", help="With --items: what a failed evaluation counts as: worst, stop or a score.")
+    ] = WORST,
+    speculate: Annotated[
+        float,
+        typer.Option("--speculate", help="With --items: evaluations under way at most, as a share of those told."),
+    ] = 0.1,
+    full_cost: Annotated[
+        float | None, typer.Option("--full-cost", help="Warn at this bill: what evaluating everything would cost.")
+    ] = None,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
@@ -98,12 +123,15 @@ def create(
 ) -> None:
     """Start a study.
 
-    Example: cabai study create judges --arms small,large --family bernoulli --delta 0.05
+    Examples: cabai study create judges --arms small,large --family bernoulli --delta 0.05
+
+    cabai study create models --arms small,large --items questions.jsonl --epsilon 0.01
     """
     study = create_study(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
-        max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, storage=storage,
+        max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
+        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, storage=storage,
         load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
@@ -122,18 +150,18 @@ def ask(
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """What to pull next: one line each, the pull's id and the arm's name.
+    """What to pull next: one line each, the pull's id and the arm's name; with items, the item's id too.
 
     The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
     budget, or the results in hand decide without them.
     """
     pulls = load_study(name, storage=storage).ask(n, worker=worker)
     if as_json:
-        fields = ("id", "arm", "number", "expires", "offers", "metadata")
+        fields = ("id", "arm", "item", "number", "expires", "offers", "metadata")
         show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
     else:
         for pull in pulls:
-            typer.echo(f"{pull.id}\t{pull.arm}")
+            typer.echo(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}"))
 
 
 @study_app.command()
@@ -235,6 +263,19 @@ def delete(
         typer.confirm(f"Delete {name!r} ({lost})?", abort=True)
     delete_study(name, storage=storage)
     show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
+
+
+def read_dataset(given: str | None) -> Any:
+    """The items that the option describes: so many, or those in a file."""
+    return given if given is None else int(given) if given.strip().isdigit() else Dataset.of(given)
+
+
+def read_score(given: str) -> str | float:
+    """A score, or a word that stands for one."""
+    try:
+        return float(given)
+    except ValueError:
+        return given
 
 
 def read_arms(given: str, metadata: str | None) -> Any:

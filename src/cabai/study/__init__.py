@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.study.errors import (
     AlreadyTold,
+    CostlyStudy,
     FailedPulls,
     LostPull,
     NoPull,
@@ -16,6 +17,7 @@ from cabai.study.errors import (
     StudyStopped,
     WideRewards,
 )
+from cabai.study.evaluating import Evaluation, evaluate
 from cabai.study.open import LEASE, STORAGE, create_study, delete_study, list_studies, load_study
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ __all__ = [
     "STORAGE",
     "AlreadyTold",
     "ArmStatus",
+    "CostlyStudy",
+    "Evaluation",
     "FailedPulls",
     "LostPull",
     "NoPull",
@@ -42,6 +46,7 @@ __all__ = [
     "WideRewards",
     "create_study",
     "delete_study",
+    "evaluate",
     "list_studies",
     "load_study",
 ]

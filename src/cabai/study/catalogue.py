@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,15 +12,19 @@ import sqlalchemy as sa
 from cabai.study import schema, statements
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.items_ledger import ItemsLedger
+from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
 from cabai.support.validation import InvalidInput
 
+REUSED = "reused"  # the worker of scores that were told in another study
 
-def create(storage: Storage, name: str, settings: Settings) -> bool:
-    """Make a study; returns whether it is new, and not one of that name that there was before."""
+
+def create(storage: Storage, name: str, settings: Settings, known: Sequence[tuple[int, int, float]] = ()) -> bool:
+    """Make a study; returns whether it is new, and not one of that name that there was before. What is `known` of it,
+    arms, items and scores, was told and paid for in another study."""
     token = secrets.token_hex(4)
 
     def work(connection: sa.Connection) -> bool:
@@ -36,6 +40,8 @@ def create(storage: Storage, name: str, settings: Settings) -> bool:
             sa.insert(schema.arm),
             [{"study": key, "number": a, "name": arm} for a, arm in enumerate(settings.arms)],
         )
+        if known:
+            enter(connection, key, settings, known, now)
         return True
 
     if storage.read(lambda connection: row_of(connection, name)) is not None:
@@ -44,6 +50,23 @@ def create(storage: Storage, name: str, settings: Settings) -> bool:
         return storage.write(work)
     except sa.exc.IntegrityError:  # another process was quicker
         return False
+
+
+def enter(
+    connection: sa.Connection, key: int, settings: Settings, known: Sequence[tuple[int, int, float]], now: float
+) -> None:
+    """Log scores that a new study has from another."""
+    play, log = ItemsPlay(settings), []
+    for number, (arm, item, score) in enumerate(known, 1):
+        play.observe(arm, item, score, 0.0)
+        log.append({"study": key, "number": number, "place": number, "arm": arm, "item": item, "reward": score,
+                    "cost": 0.0, "asked": now, "told": now, "worker": REUSED, "offers": 0})  # fmt: skip
+    connection.execute(sa.insert(schema.observation), log)
+    for a in sorted(play.changed):
+        row = (schema.arm.c.study == key) & (schema.arm.c.number == a)
+        connection.execute(sa.update(schema.arm).where(row).values(**play.sums(a)))
+    number = len(known)
+    connection.execute(sa.update(schema.study).where(schema.study.c.id == key).values(asked=number, told=number))
 
 
 def find(storage: Storage, name: str) -> Ledger:

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import statements
-from cabai.study.errors import FailedPulls, WideRewards
+from cabai.study.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import FAIL, Settings
-from cabai.study.status import failing, lapsing, too_wide
+from cabai.study.status import failing, lapsing, passing, too_wide
 from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
@@ -72,7 +72,7 @@ class Change:
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
         is_next = is_next and pull.withdrawn is None
-        was_wide = too_wide(play, a) is not None
+        was_wide, was_over = too_wide(play, a) is not None, passing(play) is not None
         if result.failed is None:
             assert result.reward is not None
             if pull.withdrawn is None:
@@ -90,6 +90,8 @@ class Change:
             self.warn(failing(play, a), f" The last: {result.failed}")
         if not was_wide:
             self.warn(too_wide(play, a), category=WideRewards)
+        if not was_over:
+            self.warn(passing(play), category=CostlyStudy)
 
     def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
         """Keep what a pull returned, unless it is too large to be added to the rest."""

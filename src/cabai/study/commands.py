@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -30,21 +31,26 @@ def run_command(
     cost: str | None,
     timeout: float,
     over: threading.Event,
+    given: str = "",
 ) -> Any:
     """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed.
 
-    {arm} and {pull} in the command stand for the arm's name and the pull's id; the environment has them as CABAI_ARM,
-    CABAI_PULL, CABAI_STUDY and CABAI_METADATA. The cost is in the output, or the seconds or CPU seconds it took. The
+    {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
+    the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. What is `given` is
+    on its standard input. The cost is in the output, or the seconds or CPU seconds it took. The
     command is killed after `timeout` seconds, or when `over` is set.
     """
-    words = [word.replace("{arm}", pull.arm).replace("{pull}", pull.id) for word in command]
-    about = {"CABAI_STUDY": study, "CABAI_ARM": pull.arm, "CABAI_PULL": pull.id}
+    named = {"arm": pull.arm, "pull": pull.id, **({} if pull.item is None else {"item": str(pull.item)})}
+    words = [re.sub(r"\{(\w+)\}", lambda found: named.get(found[1], found[0]), word) for word in command]
+    about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
     about["CABAI_METADATA"] = json.dumps(pull.metadata)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
+        into.write(given.encode())
+        into.seek(0)
         started = time.perf_counter()
         try:
             process = subprocess.Popen(
-                words, cwd=folder, env=os.environ | about, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                words, cwd=folder, env=os.environ | about, stdin=into, stdout=out, stderr=err,
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:

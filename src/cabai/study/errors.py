@@ -41,5 +41,9 @@ class WideRewards(UserWarning):
     """Rewards are more spread than the variance that was declared for them allows."""
 
 
+class CostlyStudy(UserWarning):
+    """The bill has passed what evaluating a whole dataset would cost."""
+
+
 class FailedPulls(UserWarning):
     """Many pulls of an arm have failed or were lost, which changes what the guarantee speaks of."""

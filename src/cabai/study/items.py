@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.datasets.dataset import Dataset
 from cabai.datasets.permutation import permutation
 from cabai.datasets.race import Race, race_of
 from cabai.families import Bernoulli, Family
@@ -35,9 +36,7 @@ class Items:
     digest: str | None = None  # of the items themselves, if whoever created the study knew them
 
     @classmethod
-    def checked(
-        cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, digest: Any = None
-    ) -> Items:
+    def checked(cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any) -> Items:
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # and those made of it: bounded
             raise InvalidInput(
@@ -46,7 +45,7 @@ class Items:
         count, ids = checked_ids(items)
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon), failed=checked_failed(failed, family),
-            speculate=checked_speculation(speculate), digest=digest,
+            speculate=checked_speculation(speculate), digest=getattr(items, "digest", None),
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
@@ -99,8 +98,8 @@ class Items:
 
 def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
     """How many items there are, and their ids."""
-    if isinstance(items, Items):
-        return items.count, items.ids
+    if isinstance(items, (Items, Dataset)):
+        return checked_ids(items.count if items.ids is None else items.ids)
     if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
         if not 1 <= items <= MOST:
             raise InvalidInput(f"items must be from 1 to {MOST}, got {shown(items)}.")

@@ -29,6 +29,7 @@ class ItemsPlay(Books):
         self.failed_score = self.items.failed_score(settings.family, settings.direction)
         self.pulls = np.zeros(arms, np.int64)  # evaluations that returned a score
         self.rewards, self.first, self.counted = np.zeros(arms), np.zeros(arms), np.zeros(arms)  # of those
+        self.paid_for = np.zeros(arms, np.int64)  # of those, the ones that were not taken from an earlier study
         self.rows = 0  # of the log
         self.last: tuple[int, float] | None = None  # the last of them: which pull, and when it was told
         self._bill = 0.0
@@ -45,6 +46,7 @@ class ItemsPlay(Books):
             self.rows += 1
             self.last = (row.number, row.told)
             score = self.failed_score if row.reward is None else row.reward
+            self.paid_for[row.arm] += row.reward is not None and row.cost > 0
             if score is not None and self.is_missing(row.arm, row.item):
                 scores.append((row.arm, int(self.position[row.item]), score))
         self.race.tell_many(scores)
@@ -55,7 +57,7 @@ class ItemsPlay(Books):
 
     @property
     def rewards_told(self) -> NDArray[np.int64]:
-        return self.pulls
+        return self.paid_for
 
     @property
     def counted_costs(self) -> float:
@@ -79,6 +81,7 @@ class ItemsPlay(Books):
             if self.pulls[a] == 0:
                 self.first[a] = seen
             self.pulls[a] += 1
+            self.paid_for[a] += 1
             self.rewards[a] += seen
             self.counted[a] += cost
         if score is not None and self.is_missing(a, item):
@@ -97,6 +100,13 @@ class ItemsPlay(Books):
     def memory(self) -> str:
         """Nothing: the log says it all."""
         return "{}"
+
+    def paid_costs(self) -> NDArray[np.float64]:
+        if self.settings.costs is not None:
+            return np.array(self.settings.costs)
+        with np.errstate(all="ignore"):
+            costs: NDArray[np.float64] = self.spent / self.paid_for
+        return np.where(self.paid_for > 0, costs, np.nan)
 
     @property
     def prices(self) -> list[float]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 STORAGE = "sqlite:///cabai.db"
 LEASE = 3600.0
+USUAL: dict[str, Any] = {
+    "delta": 0.05, "policy": policies.DEFAULT, "threshold": None, "epsilon": 0.0, "direction": "maximize",
+    "costs": None, "max_cost": None, "max_pulls": None, "lease": LEASE, "on_lapse": OFFER,
+}  # fmt: skip
 
 
 def create_study(
@@ -42,6 +46,7 @@ def create_study(
     race: str | None = None,
     failed: str | float = WORST,
     speculate: float = 0.1,
+    full_cost: float | None = None,
     storage: str = STORAGE,
     load_if_exists: bool = False,
 ) -> Study:
@@ -60,6 +65,9 @@ def create_study(
     `champion`. An evaluation that failed counts as the worst score, or the one that `failed` says; with "stop" it is
     refused. No more than max(2 for each arm in play, `speculate` times those told) evaluations are under way.
 
+    Without `items`, a study does not know that tests may share a dataset and that a dataset ends: with `full_cost`,
+    what evaluating all of it would cost, it warns when the bill passes that.
+
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -70,36 +78,52 @@ def create_study(
     >>> study.status().spent
     0.02
     """
-    from cabai.study.catalogue import create, find
-    from cabai.study.storage import open_storage
-    from cabai.study.study import Study
-
-    if family is None:
-        if items is None:
-            raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
-        family = Bounded()
+    if family is None and items is None:
+        raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if names_bare_gaussian(family):
         raise InvalidInput(
             "a gaussian study needs the variance of its rewards (or a bound on it), such as "
             "family='gaussian(variance=2.5)': with too small a one its decisions have no guarantee."
         )
-    settings = Settings.checked(
-        arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon,
-        direction=direction, costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse,
-        seed=usual_seed(items) if seed is None else seed,
-        items=None if items is None else Items.checked(
-            items, family=family_of(family), epsilon=epsilon, race=race, failed=failed, speculate=speculate
-        ),
-    )  # fmt: skip
+    kind, checked = family_of(Bounded() if family is None else family), None
+    if items is not None:
+        checked = Items.checked(
+            items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
+        )  # fmt: skip
+    given = {
+        "arms": arms, "family": kind, "delta": delta, "policy": policy, "threshold": threshold, "epsilon": epsilon,
+        "direction": direction, "costs": costs, "max_cost": max_cost, "max_pulls": max_pulls, "lease": lease,
+        "on_lapse": on_lapse, "seed": seed, "full_cost": full_cost,
+    }  # fmt: skip
+    return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
+
+
+def open_study(
+    name: str,
+    given: Mapping[str, Any],
+    items: Items | None,
+    storage: str,
+    known: Sequence[tuple[str, str | int, float]] = (),
+    *,
+    load_if_exists: bool = True,
+) -> Study:
+    """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
+    is."""
+    from cabai.study.catalogue import create, find
+    from cabai.study.storage import open_storage
+    from cabai.study.study import Study
+
+    chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
+    settings = Settings.checked(**USUAL | {"seed": usual_seed(items)} | chosen, items=items)
     opened = open_storage(storage)
-    made = create(opened, checked_name(name), settings)
+    made = create(opened, checked_name(name), settings, numbered(known, settings))
     study = Study(opened, find(opened, name))
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
-        if threshold is None:  # whatever it was created with
+        if chosen.get("threshold") is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
-        if seed is None:
+        if "seed" not in chosen:
             settings = dataclasses.replace(settings, seed=study.settings.seed)
         different = study.settings.differences(settings)
         if different:
@@ -108,6 +132,22 @@ def create_study(
                 "change: choose another name, or delete the study."
             )
     return study
+
+
+def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:
+    """The scores that a study can use, once each, by the numbers of arms and items."""
+    if not known:
+        return []
+    assert settings.items is not None
+    arms = {arm: number for number, arm in enumerate(settings.arms)}
+    found = {
+        (arms[arm], settings.items.numbers[item]): settings.family.check_reward(score)
+        for arm, item, score in known
+        if arm in arms and item in settings.items.numbers
+    }
+    if not found:
+        raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
+    return [(arm, item, score) for (arm, item), score in found.items()]
 
 
 def usual_seed(items: Any) -> int:

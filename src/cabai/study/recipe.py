@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import math
 import os
 import shlex
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
+from cabai.study.items import MOST
 from cabai.study.runner import Failed, read
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
@@ -39,9 +42,16 @@ STUDY = (
     "lease",
     "on_lapse",
     "seed",
+    "race",
+    "failed",
+    "speculate",
+    "full_cost",
 )
-RUN = ("name", "storage", "arms", "command", "function", "cost", "timeout", "workers", "max_failures")
-NOT_AN_ARMS = ("cost", "timeout", "workers", "max_failures", "lease", "on_lapse")
+RUN = (
+    "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
+)  # fmt: skip
+NOT_AN_ARMS = ("items", "cost", "timeout", "workers", "max_failures", "retries", "lease", "on_lapse")
+OF_ITEMS = ("race", "failed", "speculate", "retries")
 MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
 
 
@@ -59,6 +69,8 @@ class Recipe:
     timeout: float
     workers: int
     max_failures: int
+    retries: int
+    dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
     def how(self) -> dict[str, Any]:
@@ -89,6 +101,12 @@ class Recipe:
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error}") from None
 
+    def _item(self, pull: Pull) -> Any:
+        """The item that a pull is about, in a tuple; an empty one where there are no items."""
+        if self.dataset is None:
+            return ()
+        return (self.dataset.items[self.dataset.number(pull.item)],)
+
     def test(self, over: threading.Event) -> Callable[[Pull], Any]:
         """A function that tries the arm of a pull; commands are cut short when `over` is set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
@@ -96,7 +114,7 @@ class Recipe:
         def try_once(pull: Pull) -> Any:
             command = self.tests[pull.arm]
             if isinstance(command, str):
-                return self._measured(functions[pull.arm], pull.arm)
+                return self._measured(functions[pull.arm], pull.arm, *self._item(pull))
             return run_command(
                 command,
                 study=self.name,
@@ -105,18 +123,19 @@ class Recipe:
                 cost=self.cost,
                 timeout=self.timeout,
                 over=over,
+                given="".join(json.dumps(item) + "\n" for item in self._item(pull)),
             )
 
         return try_once
 
-    def _measured(self, function: Callable[[str], Any], arm: str) -> Any:
+    def _measured(self, function: Callable[..., Any], *given: Any) -> Any:
         """A function's result, with the time it took where that is its cost."""
         if self.cost is None:
-            return function(arm)
+            return function(*given)
         clock = time.perf_counter if self.cost == "seconds" else time.thread_time
         started = clock()
         try:
-            reward = read(function(arm))["reward"]
+            reward = read(function(*given))["reward"]
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", max(clock() - started, 1e-9))
         return {"reward": reward, "cost": max(clock() - started, 1e-9)}
@@ -146,8 +165,11 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
             raise InvalidInput(f"unknown key {key!r}{hint}")
     for key in ("arms", "family"):
-        if key not in content:
+        if key not in content and not (key == "family" and "items" in content):
             raise InvalidInput(f"there is no {key!r}.")
+    for key in OF_ITEMS:
+        if key in content and "items" not in content:
+            raise InvalidInput(f"{key!r} is for a study with items, and there are none.")
     cost = content.get("cost")
     if cost is not None and cost not in MEASURES:
         raise InvalidInput(
@@ -156,6 +178,9 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
+    dataset = dataset_of(content["items"], folder) if "items" in content else None
+    if dataset is not None:
+        settings["items"] = dataset
     return Recipe(
         name=content.get("name", file.stem),
         storage=storage_of(content, folder),
@@ -167,6 +192,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
         workers=whole(content.get("workers", 1), "workers", 1),
         max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
+        retries=whole(content.get("retries", 0), "retries", 0),
+        dataset=dataset,
     )
 
 
@@ -204,6 +231,15 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise InvalidInput(f"command must be a text or a list of texts, got {shown(command)}.")
     return words
+
+
+def dataset_of(given: Any, folder: Path) -> Dataset:
+    """The items in a file beside the recipe, or so many numbers."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Dataset.of(range(whole(given, "items", 1, MOST + 1)))
+    if not isinstance(given, str):
+        raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(given)}.")
+    return Dataset.of(folder / given)
 
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:

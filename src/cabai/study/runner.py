@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
+from cabai.study.items import STOP
 from cabai.support.validation import InvalidInput, positive, whole
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-PAUSE = 0.05  # seconds, while pulls under way have reserved what is left of the budget
+PAUSE = 0.05  # seconds, while there is nothing to pull before what is under way is told
+_runs: set[str] = set()  # of this process, by their marks
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ def run(
     max_failures: int = 5,
     progress: Callable[[], None] | None = None,
     over: threading.Event | None = None,
+    retries: int = 0,
 ) -> Status:
     """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
 
@@ -48,14 +52,20 @@ def run(
     pull; its cost counts if it is legal and can be added. After `max_failures` in a row for one arm the run ends with
     `RunFailed`. On Ctrl-C the tests under way are waited for and told, or their
     pulls given back where they fail, and the study can be run again. `over` is set when the run is to end, for tests
-    that can be cut short. `progress` is called after each pull.
+    that can be cut short. `progress` is called after each pull. Pulls that a run on this machine had under way when it
+    was killed have lapsed.
+
+    In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when
+    the same arm has succeeded on another item: an arm that fails with all of them has no score on any, and its pulls
+    are given back.
     """
     if not callable(test):
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
     count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
-    loop = Loop(study, test, limit, progress, over or threading.Event())
+    kind = Loop if study.settings.items is None else ItemsLoop
+    loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0))
     often = study.settings.lease / 4
-    with ThreadPoolExecutor(count) as executor:
+    with begun(study, loop.mark), ThreadPoolExecutor(count) as executor:
         try:
             futures = [executor.submit(loop.work, i) for i in range(count)]
             loop.ready.set()
@@ -69,9 +79,37 @@ def run(
         finally:
             loop.over.set()
             loop.ready.set()
+    loop.close()
     for future in futures:
         future.result()
     return study.status()
+
+
+@contextmanager
+def begun(study: Study, mark: str) -> Iterator[None]:
+    """Let what killed runs had under way lapse; and this run be known as long as it lasts."""
+    _runs.add(mark)
+    try:
+        study._lapse(was_killed)
+        yield
+    finally:
+        _runs.discard(mark)
+
+
+def was_killed(worker: str | None) -> bool:
+    """Whether a worker belonged to a run on this machine that is no more."""
+    host, pid, mark, *rest = (*(worker or "").rsplit(":", 3), "", "", "")
+    if not rest or host != socket.gethostname() or not pid.isdigit():
+        return False
+    if int(pid) == os.getpid():
+        return mark not in _runs
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is somebody else's, or there is no way to ask
+        return False
+    return False
 
 
 class Loop:
@@ -84,12 +122,15 @@ class Loop:
         limit: int,
         progress: Callable[[], None] | None,
         over: threading.Event,
+        retries: int = 0,
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
+        self.retries = retries
         self.ready = threading.Event()  # an interrupt while workers start leaves some that nobody waits for: they idle
         self.failing: Counter[str] = Counter()
         self.trying: dict[int, Pull] = {}  # by worker
-        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.mark = secrets.token_hex(3)
+        self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
 
     def work(self, worker: int) -> None:
         self.ready.wait()
@@ -99,26 +140,42 @@ class Loop:
             except StudyStopped:
                 return
             except NoPull:
-                time.sleep(PAUSE)
+                self.wait()
                 continue
             self.trying[worker] = pull
             try:
-                result = self.attempt(pull)
-            except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
-                self.give_back(pull)
-                raise
+                self.finish(pull)
             finally:
                 del self.trying[worker]
-            if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
-                self.give_back(pull)
-                return
-            self.tell(pull, result)
-            if self.progress is not None:
-                self.progress()
+
+    def finish(self, pull: Pull) -> None:
+        """Try what a pull asks for, and tell what came of it."""
+        try:
+            result = self.attempt(pull)
+        except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
+            self.give_back(pull)
+            raise
+        if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
+            self.give_back(pull)
+            return
+        self.tell(pull, result)
+        if self.progress is not None:
+            self.progress()
+
+    def close(self) -> None:
+        """All workers have ended."""
+
+    def wait(self) -> None:
+        """There is nothing to pull now."""
+        time.sleep(PAUSE)
+
+    def kept(self) -> list[Pull]:
+        """The pulls that are still to be told."""
+        return list(self.trying.values())
 
     def renew(self) -> None:
         """A pull that takes longer than its lease is not offered to others while it is being tried here."""
-        for pull in list(self.trying.values()):
+        for pull in self.kept():
             with suppress(LostPull):  # too late: another worker has it; whoever tells first is counted
                 self.study.renew(pull)
 
@@ -142,16 +199,20 @@ class Loop:
                 except AlreadyTold:
                     raise
                 except InvalidInput as error:  # paid for, but not a legal reward
-                    result = Failed(str(error), paid(result))
+                    result = Failed(str(error), paid_in(result))
             self.tell_failed(pull, result)
         except AlreadyTold:
             return  # the lease ran out, and another worker was quicker
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
-            raise RunFailed(
-                f"arm {pull.arm!r} failed {self.limit} times in a row, the last time with: {result.why.rstrip('.')}. "
-                f"The study {self.study.name!r} is kept; run it again to go on."
-            )
+            raise self.failure(pull.arm, self.limit, result)
+
+    def failure(self, arm: str, times: int, last: Failed) -> RunFailed:
+        often = "failed" if times == 1 else f"failed {times} times in a row, the last time"
+        return RunFailed(
+            f"arm {arm!r} {often} with: {last.why.rstrip('.')}. The study {self.study.name!r} is kept; run it again to "
+            "go on."
+        )
 
     def tell_failed(self, pull: Pull, result: Failed) -> None:
         try:
@@ -160,6 +221,86 @@ class Loop:
             raise
         except InvalidInput:  # a cost that cannot be added to the bill: the pull must not stay leased for that
             self.study.tell(pull, failed=result.why, cost=0.0)
+
+
+class ItemsLoop(Loop):
+    """What the workers share in a study with items."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.guard = threading.Lock()
+        self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # by arm: what failed since it last succeeded
+        self.succeeded: set[str] = set()
+
+    def kept(self) -> list[Pull]:
+        with self.guard:
+            return [*super().kept(), *(pull for held in self.held.values() for pull, _ in held)]
+
+    def attempt(self, pull: Pull) -> Any:
+        """Test, and again if it fails; what failed tries have cost is added up where it is known."""
+        paid = 0.0
+        for _ in range(1 + self.retries):
+            result = super().attempt(pull)
+            if not isinstance(result, Failed):
+                try:
+                    told = self.study._checked(pull, **read(result))
+                except InvalidInput as error:
+                    result = Failed(str(error), paid_in(result))
+                else:
+                    cost = None if told.cost is None else told.cost + paid
+                    return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
+            paid += result.cost or 0.0
+            if self.over.is_set():
+                break
+        return Failed(result.why, paid or None)
+
+    def tell(self, pull: Pull, result: Any) -> None:
+        if not isinstance(result, Failed):
+            super().tell(pull, result)
+            with self.guard:
+                self.succeeded.add(pull.arm)
+            self.tell_held(pull.arm)
+            return
+        with self.guard:
+            held = self.held.setdefault(pull.arm, [])
+            held.append((pull, result))
+            times = len(held)
+        assert self.study.settings.items is not None
+        if times >= self.limit or self.study.settings.items.failed == STOP:
+            self.give_up(pull.arm)
+
+    def tell_held(self, arm: str) -> None:
+        """It was the items, not the arm, that made these fail."""
+        with self.guard:
+            held = self.held.pop(arm, [])
+        for pull, result in held:
+            with suppress(AlreadyTold):
+                self.tell_failed(pull, result)
+
+    def give_up(self, arm: str) -> None:
+        """It was the arm: nothing that failed since it last succeeded has a score."""
+        with self.guard:
+            held = self.held.pop(arm, [])
+        for pull, _ in held:
+            self.give_back(pull)
+        if held:
+            raise self.failure(arm, len(held), held[-1][1])
+
+    def wait(self) -> None:
+        with self.guard:
+            stalled = {} if self.trying else {arm: len(held) for arm, held in self.held.items()}
+        for arm, times in stalled.items():  # nothing else is to be tried before these are told
+            scored = self.study.status().arms[self.study.arms.index(arm)]
+            if arm in self.succeeded or (times == 1 and scored.pulls + scored.waiting > 0):
+                self.tell_held(arm)
+            else:
+                self.give_up(arm)
+        time.sleep(PAUSE)
+
+    def close(self) -> None:
+        for held in self.held.values():
+            for pull, _ in held:
+                self.give_back(pull)
 
 
 def read(result: Any) -> dict[str, Any]:
@@ -177,7 +318,7 @@ def read(result: Any) -> dict[str, Any]:
     return {"reward": result}
 
 
-def paid(result: Any) -> float | None:
+def paid_in(result: Any) -> float | None:
     """The cost in a result that could not be told, if it is one."""
     try:
         return legal_cost(read(result).get("cost"))

@@ -50,12 +50,14 @@ class Settings:
     seed: int
     metadata: dict[str, Any]  # by arm
     sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
+    full_cost: float | None = None  # what evaluating a dataset would cost, at which a study without items warns
     items: Items | None = None  # of a dataset, on which arms are evaluated; then there is a race, and no policy
 
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
-        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, items: Any = None,
+        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, full_cost: Any = None,
+        items: Any = None,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
@@ -80,6 +82,7 @@ class Settings:
             seed=whole(seed, "seed", 0),
             metadata=metadata,
             sources={},
+            full_cost=None if full_cost is None else positive(full_cost, "full_cost"),
             items=items,
         )
         if items is not None:
@@ -102,10 +105,12 @@ class Settings:
         """Refuse what a study with items has no use for."""
         again = Items.checked(
             items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
-            speculate=items.speculate, digest=items.digest,
+            speculate=items.speculate,
         )  # fmt: skip
         if again != items:
             raise InvalidInput("its items are not as they were given.")
+        if self.full_cost is not None:
+            raise InvalidInput("a study with items knows what evaluating everything costs: leave full_cost out.")
         if items.failed == STOP and self.on_lapse == FAIL:
             raise InvalidInput("with failed='stop' nothing may fail: a pull that lapses must be offered again.")
         for name, usual in (("policy", policy_of(DEFAULT)), ("threshold", threshold_of(None, self.family))):
@@ -186,7 +191,9 @@ class Settings:
             values[kind] = values[kind].address
         if not self.sources:
             del values["sources"]  # so that workers of an older version can read what they always could
-        values.pop("items")
+        for name in ("full_cost", "items"):
+            if values[name] is None:
+                del values[name]
         if self.items is not None:
             values["items"] = self.items.to_json()
         return json.dumps(values)

@@ -122,6 +122,7 @@ class Status:
         leader = row.decision if stopped else play.leader
         shows = settings.can_test and play.setup.shows_evidence
         closest = play.closest() if shows and leader == play.leader else None  # what came late may have another lead
+        warned.append(passing(play))
         waiting = sum(arm.waiting for arm in arms)
         missing = [pull.number for pull in pulls if pull.withdrawn is None]
         if not settings.threshold.is_proven_for(settings.family):
@@ -401,6 +402,17 @@ def too_wide(play: Play, a: int) -> str | None:
         f"{family.variance:g} was declared: by chance that is seen of less than one arm in a million. Without a "
         "variance that holds there is no guarantee. Start a new study with a larger one or, if rewards have a known "
         "range, with the family bounded."
+    )
+
+
+def passing(play: Books) -> str | None:
+    """A warning where the bill has passed what evaluating everything would cost."""
+    full = play.settings.full_cost
+    if full is None or play.bill <= full:
+        return None
+    return (
+        f"{play.bill:.6g} spent, and evaluating everything would have cost {full:g}. If arms are tried on the items of "
+        "one dataset, a study with items pays a part of that and never more."
     )
 
 

@@ -301,7 +301,7 @@ class Study:
         >>> study = create_study("scores", arms=["a", "b"], items=["x", "y"], costs=[1, 1], seed=1, storage="memory")
         >>> study.tell(study.ask(), reward=0.5)
         >>> study.scores()
-        {'a': {'x': 0.5}, 'b': {}}
+        {'a': {'y': 0.5}, 'b': {}}
         """
         if not isinstance(self._ledger, ItemsLedger):
             raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
@@ -369,6 +369,10 @@ class Study:
         elif self.settings.costs is None and failed is None:
             raise InvalidInput("tell needs a cost, since the study does not know it.")
         return Result(number, reward, cost, failed)
+
+    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
+        """Let the pulls lapse that are leased to lost workers; for `run`."""
+        self._write(transactions.lapse, was_lost)
 
     def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
         """Keep how each arm is tried; for `cabai run`."""

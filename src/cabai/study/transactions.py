@@ -6,7 +6,7 @@ nothing. Importing this imports SQLAlchemy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -91,6 +91,14 @@ def lease(
         )
     expires = row.now + ledger.settings.lease if anew else 0.0
     statements.CHANGE_PULL.run(connection, {**ledger.key(number), "expires": expires})
+
+
+def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | None], bool]) -> None:
+    """Let the leases of lost workers end now."""
+    row = ledger.row(connection, lock=True)
+    for pull in ledger.pulls(connection):
+        if pull.expires > row.now and was_lost(pull.worker):
+            statements.CHANGE_PULL.run(connection, {**ledger.key(pull.number), "expires": row.now})
 
 
 def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""The items of a dataset: given as they are, or in a file."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cabai.support.validation import InvalidInput, shown
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Items, what they are called, and a fingerprint by which a change of them is noticed, where one can be made."""
+
+    items: Sequence[Any]
+    ids: tuple[str | int, ...] | None
+    digest: str | None
+
+    @property
+    def count(self) -> int:
+        return len(self.items)
+
+    def number(self, id_: Any) -> int:
+        """Where the item is that is called so."""
+        return int(id_) if self.ids is None else self._numbers[id_]
+
+    @cached_property
+    def _numbers(self) -> dict[str | int, int]:
+        return {id_: number for number, id_ in enumerate(self.ids or ())}
+
+    @classmethod
+    def of(cls, items: Any) -> Dataset:
+        if isinstance(items, (str, Path)):
+            items = read_items(Path(items))
+        if not isinstance(items, Sequence) and not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+            raise InvalidInput(f"items must be a sequence, or the path of a .jsonl or .csv file, got {shown(items)}.")
+        if len(items) == 0:
+            raise InvalidInput("there must be at least one item.")
+        rows = [items[i] for i in range(len(items))]
+        named = [row["id"] for row in rows if isinstance(row, Mapping) and "id" in row]
+        if named and len(named) < len(rows):
+            raise InvalidInput(f"{len(rows) - len(named)} of {len(rows)} items have no id: all must have one, or none.")
+        return cls(rows, tuple(named) if named else None, fingerprint(rows))
+
+
+def fingerprint(rows: Sequence[Any]) -> str | None:
+    """Of items that JSON can hold."""
+    digest = hashlib.sha256()
+    try:
+        for row in rows:
+            digest.update(json.dumps(row, sort_keys=True).encode() + b"\n")
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return digest.hexdigest()[:32]
+
+
+def read_items(path: Path) -> list[Any]:
+    """The items in a file: one JSON value a line, or one row of CSV with a heading."""
+    if path.suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
+        raise InvalidInput(f"items must be in a .jsonl or a .csv file, got {str(path)!r}.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"cannot read {path}: it is not UTF-8.") from None
+    if path.suffix.lower() == ".csv":
+        return read_csv(text, path)
+    rows = []
+    for place, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise InvalidInput(f"{path}, line {place} is not JSON: {error}.") from None
+    return rows
+
+
+def read_csv(text: str, path: Path) -> list[Any]:
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    for place, row in enumerate(rows, 2):
+        if None in row or None in row.values():
+            raise InvalidInput(f"{path}, row {place} does not have as many cells as the heading.")
+    return rows

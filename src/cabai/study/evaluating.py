@@ -1,0 +1,222 @@
+"""Arms on a dataset, from the first evaluation to the decision, in one call."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cabai.datasets.dataset import Dataset
+from cabai.families import Bounded, Family, family_of
+from cabai.study.items import WORST, Items
+from cabai.study.open import STORAGE, load_study, open_study
+from cabai.study.runner import run
+from cabai.support.validation import InvalidInput, optional, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cabai.study.pull import Pull
+    from cabai.study.status import Status
+    from cabai.study.study import Study
+
+LEASE = 60.0  # seconds; a run leases anew what takes longer
+RETRIES = 2
+_numbers = itertools.count(1)  # of evaluations without a name
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of `cabai.evaluate`; printed, it is a table of the arms and a sentence."""
+
+    study: Study
+    status: Status
+    scores: dict[str, dict[str | int, float]]  # by arm and by the item's id
+
+    @property
+    def decision(self) -> str | None:
+        """The arm that won; None if the budget ended first."""
+        return self.status.decision
+
+    @property
+    def statement(self) -> str | None:
+        """What was decided, in words; None if nothing was."""
+        return self.status.statement
+
+    @property
+    def spent(self) -> float:
+        """The bill."""
+        return self.status.spent
+
+    @property
+    def full_cost(self) -> float | None:
+        """What evaluating everything would have cost, by the mean cost of each arm; None where one is not known."""
+        return self.status.full_cost
+
+    def to_frame(self) -> pd.DataFrame:
+        """The scores as a table, one row an item and one column an arm."""
+        items = self.study.settings.items
+        assert items is not None
+        ids = [items.id(i) for i in range(items.count)]
+        frame: pd.DataFrame = optional("pandas").DataFrame(self.scores, index=ids, columns=list(self.scores))
+        return frame
+
+    def __str__(self) -> str:
+        return str(self.status)
+
+
+def evaluate(
+    arms: Sequence[str] | Mapping[str, Any],
+    items: Sequence[Any] | str | Path,
+    test: Callable[[str, Any], Any],
+    *,
+    name: str | None = None,
+    delta: float = 0.05,
+    epsilon: float = 0.0,
+    direction: str = "maximize",
+    costs: Sequence[float] | Mapping[str, float] | None = None,
+    workers: int = 1,
+    speculate: float = 0.1,
+    seed: int | None = None,
+    failed: str | float = WORST,
+    max_cost: float | None = None,
+    storage: str | None = None,
+    reuse: Any = None,
+    race: str | None = None,
+    family: str | Family | None = None,
+    retries: int = RETRIES,
+    max_failures: int = 5,
+    progress: bool | None = None,
+) -> Evaluation:
+    """Find the best of several models, prompts or configurations on a dataset, for a part of what evaluating them all
+    costs, and never for more.
+
+    `test(arm, item)` returns a score in [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be
+    `async`: then `workers` is how many are awaited at once. `items` are any sequence, or the path of a JSONL or CSV
+    file with one item a row; items that are dictionaries with an "id" are known by it, others by their position.
+
+    With a `name` (and a `storage`, sqlite:///cabai.db unless given), everything is stored as it is told: killed and
+    called again, it goes on. `reuse` takes scores of an earlier evaluation of the same items, given itself or by its
+    name: they are not paid again, and a new model pays mostly for itself.
+
+    A test that raises is tried again, `retries` times. Then the item counts as the worst score (or what `failed` says;
+    "stop" ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with
+    `RunFailed` and none of them counts. See `create_study` for the rest.
+
+    >>> answers = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+    >>> found = evaluate(["small", "large"], range(200), lambda arm, item: answers[arm][item], seed=1)
+    >>> print(found.statement)
+    large has the highest mean of these two on these 200 items, wrong with probability at most 0.05
+    >>> found.spent, found.full_cost
+    (46.0, 400.0)
+    """
+    if not callable(test):
+        raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
+    if name is None and storage is not None:
+        raise InvalidInput("an evaluation that is stored needs a name, by which the same call finds it again.")
+    dataset = Dataset.of(items)
+    kind = family_of(Bounded() if family is None else family)
+    settings = {
+        "arms": arms, "family": kind, "delta": delta, "epsilon": epsilon, "direction": direction, "costs": costs,
+        "max_cost": max_cost, "lease": LEASE, "seed": seed,
+    }  # fmt: skip
+    checked = Items.checked(
+        dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
+    )  # fmt: skip
+    where = "memory" if name is None else storage or STORAGE
+    earlier = known_scores(reuse, where, seed)
+    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, earlier)
+    with one_loop(test) as call, shown_progress(study, progress) as report:
+
+        def try_once(pull: Pull) -> Any:
+            result = call(pull.arm, dataset.items[dataset.number(pull.item)])
+            return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
+
+        status = run(study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report)
+    return Evaluation(study, status, study.scores())
+
+
+def known_scores(reuse: Any, storage: str, seed: int | None) -> list[tuple[str, str | int, float]]:
+    """Arms, items and scores of earlier evaluations: themselves, their studies or names, or scores by arm and item."""
+    from cabai.study.study import Study
+
+    if reuse is None:
+        return []
+    if isinstance(reuse, (list, tuple)):
+        return [each for one in reuse for each in known_scores(one, storage, seed)]
+    if isinstance(reuse, str):
+        reuse = load_study(reuse, storage=storage)
+    if isinstance(reuse, Evaluation):
+        reuse = reuse.study
+    if isinstance(reuse, Study):
+        if reuse.settings.items is None:
+            raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
+        if reuse.settings.seed == seed:
+            raise InvalidInput(
+                f"seed {seed} gave the order of study {reuse.name!r}: whoever reuses it needs a new one."
+            )
+        told = [row for row in reuse.observations() if row["reward"] is not None]  # failed ones are evaluated again
+        return [(row["arm"], row["item"], row["reward"]) for row in told]
+    if isinstance(reuse, Mapping) and all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
+        return [(arm, item, score) for arm, of_arm in reuse.items() for item, score in of_arm.items()]
+    raise InvalidInput(
+        f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
+    )
+
+
+@contextmanager
+def one_loop(test: Callable[[str, Any], Any]) -> Iterator[Callable[[str, Any], Any]]:
+    """A test that workers can call: if it is async, all calls are awaited in one loop, in a thread of its own."""
+    if not inspect.iscoroutinefunction(test) and not inspect.iscoroutinefunction(getattr(test, "__call__", None)):  # noqa: B004
+        yield test
+        return
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="cabai awaits", daemon=True)
+    thread.start()
+    try:
+        yield lambda arm, item: asyncio.run_coroutine_threadsafe(test(arm, item), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
+def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], None] | None]:
+    """How it stands, on the last line of a terminal; `wanted` unless told otherwise if there is one."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield None
+        return
+    lock, due, width = threading.Lock(), 0.0, 0
+
+    def report() -> None:
+        nonlocal due, width
+        if time.monotonic() < due or not lock.acquire(blocking=False):
+            return
+        try:
+            started = time.monotonic()
+            line = study.status().sentence
+            sys.stderr.write("\r" + line.ljust(width))
+            sys.stderr.flush()
+            width, taken = len(line), time.monotonic() - started
+            due = time.monotonic() + max(0.3, 20 * taken)  # looking must not take longer than evaluating
+        except Exception:  # a line that cannot be shown must not end an evaluation
+            due = time.monotonic() + 10
+        finally:
+            lock.release()
+
+    try:
+        yield report
+    finally:
+        if width:
+            sys.stderr.write("\r" + " " * width + "\r")
+            sys.stderr.flush()
