@@ -664,8 +664,8 @@ def make_old(opened: storage.Storage) -> None:
             "squares",
             *(f"ordered_{name}" for name in SUMS),
         ],
-        "cabai_pull": ["lapses", "withdrawn"],
-        "cabai_observation": ["offers", "withdrawn"],
+        "cabai_pull": ["lapses", "withdrawn", "item"],
+        "cabai_observation": ["offers", "withdrawn", "item"],
     }
     changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
     changes.append("ALTER TABLE cabai_study RENAME COLUMN revision TO stamp")

@@ -120,11 +120,15 @@ class Race:
         None if enough is under way."""
         leader = board.find_leader(self.board, costs)
         active = [a for a in range(len(under_way)) if self._is_active(self.board, leader, a)]
-        if sum(map(len, under_way)) >= max(2 * len(active), self.speculate * self.told):
+        if sum(map(len, under_way)) >= self.most_under_way(len(active)):
             return None
         reached = [self._reached(a, busy) for a, busy in enumerate(under_way)]
         arm = int(self._choose(self.board, costs, leader, reached))
         return None if arm == board.NO_ARM else (arm, reached[arm])
+
+    def most_under_way(self, active: int) -> float:
+        """How many evaluations may be under way: what comes back may decide, and then the others are for nothing."""
+        return math.inf if math.isinf(self.speculate) else max(2 * active, self.speculate * self.told)
 
     def _reached(self, arm: int, busy: Collection[int]) -> int:
         """The first position of an arm that is neither told nor under way."""

@@ -159,9 +159,7 @@ def known_scores(reuse: Any, storage: str, seed: int | None) -> list[tuple[str, 
         if reuse.settings.items is None:
             raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
         if reuse.settings.seed == seed:
-            raise InvalidInput(
-                f"seed {seed} gave the order of study {reuse.name!r}: whoever reuses it needs a new one."
-            )
+            raise InvalidInput(f"seed {seed} gave the order of study {reuse.name!r}: its scores need a new order.")
         told = [row for row in reuse.observations() if row["reward"] is not None]  # failed ones are evaluated again
         return [(row["arm"], row["item"], row["reward"]) for row in told]
     if isinstance(reuse, Mapping) and all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):

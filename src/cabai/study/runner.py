@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -230,7 +230,8 @@ class ItemsLoop(Loop):
         super().__init__(*arguments)
         self.guard = threading.Lock()
         self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # by arm: what failed since it last succeeded
-        self.succeeded: set[str] = set()
+        self.succeeded: set[str] = set()  # arms
+        self.answered: set[Any] = set()  # items on which some arm has succeeded
 
     def kept(self) -> list[Pull]:
         with self.guard:
@@ -259,12 +260,14 @@ class ItemsLoop(Loop):
             super().tell(pull, result)
             with self.guard:
                 self.succeeded.add(pull.arm)
+                self.answered.add(pull.item)
             self.tell_held(pull.arm)
+            self.failing[pull.arm] = 0
             return
         with self.guard:
             held = self.held.setdefault(pull.arm, [])
             held.append((pull, result))
-            times = len(held)
+            times = len(held) + self.failing[pull.arm]
         assert self.study.settings.items is not None
         if times >= self.limit or self.study.settings.items.failed == STOP:
             self.give_up(pull.arm)
@@ -284,18 +287,28 @@ class ItemsLoop(Loop):
         for pull, _ in held:
             self.give_back(pull)
         if held:
-            raise self.failure(arm, len(held), held[-1][1])
+            raise self.failure(arm, len(held) + self.failing[arm], held[-1][1])
 
     def wait(self) -> None:
+        """Where nothing else can be tried before what failed is told, say whose fault it was."""
         with self.guard:
-            stalled = {} if self.trying else {arm: len(held) for arm, held in self.held.items()}
-        for arm, times in stalled.items():  # nothing else is to be tried before these are told
-            scored = self.study.status().arms[self.study.arms.index(arm)]
-            if arm in self.succeeded or (times == 1 and scored.pulls + scored.waiting > 0):
-                self.tell_held(arm)
-            else:
+            stalled = {} if self.trying else {arm: [pull.item for pull, _ in held] for arm, held in self.held.items()}
+        for arm, items in stalled.items():
+            if self.is_at_fault(arm, items):
                 self.give_up(arm)
+            self.failing[arm] += len(items)
+            self.tell_held(arm)
         time.sleep(PAUSE)
+
+    def is_at_fault(self, arm: str, items: Sequence[Any]) -> bool:
+        """Whether these items failed by the arm's fault: it has not succeeded in this run, and others did on several
+        of them; or nobody ever did on anything."""
+        if arm in self.succeeded:
+            return False
+        if len(items) > 1 and self.answered.intersection(items):
+            return True
+        scored = self.study.status().arms[self.study.arms.index(arm)]
+        return not self.succeeded and scored.pulls + scored.waiting == 0
 
     def close(self) -> None:
         for held in self.held.values():

@@ -1,0 +1,417 @@
+"""Studies with items: what is asked, what is told, and that what was paid for is never lost or paid again."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import warnings
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.datasets.race import Race
+from cabai.study import storage
+from shell import here
+from storages import BOTH, close
+from studies import NAMES
+from tables_of_scores import table
+from workers import Child, killed
+
+ARMS = ["a", "b", "c"]
+
+
+def new(items=200, **options):
+    return cabai.create_study(f"items {next(NAMES)}", **{"arms": ARMS, "items": items, "storage": "memory"} | options)
+
+
+def score(scores, pull):
+    return float(scores[ARMS.index(pull.arm), pull.item])
+
+
+def play(study, scores, workers=1, seed=0, cost=1.0):
+    """Ask and tell until the study stops, with so many pulls under way, told in any order."""
+    chance, under_way = random.Random(seed), []
+    while not study.stopped:
+        while len(under_way) < workers:
+            try:
+                under_way.append(study.ask())
+            except cabai.NoPull:
+                break
+        pull = under_way.pop(chance.randrange(len(under_way)))
+        study.tell(pull, score(scores, pull), cost)
+    for pull in under_way:
+        study.tell(pull, score(scores, pull), cost)
+
+
+@pytest.mark.parametrize("race", ["paired", "champion"])
+@pytest.mark.parametrize("workers", [1, 5])
+def test_a_study_asks_what_the_race_asks(race, workers):
+    """Pull by pull, whoever is loaded anew in between."""
+    scores, study = table(), new(race=race, seed=3)
+    again = cabai.load_study(study.name, storage="memory")
+    order = study.settings.items.order(3)
+    twin = Race(3, 200, delta=0.05, race=race)
+    busy, under_way, chance = [set(), set(), set()], [], random.Random(1)
+    while twin.winner([1, 1, 1]) is None:
+        while len(under_way) < workers:
+            found = twin.next([1, 1, 1], busy)
+            if found is None:
+                with pytest.raises(cabai.NoPull, match="enough is under way"):
+                    study.ask()
+                break
+            pull = (study if chance.random() < 0.5 else again).ask()
+            assert (ARMS.index(pull.arm), pull.item) == (found[0], order[found[1]])
+            busy[found[0]].add(found[1])
+            under_way.append((pull, found))
+        pull, (arm, position) = under_way.pop(chance.randrange(len(under_way)))
+        busy[arm].discard(position)
+        twin.tell(arm, position, score(scores, pull))
+        (again if chance.random() < 0.5 else study).tell(pull, score(scores, pull), 1)
+    assert study.stopped
+    assert again.decision == ARMS[twin.winner([1, 1, 1])] == "b"
+    status = study.status()
+    assert [arm.pulls + arm.waiting for arm in status.arms] == np.isfinite(twin.scores).sum(axis=1).tolist()
+
+
+def test_what_is_known_is_shown():
+    scores, study = table(), new(costs=[1, 2, 3], seed=5)
+    assert study.status().sentence == "Nothing observed yet."
+    first = study.ask(3)
+    assert [pull.arm for pull in first] == ARMS
+    assert len({pull.item for pull in first}) == 1
+    study.tell_many([{"pull": pull, "reward": score(scores, pull)} for pull in first])
+    status = study.status()
+    assert (status.items, status.full_cost, status.spent, status.under_way) == (200, 1200.0, 6.0, 0)
+    assert status.required == pytest.approx(np.log(1 / 0.05), abs=1e-5)
+    assert "of 3 arms left. 6 spent, at most 1194 more" in status.sentence.replace("1190", "1194")
+    play(study, scores)
+    status = study.status()
+    assert status.statement == (
+        "b has the highest mean of these three on these 200 items, wrong with probability at most 0.05"
+    )
+    assert status.decision == study.decision == "b"
+    assert status.confidence == 0.95
+    json.dumps(status.to_dict(), allow_nan=False)
+    told = study.observations()
+    assert list(told[0])[:3] == ["pull", "arm", "item"]
+    assert all(each["counted"] for each in told if not each["late"])
+    known = study.scores()
+    assert {(each["arm"], each["item"]): each["reward"] for each in told} == {
+        (arm, item): value for arm in ARMS for item, value in known[arm].items()
+    }
+    assert list(study.to_frame().columns)[:3] == ["pull", "arm", "item"]
+
+
+@pytest.mark.parametrize(("epsilon", "words"), [(0, "the lowest mean"), (0.02, "a mean within 0.02 of the lowest")])
+def test_the_lowest_mean_in_a_range_of_ones_own(epsilon, words):
+    scores = 30 - 20 * table()
+    study = new(family="bounded(low=10, high=30)", direction="minimize", epsilon=epsilon * 20 and 0.4)
+    play(study, scores)
+    status = study.status()
+    assert status.decision == "b"
+    assert status.best.replace("0.4", "0.02") == f"has {words} of these three on these 200 items"
+    assert study.scores()["b"][study.observations()[1]["item"]] in (10.0, 30.0)
+    for arm in status.arms:
+        assert 10 <= arm.low <= scores[ARMS.index(arm.name)].mean() <= arm.high <= 30
+
+
+def test_everything_evaluated_is_known_exactly():
+    scores = np.ones((3, 12))
+    study = new(12, costs={"a": 3, "b": 1, "c": 1})
+    play(study, scores)
+    status = study.status()
+    assert (status.decision, status.confidence, status.is_complete) == ("b", 1.0, True)
+    assert status.statement.endswith("known exactly, since everything was evaluated")
+    assert status.spent <= 5 * 12
+
+
+def test_ids_are_the_users_own():
+    ids = [f"question {i}" for i in range(40)]
+    study = new(ids, seed=1)
+    pull = study.ask()
+    assert pull.item == ids[study.settings.items.order(1)[0]]
+    study.tell(pull.id, 1, 0.1)
+    assert study.observations()[0]["item"] == pull.item
+    assert study.scores() == {"a": {pull.item: 1.0}, "b": {}, "c": {}}
+
+
+def test_the_order_is_random_unless_a_seed_is_given():
+    assert len({new(1000).ask().item for _ in range(8)}) > 4
+    assert new(1000, seed=7).ask().item == new(1000, seed=7).ask().item
+    study = new()
+    again = cabai.create_study(study.name, arms=ARMS, items=200, storage="memory", load_if_exists=True)
+    assert again.settings == study.settings
+
+
+BAD = [
+    ({"items": 0}, "items must be from 1 to"),
+    ({"items": []}, "there must be from 1 to"),
+    ({"items": ["x", "x"]}, "'x' is there twice"),
+    ({"items": [1, "1"]}, "'1' is there twice"),
+    ({"items": ["x", None]}, "an item's id must be a text or a whole number"),
+    ({"items": "questions.jsonl"}, "items must be their number, or a list of their ids"),
+    ({"family": "gaussian(variance=1)"}, "needs scores in a known range"),
+    ({"family": "poisson"}, "needs scores in a known range"),
+    ({"policy": "co"}, "has a policy of its own"),
+    ({"threshold": "evalue"}, "has a threshold of its own"),
+    ({"race": "horse"}, "race must be one of paired, champion"),
+    ({"race": "champion", "epsilon": 0.1}, "needs epsilon 0"),
+    ({"failed": "best"}, "failed must be worst, stop or a score"),
+    ({"failed": 2}, "reward"),
+    ({"speculate": -1}, "speculate must not be negative"),
+    ({"speculate": float("nan")}, "speculate must be a finite number"),
+    ({"failed": "stop", "on_lapse": "fail"}, "nothing may fail"),
+    ({"full_cost": 10}, "leave full_cost out"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_what_makes_no_sense_is_refused(options, message):
+    with pytest.raises(cabai.InvalidInput, match=message):
+        new(**options)
+
+
+def test_another_dataset_is_another_study():
+    study = new(["x", "y"])
+    for items, words in ((["x", "z"], "x, z"), (3, "3 "), (["x", "y", "z"], "x, y, z")):
+        with pytest.raises(cabai.InvalidInput, match="items is 2") as refused:
+            cabai.create_study(study.name, arms=ARMS, items=items, storage="memory", load_if_exists=True)
+        assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), "1", None])
+def test_a_score_out_of_range_is_refused_and_never_clipped(reward):
+    study = new()
+    with pytest.raises(cabai.InvalidInput):
+        study.tell(study.ask(), reward, 1)
+    assert study.observations() == []
+
+
+def test_a_failed_evaluation_has_the_score_that_was_declared():
+    for options, counts in (({}, 0.0), ({"failed": 0.25}, 0.25), ({"direction": "minimize"}, 1.0)):
+        study = new(**options)
+        pull = study.ask()
+        study.tell(pull, failed="no answer", cost=0.5)
+        status = study.status()
+        assert (status.failures, status.spent, status.arms[0].mean) == (1, 0.5, counts)
+        assert study.scores()["a"] == {pull.item: counts}
+        assert study.observations()[0]["reward"] is None
+    study = new(failed="stop")
+    with pytest.raises(cabai.InvalidInput, match="release the pull"):
+        study.tell(study.ask(), failed="no answer")
+
+
+def test_many_failures_of_an_arm_are_warned_of():
+    study, said = new(seed=1), []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(12):
+            pull = study.ask()
+            study.tell(pull, **({"failed": "no", "cost": 1} if pull.arm == "a" else {"reward": 1, "cost": 1}))
+    said = [str(each.message) for each in caught]
+    assert said == ["3 of 3 evaluations of arm 'a' failed, and count as a score of 0. The last: no"]
+    assert study.status().warnings == ["4 of 4 evaluations of arm 'a' failed, and count as a score of 0."]
+
+
+def test_a_budget_holds():
+    scores, study = table(), new(costs=[1, 1, 1], max_cost=30)
+    with pytest.raises(cabai.StudyStopped):
+        while True:
+            for pull in study.ask(10):
+                study.tell(pull, score(scores, pull))
+    status = study.status()
+    assert (status.spent, status.reason, status.decision, status.leader) == (30.0, "max_cost", None, "b")
+    assert 0 < status.confidence < 0.95
+    assert "has confidence" in status.sentence
+
+
+def test_the_first_pull_of_an_arm_tells_its_cost_where_there_is_a_budget():
+    study = new(max_cost=100)
+    assert [pull.arm for pull in study.ask(10)] == ARMS
+    with pytest.raises(cabai.NoPull, match="what an evaluation of 'a' costs is not known"):
+        study.ask()
+
+
+def test_lapsed_pulls_come_again_with_their_item_unless_the_arm_is_out():
+    scores, study = table(), new(lease=1e-6, seed=2, race="paired")
+    first = study.ask()
+    again = study.ask()
+    assert (again.id, again.item, again.offers) == (first.id, first.item, 2)
+    study.tell(first, score(scores, first), 1)
+    while study.status().arms[0].in_play and not study.stopped:
+        pull = study.ask()
+        study.tell(pull, score(scores, pull), 1)
+    play(study, scores)
+    assert study.decision == "b"
+
+
+def test_evidence_does_not_depend_on_the_order_of_telling():
+    scores = table(items=60, kind="real")
+    found = set()
+    for seed in range(6):
+        study = new(60, seed=9, speculate=float("inf"))
+        pulls = []
+        while len(pulls) < 60:
+            pulls += study.ask(6)
+        random.Random(seed).shuffle(pulls)
+        study.tell_many([{"pull": pull, "reward": score(scores, pull), "cost": 1} for pull in pulls])
+        status = study.status()
+        found.add((status.evidence, status.confidence, status.leader, tuple(arm.mean for arm in status.arms)))
+    assert len(found) == 1
+
+
+def test_a_study_that_costs_more_than_its_dataset_says_so_once():
+    study = cabai.create_study(
+        f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", costs=[1, 1], full_cost=5, storage="memory"
+    )
+    with pytest.warns(cabai.CostlyStudy, match="evaluating everything would have cost 5") as caught:
+        for i in range(8):
+            study.tell(study.ask(), i % 2)
+    assert len(caught) == 1
+    assert "8 spent" in study.status().warnings[0]
+
+
+def damaged(path, change):
+    """What a study says whose tables somebody has changed."""
+    url = f"sqlite:///{path}"
+    study = cabai.create_study("s", arms=ARMS, items=["x", "y", "z"], seed=1, storage=url)
+    for pull in study.ask(4):
+        study.tell(pull, 1, 1)
+    study.ask()
+    storage._opened.pop(str(path)).engine.dispose()
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    with pytest.raises(cabai.StorageError, match="is damaged") as refused:
+        cabai.load_study("s", storage=url).status()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE cabai_observation SET item = 3 WHERE number = 2", "item = 3"),
+        ("UPDATE cabai_observation SET item = NULL WHERE number = 2", "item = None"),
+        ("UPDATE cabai_observation SET reward = 2 WHERE number = 2", "reward = 2"),
+        ("DELETE FROM cabai_observation WHERE number = 2", "its log has 3 rows, but 4 were told"),
+        ("UPDATE cabai_pull SET item = 17", "item = 17"),
+        ("""UPDATE cabai_study SET settings = replace(settings, '"z"', '"y"')""", "is there twice"),
+        ("""UPDATE cabai_study SET settings = replace(settings, '"champion"', '"horse"')""", "race must be"),
+    ],
+)
+def test_what_others_have_changed_is_found(tmp_path, change, words):
+    assert words in damaged(tmp_path / "cabai.db", change)
+
+
+@BOTH
+@pytest.mark.parametrize("kills", [30, pytest.param(500, marks=pytest.mark.slow)])
+def test_killed_workers_lose_no_evaluation_and_pay_for_none_twice(url: str, kills: int) -> None:
+    """Each worker is killed at any moment. Whatever it was told is kept; an evaluation is paid for again only if its
+    worker died before it could tell."""
+    scores = table(items=2000, seed=4)
+    scores[1] = scores[0]  # nothing is decided
+    study = cabai.create_study("killed", arms=ARMS, items=2000, race="paired", speculate=10, storage=url)
+    chance, told = random.Random(8), {}
+
+    def work(report):
+        mine = cabai.load_study("killed", storage=url)
+        mine._lapse(lambda worker: True)
+        while True:
+            pull = mine.ask(worker="w")
+            mine.tell(pull, score(scores, pull), 1)
+            report(pull.arm, pull.item, score(scores, pull))
+
+    for _ in range(kills):
+        for arm, item, value in killed(Child(work), chance.uniform(0, 0.1)):
+            assert (arm, item) not in told  # paid twice
+            told[arm, item] = value
+    close(url)
+    study = cabai.load_study("killed", storage=url)
+    log = {(each["arm"], each["item"]): each["reward"] for each in study.observations()}
+    assert len(log) == len(study.observations())
+    assert told.items() <= log.items()
+    assert len(log) <= len(told) + kills
+    status = study.status()
+    assert status.pulls + status.waiting == len(log)
+    assert status.spent == len(log)
+
+
+@BOTH
+def test_processes_share_a_race(url: str) -> None:
+    scores = table(items=400, seed=5)
+    study = cabai.create_study("shared", arms=ARMS, items=400, seed=1, storage=url)
+
+    def work(report):
+        study = cabai.load_study("shared", storage=url)
+        study.run(lambda arm, item: (scores[ARMS.index(arm), item], 1.0))
+        report(study.decision)
+
+    children = [Child(work) for _ in range(4)]
+    for child in children:
+        assert list(child.reports()) == [["b"]]
+        assert child.end() == 0
+    told = study.observations()
+    assert len({(each["arm"], each["item"]) for each in told}) == len(told)
+
+
+def test_a_run_from_a_file(tmp_path):
+    questions = [{"id": f"q{i}", "answer": i % 3} for i in range(60)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in questions))
+    (tmp_path / "judge.py").write_text(
+        "import json, os, sys\n"
+        "item = json.load(sys.stdin)\n"
+        "assert item['id'] == sys.argv[2] == os.environ['CABAI_ITEM']\n"
+        "print(json.dumps({'reward': float(sys.argv[1] == 'good' or item['answer'] == 0), 'cost': 0.5}))\n"
+    )
+    (tmp_path / "race.toml").write_text(
+        f'storage = "sqlite:///{tmp_path}/cabai.db"\nitems = "questions.jsonl"\nworkers = 2\nseed = 1\n'
+        'arms = ["good", "bad"]\ncommand = "python judge.py {arm} {item}"\n'
+    )
+    ran = here("run", str(tmp_path / "race.toml"))
+    assert ran.returncode == 0, ran.stderr
+    assert "good has the highest mean of these two on these 60 items" in ran.stdout
+    exported = here("study", "export", "race", "--storage", f"sqlite:///{tmp_path}/cabai.db").stdout.splitlines()
+    assert exported[0].startswith("pull,arm,item,reward,cost")
+    assert exported[1].split(",")[2].startswith("q")
+    again = here("run", str(tmp_path / "race.toml"), "--json")
+    assert json.loads(again.stdout)["decision"] == "good"
+    questions[3]["answer"] = 17
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in questions))
+    refused = here("run", str(tmp_path / "race.toml"))
+    assert refused.returncode == 2
+    assert "items" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_run_of_functions_from_a_file(tmp_path):
+    (tmp_path / "scoring_of_items.py").write_text("def score(arm, item):\n    return item < 90 and arm == 'good'\n")
+    (tmp_path / "race.toml").write_text(
+        f'storage = "sqlite:///{tmp_path}/cabai.db"\nitems = 100\narms = ["good", "bad"]\nepsilon = 0.01\n'
+        'function = "scoring_of_items:score"\ncost = "seconds"\n'
+    )
+    ran = here("run", str(tmp_path / "race.toml"))
+    assert "good has a mean within 0.01 of the highest" in ran.stdout, ran.stderr
+
+
+def test_ask_and_tell_on_the_shell(tmp_path):
+    (tmp_path / "items.csv").write_text("id,question\nx,1 + 1\ny,2 + 2\n")
+    where = ("--storage", f"sqlite:///{tmp_path}/cabai.db")
+    made = here(
+        "study", "create", "s", "--arms", "a,b", "--items", str(tmp_path / "items.csv"), "--costs", "1,2", *where
+    )
+    assert made.returncode == 0, made.stderr
+    for _ in range(4):
+        asked = here("study", "ask", "s", *where)
+        if asked.returncode == 3:
+            break
+        pull, arm, item = asked.stdout.split()
+        assert item in ("x", "y")
+        told = here("study", "tell", "s", pull, "--reward", "1" if arm == "b" else "0", *where)
+    assert told.stdout.startswith("Decided: b has the highest mean of these two on these 2 items")
+    assert "on these 2 items" in here("study", "status", "s", *where).stdout
+    assert "s: Decided: b" in here("study", "list", *where).stdout
+    fields = json.loads(here("study", "create", "t", "--arms", "a,b", "--items", "3", "--json", *where).stdout)
+    assert fields["arms"] == ["a", "b"]
+    asked = json.loads(here("study", "ask", "t", "--json", *where).stdout)["pulls"][0]
+    assert asked["item"] in (0, 1, 2)
