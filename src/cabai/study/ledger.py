@@ -50,7 +50,9 @@ class Ledger:
 
     def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
-        return self.checked_row((statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, self.found_by()))
+        return self.checked_row(
+            (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, self.found_by())
+        )
 
     def row_and_pull(self, connection: sa.Connection, number: int) -> tuple[Any, Any]:
         """The study's own row, locked, and the pull of that number, taken."""
@@ -130,7 +132,12 @@ class Ledger:
         statements.CHANGE_STUDY.run(connection, {**self.of, "tests": json.dumps(tests)})
 
     def save(
-        self, connection: sa.Connection, row: Any, play: Play, values: dict[str, Any], writes: Sequence[statements.Write]
+        self,
+        connection: sa.Connection,
+        row: Any,
+        play: Play,
+        values: dict[str, Any],
+        writes: Sequence[statements.Write],
     ) -> None:
         """Keep the state, what its policy remembers, and other columns of the study's row that have changed; and first
         what else is to be written."""
