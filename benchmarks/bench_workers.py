@@ -9,11 +9,14 @@ also where a rate depends on who else uses the machine.
 
 1. One worker on SQLite, by the number of arms, the policy and the length of the log. Means over turns of one ask and
    one tell each, the slowest tenth left out. `ms` is the processor's time alone. The worker has lived long enough to
-   choose by compiled code.
+   choose by compiled code: every study is warmed up before anything is measured. In each turn studies and bare come in
+   another order: whoever comes after another kind of work is slower, whatever the length of its log.
 2. Many processes on one SQLite file, each as fast as it can: is everybody served? A wait is that for one ask and one
    tell together.
-3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with 8 connections each, as a study has; bare
-   has the same threads, processes and connections. The server is the tests' own, which does not wait for the disk.
+3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with up to 8 connections each, as a study has;
+   bare has the same threads, processes and connections, and makes every call a transaction of its own. Threads that
+   wait for a study share one; so there are 8 workers in 8 processes too, where there is nothing to share. The processes
+   are young: they choose by plain code. The server is the tests' own, which does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from cabai.study.study import Study
 from cabai.support.tables import table
 
 SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("top-two", "co", "ctas")
-WORKERS, PROCESSES, CONNECTIONS = (1, 8, 64, 256), 4, 8
+WORKERS, CONNECTIONS = ((1, 1), (8, 8), (8, 4), (64, 4), (256, 4)), 8  # workers and their processes; of a process
 LOG = """
 INSERT INTO cabai_observation (study, number, place, arm, reward, cost, asked, told)
 WITH RECURSIVE counted(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < :size)
@@ -137,10 +140,11 @@ def measure(jobs: list[Callable[[], None]], rounds: int) -> tuple[list[float], l
     """How often a second each job can be done, and milliseconds of the processor that it takes: means, without the
     slowest tenth."""
     wall, cpu = np.zeros((rounds, len(jobs))), np.zeros((rounds, len(jobs)))
+    orders = np.random.default_rng(0)
     for turn in range(rounds):
-        for i, job in enumerate(jobs):
+        for i in orders.permutation(len(jobs)):
             started, used = time.perf_counter(), time.process_time()
-            job()
+            jobs[i]()
             wall[turn, i], cpu[turn, i] = time.perf_counter() - started, time.process_time() - used
     fastest = rounds - rounds // 10
     return (
@@ -167,7 +171,9 @@ def one_worker(place: Path, *, quick: bool) -> None:
             for file in place.glob(f"*{arms}-{policy}*"):
                 storage._opened.pop(str(file), None)
                 file.unlink()
-    print("One worker on SQLite: ask and tell, times a second, by the number of observations stored")
+    print(
+        "One worker on SQLite: ask and tell, times a second, by the number of observations stored; compiled beforehand"
+    )
     print(table(rows), flush=True)
 
 
@@ -240,7 +246,7 @@ def serve(begin: Callable[[], Any], url: str, threads: int, seconds: float) -> l
 
 def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float, memory: str) -> list[Any]:
     connections: queue.Queue[Any] = queue.Queue()
-    for _ in range(CONNECTIONS):
+    for _ in range(min(threads, CONNECTIONS)):
         connections.put(psycopg.connect(url))
     ask, tell = ([each.replace(":i", "%(i)s").replace(":x", "%(x)s").replace(":memory", "%(memory)s") for each in part]
                  for part in (BARE_ASK, BARE_TELL))  # fmt: skip
@@ -266,8 +272,7 @@ def postgres(*, quick: bool) -> None:
     turns, seconds = (2, 1.5) if quick else (4, 4.0)
     rows = [["workers", "processes", "tells a second", "bare", "study / bare", "longest wait, s", "bare's"]]
     with closing(Postgres()) as server:
-        for workers in WORKERS:
-            processes = min(workers, PROCESSES)
+        for workers, processes in WORKERS:
             threads, found = workers // processes, ([], [])
             url, bare_url = server.new_database(), server.new_database()
             for each in (url, bare_url):

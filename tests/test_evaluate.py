@@ -214,7 +214,7 @@ def test_an_arm_that_always_fails_has_no_scores():
             raise ValueError("no key")
         return score(arm, item)
 
-    with pytest.raises(cabai.RunFailed, match="arm 'c' failed .* no key"):
+    with pytest.raises(cabai.RunFailed, match=r"arm 'c' failed .* no key"):
         cabai.evaluate(ARMS, ITEMS, test, name="no key", storage="memory", workers=3)
     study = cabai.load_study("no key", storage="memory")
     assert study.scores()["c"] == {}

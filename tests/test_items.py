@@ -217,10 +217,9 @@ def test_many_failures_of_an_arm_are_warned_of():
 
 def test_a_budget_holds():
     scores, study = table(), new(costs=[1, 1, 1], max_cost=30)
-    with pytest.raises(cabai.StudyStopped):
-        while True:
-            for pull in study.ask(10):
-                study.tell(pull, score(scores, pull))
+    while not study.stopped:
+        for pull in study.ask(10):
+            study.tell(pull, score(scores, pull))
     status = study.status()
     assert (status.spent, status.reason, status.decision, status.leader) == (30.0, "max_cost", None, "b")
     assert 0 < status.confidence < 0.95
@@ -266,10 +265,12 @@ def test_a_study_that_costs_more_than_its_dataset_says_so_once():
     study = cabai.create_study(
         f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", costs=[1, 1], full_cost=5, storage="memory"
     )
-    with pytest.warns(cabai.CostlyStudy, match="evaluating everything would have cost 5") as caught:
-        for i in range(8):
-            study.tell(study.ask(), i % 2)
-    assert len(caught) == 1
+    for i in range(5):
+        study.tell(study.ask(), i % 2)
+    with pytest.warns(cabai.CostlyStudy, match="evaluating everything would have cost 5"):
+        study.tell(study.ask(), 1)
+    for i in range(2):
+        study.tell(study.ask(), i % 2)
     assert "8 spent" in study.status().warnings[0]
 
 

@@ -37,7 +37,7 @@ BAD_SETTINGS = [
     ({"arms": {"a": {1, 2}, "b": None}}, "what JSON can hold"),
     ({"arms": {"a": math.nan, "b": None}}, "what JSON can hold"),
     ({"family": "gauss"}, "unknown family 'gauss'; did you mean gaussian"),
-    ({"family": None}, "a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1]"),
+    ({"family": None}, "a study needs a family, such as bernoulli"),
     ({"family": "gaussian(variance=0)"}, "variance must be positive"),
     ({"policy": "best"}, "unknown policy 'best'"),
     ({"policy": "ctas(tracking=never)"}, "tracking must be one of"),

@@ -32,19 +32,22 @@ class Result:
 
 
 class Change:
-    """A transaction on a study: its row, locked, its state, and what is to be written when all is done. `pull` is the
-    one of that number, taken, if it was under way."""
+    """A transaction on a study: its row, locked, its state, and what is to be written when all is done. The pull of
+    that `number` is taken at once, if one is given."""
 
     def __init__(self, ledger: Ledger, connection: sa.Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
+        self.taken: dict[int, Any] = {}  # pulls that were taken at once, by number
         if number is None:
-            self.row, self.pull = ledger.row(connection, lock=True), None
+            self.row = ledger.row(connection, lock=True)
         else:
-            self.row, self.pull = ledger.row_and_pull(connection, number)
+            self.row, self.taken[number] = ledger.row_and_pull(connection, number)
         self.now = float(self.row.now)
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
         self.writes: list[statements.Write] = []  # rows to add when the state is saved
+        self.pulls: list[Any] | None = None  # those under way, if they have been read
+        self.is_changed = False
         self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
         self.warnings: list[UserWarning] = []
         self.withdrawn = [0] * len(self.settings.arms)  # by arm, once the pulls under way have been read
@@ -54,17 +57,33 @@ class Change:
         return self.row.stopped is not None or bool(self.ended)
 
     def save(self) -> None:
+        """Keep what was changed, if anything was."""
+        if not self.is_changed:
+            return
         values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": self.play.bill,
                   "counted": self.play.counted_costs}  # fmt: skip
         self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
+
+    def write(self) -> None:
+        """Add the rows that are to be added."""
+        statements.write_all(self.connection, self.writes)
         self.writes.clear()
 
     def end(self, reason: str, confidence: float, decision: int | None = None) -> None:
+        self.is_changed = True
         self.ended = {
             "stopped": self.now, "reason": reason, "confidence": confidence,
             "decision": self.play.leader if decision is None else decision,
             "told_at_stop": self.told, "spent_at_stop": self.play.bill,
         }  # fmt: skip
+
+    def take_pull(self, number: int) -> Any:
+        """The pull of that number, which is no longer under way; None if it was not."""
+        if number in self.taken:
+            return self.taken.pop(number)
+        if self.pulls is not None:
+            self.pulls = [pull for pull in self.pulls if pull.number != number]
+        return self.ledger.take_pull(self.connection, number)
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
         """Log what a pull returned, and take it into the state; it counts now if it is the next in order, and never if
@@ -103,6 +122,7 @@ class Change:
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
         self.told += 1
+        self.is_changed = True
         logged = {"study": self.ledger.id, "number": pull.number, "place": self.told, "arm": a, "reward": result.reward,
                   "cost": cost, "failed": result.failed, "asked": pull.asked, "told": self.now, "worker": pull.worker,
                   "offers": pull.offers, "withdrawn": pull.withdrawn, "item": pull.item}  # fmt: skip
@@ -116,8 +136,7 @@ class Change:
         """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""
         if self.is_over or not self.play.has_waiting:
             return
-        statements.write_all(self.connection, self.writes)  # the log is about to be read
-        self.writes.clear()
+        self.write()  # the log is about to be read
         for each in self.ledger.next_in_order(self.connection, self.row, self.through):
             self.play.count(each.arm, self.settings.seen(each.reward), each.cost)
             self.through = each.number
@@ -135,9 +154,11 @@ class Change:
 
     def live(self) -> list[Any]:
         """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""
-        pulls = self.ledger.pulls(self.connection) if self.told < self.asked else []
-        self.withdrawn = self.under_way([pull for pull in pulls if pull.withdrawn is not None])
-        return [pull for pull in pulls if pull.withdrawn is None]
+        if self.pulls is None:
+            self.write()
+            self.pulls = list(self.ledger.pulls(self.connection)) if self.told < self.asked else []
+        self.withdrawn = self.under_way([pull for pull in self.pulls if pull.withdrawn is not None])
+        return [pull for pull in self.pulls if pull.withdrawn is None]
 
     def reached(self, under_way: Sequence[int]) -> str | None:
         """Which limit is reached with so many pulls of each arm under way, if any."""
@@ -182,7 +203,7 @@ class Change:
             if self.affordable(under_way)[pull.arm]:
                 lapses = pull.lapses + (pull.expires > 0)
                 values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
-                statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), **values})
+                self.change_pull(pull.number, values)
                 handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1, pull.item))
                 lapsed[pull.arm] += lapses - pull.lapses
                 if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
@@ -207,12 +228,19 @@ class Change:
                 break
             self.play = after  # what the policy remembers of a choice that is not made is not kept
             under_way[arm] += 1
-            self.asked += 1
-            fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
-                     "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0}  # fmt: skip
-            self.writes.append((statements.ADD_PULL, fresh))
-            handed.append(self.ledger.handed(self.asked, arm, self.expires))
+            handed.append(self.hand(arm, worker))
         return handed, why
+
+    def hand(self, arm: int, worker: str | None, item: int | None = None) -> Pull:
+        """A new pull of an arm, which is under way from now on."""
+        self.asked += 1
+        fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now, "expires": self.expires,
+                 "offers": 1, "worker": worker, "lapses": 0, "item": item}  # fmt: skip
+        self.writes.append((statements.ADD_PULL, fresh))
+        self.is_changed = True
+        if self.pulls is not None:
+            self.pulls.append(statements.PULLS.row_type(**fresh, withdrawn=None))
+        return self.ledger.handed(self.asked, arm, self.expires, item=item)
 
     @property
     def expires(self) -> float:
@@ -228,7 +256,11 @@ class Change:
 
     def withdraw(self, pull: Any) -> None:
         """Nobody is asked for this pull again, and no result waits for it; it may still be told."""
-        statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(pull.number), "withdrawn": self.now})
+        self.change_pull(pull.number, {"withdrawn": self.now})
+
+    def change_pull(self, number: int, values: dict[str, Any]) -> None:
+        statements.CHANGE_PULL.run(self.connection, {**self.ledger.key(number), **values})
+        self.pulls, self.is_changed = None, True
 
     def settle_lapsed(self) -> list[Any]:
         """Withdraw lapsed pulls that nobody needs, fail those that are not to be offered again, and count what
@@ -242,7 +274,7 @@ class Change:
                     self.withdraw(pull)
                     settled += 1
                 elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
-                    self.ledger.take_pull(self.connection, pull.number)
+                    self.take_pull(pull.number)
                     self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
                     settled += 1
             if not settled:

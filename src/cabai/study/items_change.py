@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cabai.study import statements
 from cabai.study.change import MILESTONES, Change, Result, cost_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.items_status import failing
@@ -67,9 +66,5 @@ class ItemsChange(Change):
                 break
             under_way[arm] += 1
             busy[arm].add(item)
-            self.asked += 1
-            fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now,
-                     "expires": self.expires, "offers": 1, "worker": worker, "lapses": 0, "item": item}  # fmt: skip
-            self.writes.append((statements.ADD_PULL, fresh))
-            handed.append(self.ledger.handed(self.asked, arm, self.expires, item=item))
+            handed.append(self.hand(arm, worker, item))
         return handed, why

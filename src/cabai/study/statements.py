@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -56,32 +58,28 @@ class Statement:
 
 
 Write = tuple[Statement, Values]
-TOGETHER = 6  # writes in one statement at most: there is a text for every sequence of them
-_joined: dict[Any, str] = {}
+TOGETHER = 6  # writes in one statement at most: there is a text for every combination of them
 
 
 def write_all(connection: sa.Connection, writes: Sequence[Write]) -> None:
-    """Write to several rows, each of them once. PostgreSQL is told of a few at a time in one statement, since each takes
-    a message and its answer, for which everybody waits who wants to change the study too."""
+    """Write to several rows, each of them once, in any order. PostgreSQL is told of a few at a time in one statement:
+    each takes a message and its answer, for which everybody waits who wants to change the study too."""
     if connection.dialect.name == "sqlite":
         for statement, values in writes:
             statement.run(connection, values)
         return
-    for begin in range(0, len(writes), TOGETHER):
-        some = writes[begin : begin + TOGETHER]
-        values = {f"{i}_{name}": value for i, (_, each) in enumerate(some) for name, value in each.items()}
-        send(connection, joined(connection, [statement.text(connection, each) for statement, each in some]), values)
+    spelt = sorted(((statement.text(connection, values), values) for statement, values in writes), key=itemgetter(0))
+    for begin in range(0, len(spelt), TOGETHER):
+        texts, some = zip(*spelt[begin : begin + TOGETHER], strict=True)
+        send(connection, joined(texts), {f"{i}_{name}": v for i, each in enumerate(some) for name, v in each.items()})
 
 
-def joined(connection: sa.Connection, texts: Sequence[str]) -> str:
+@cache
+def joined(texts: tuple[str, ...]) -> str:
     """Several statements as one: each but the last has a name, and each its own names for values."""
-    key = tuple(texts)
-    text = _joined.get(key)
-    if text is None:
-        *first, last = [each.replace("%(", f"%({i}_") for i, each in enumerate(texts)]
-        named = ", ".join(f"write_{i} AS ({each})" for i, each in enumerate(first))
-        text = _joined[key] = f"WITH {named} {last}" if named else last
-    return text
+    *first, last = [each.replace("%(", f"%({i}_") for i, each in enumerate(texts)]
+    named = ", ".join(f"write_{i} AS ({each})" for i, each in enumerate(first))
+    return f"WITH {named} {last}" if named else last
 
 
 def row_type(clause: Any) -> Any:
@@ -151,7 +149,8 @@ ADD_PULL = Statement(sa.insert(pull).inline())
 CHANGE_PULL = Statement(sa.update(pull).where(*_one_pull))
 TAKE_PULL = Statement(sa.delete(pull).where(*_one_pull).returning(*pull.c))
 
-# Both of the above at once, for PostgreSQL alone: the row of the study, locked, and beside it the pull, taken after that.
+# For PostgreSQL alone, in one message: the study's row is locked, and then the pull is taken. Who has waited for the
+# lock finds the pull as it is now: PostgreSQL reads a row again that has changed since the statement began.
 _first = _locked.cte("first")
 _taken = sa.delete(pull).where(pull.c.study == _first.c.id, pull.c.number == _number).returning(*pull.c).cte("taken")
 _beside = [column.label(f"pull_{column.name}") for column in _taken.c]

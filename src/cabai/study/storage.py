@@ -35,6 +35,7 @@ Work = Callable[[sa.Connection], T]
 PATIENCE = 120.0  # seconds to wait for another's transaction
 PAUSE = (0.001, 0.006)  # seconds between two tries for SQLite's write lock, from and to
 MEMORY = "memory"
+INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: nobody knows what a connection is doing then
 # What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 _opened: dict[str, Storage] = {}
@@ -141,7 +142,7 @@ class Storage:
         try:
             with connection.begin():
                 yield connection
-        except sa.exc.DBAPIError:
+        except (sa.exc.DBAPIError, *INTERRUPTS):
             self._put_away()
             raise
 
@@ -173,8 +174,13 @@ class Storage:
                     ) from error
                 time.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(2 * pause, 2.0)
-        with connection, connection.begin():
-            yield connection
+        with connection:
+            try:
+                with connection.begin():
+                    yield connection
+            except INTERRUPTS:
+                connection.invalidate()
+                raise
 
     @contextlib.contextmanager
     def plain_errors(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
-from cabai.study.turns import Turn
+from cabai.study.together import Together
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ class Study:
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
-        # The study's row is locked by one at a time: threads of one process wait for it here, as they came, since each
-        # that waited in the database would have to be woken up there.
-        self._turn = Turn()
+        self._together = Together(storage, ledger)
 
     @property
     def settings(self) -> Settings:
@@ -139,7 +137,7 @@ class Study:
         name = checked_worker(worker)
         self._import_own()
         pulls: list[Pull]
-        pulls, why, warned = self._write(transactions.ask, count, name)
+        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name))
         warn(warned)
         if why is not None:
             raise NoPull(why)
@@ -169,7 +167,7 @@ class Study:
         cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02; that stands.
         """
         self._import_own()
-        warn(self._write(transactions.tell, [self._checked(pull, reward, cost, failed)]))
+        warn(self._tell([self._checked(pull, reward, cost, failed)]))
 
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls in one transaction: all of them, or none if one is refused.
@@ -185,7 +183,7 @@ class Study:
         self._import_own()
         checked = [self._checked(**fields(each)) for each in results]
         if checked:
-            warn(self._write(transactions.tell, checked))
+            warn(self._tell(checked))
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
@@ -330,14 +328,15 @@ class Study:
     def __str__(self) -> str:
         return str(self.status())
 
+    def _tell(self, results: list[Result]) -> Iterable[UserWarning]:
+        warned: list[UserWarning] = self._together.do(
+            lambda change: transactions.tell(change, results), results[0].number
+        )
+        return warned
+
     def _write(self, change: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Make one of the changes in `transactions`; it is on the disk when this returns."""
-
-        def work(connection: sa.Connection) -> Any:
-            with self._turn:
-                return change(self._ledger, connection, *arguments, **options)
-
-        return self._storage.write(work)
+        """Make one of the other changes in `transactions`; it is on the disk when this returns."""
+        return self._storage.write(lambda connection: change(self._ledger, connection, *arguments, **options))
 
     def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
         number, name = self._ledger.number(pull), checked_worker(worker)

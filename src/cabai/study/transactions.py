@@ -1,7 +1,7 @@
-"""What is done to a study, each within one transaction: ask, tell, lease anew or give back.
+"""What is done to a study: ask, tell, lease anew or give back. Importing this imports SQLAlchemy.
 
-Each is handed the study's ledger and a connection, locks the study first, and either does all or raises and does
-nothing. Importing this imports SQLAlchemy.
+Asking and telling are handed a transaction, which may serve several of them; if one raises, nothing of it is done. The
+others are handed the study's ledger and a connection, and lock the study first.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ import sqlalchemy as sa
 from cabai.study import statements
 from cabai.study.change import Change, Result, cost_of
 from cabai.study.errors import AlreadyTold, LostPull
-from cabai.study.items_change import ItemsChange
 from cabai.study.ledger import MAX_COST, Ledger
 from cabai.study.pull import Pull
 
 
-def ask(
-    ledger: Ledger, connection: sa.Connection, count: int, worker: str | None
-) -> tuple[list[Pull], str | None, list[UserWarning]]:
+def ask(change: Change, count: int, worker: str | None) -> tuple[list[Pull], str | None, list[UserWarning]]:
     """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
-    change = change_of(ledger, connection)
     if change.is_over:
         return [], None, []
+    warned = len(change.warnings)
     live, why = change.settle_lapsed(), None
     handed: list[Pull] = []
     if not change.is_over:
@@ -35,34 +32,26 @@ def ask(
         if not handed and len(live) > len(unpaid):
             why = f"{reason}: tell what is under way first."
         elif not handed:  # nothing is under way, or nothing that the budget would pay for once more
-            ended = change.reached(change.under_way(live)) or (None if ledger.settings.max_cost is None else MAX_COST)
+            limits = MAX_COST if change.settings.max_cost is not None else None
+            ended = change.reached(change.under_way(live)) or limits
             assert ended is not None
             change.end(ended, change.play.confidence())
-    if handed or change.is_over or change.told > change.row.told:
-        change.save()
-    return handed, why, change.warnings
+    return handed, why, change.warnings[warned:]
 
 
-def tell(ledger: Ledger, connection: sa.Connection, results: Sequence[Result]) -> list[UserWarning]:
+def tell(change: Change, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
-    change = change_of(ledger, connection, results[0].number)
-    for i, result in enumerate(results):
-        pull = ledger.take_pull(connection, result.number) if i else change.pull
+    told, warned = change.told, len(change.warnings)
+    for result in results:
+        pull = change.take_pull(result.number)
         if pull is None:
-            check_told_before(ledger, connection, result)
+            check_told_before(change, result)
         else:
             change.take(pull, result)
-    if change.told > change.row.told:
+    if change.told > told:
         change.count()
         change.stop_at_limit()
-        change.save()
-    return change.warnings
-
-
-def change_of(ledger: Ledger, connection: sa.Connection, number: int | None = None) -> Change:
-    """A transaction on a study, of the kind that it needs."""
-    kind = Change if ledger.settings.items is None else ItemsChange
-    return kind(ledger, connection, number)
+    return change.warnings[warned:]
 
 
 def lease(
@@ -110,9 +99,11 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
     return tests if known is None else known
 
 
-def check_told_before(ledger: Ledger, connection: sa.Connection, result: Result) -> None:
+def check_told_before(change: Change, result: Result) -> None:
     """A pull that is not under way: was it told just this before?"""
-    told = statements.LOGGED.row(connection, ledger.key(result.number))
+    change.write()
+    ledger = change.ledger
+    told = statements.LOGGED.row(change.connection, ledger.key(result.number))
     if told is None:
         raise ledger.never_asked(result.number)
     cost = cost_of(ledger.settings, told.arm, result.cost)

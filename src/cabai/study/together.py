@@ -1,0 +1,93 @@
+"""Threads of one process that change the same study at the same time: whoever is first makes the changes of all that
+wait, in one transaction. A lock, a state to be read and a commit then serve many. Importing this imports SQLAlchemy."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study.change import Change
+from cabai.study.items_change import ItemsChange
+from cabai.study.ledger import Ledger
+from cabai.study.storage import Storage
+from cabai.study.turns import Turn
+
+MOST = 64  # calls in one transaction: other processes wait for it
+
+
+@dataclass(eq=False)
+class Call:
+    """What one thread wants to be done; `number` is the first pull that it tells."""
+
+    work: Callable[[Change], Any]
+    number: int | None
+    process: int = field(default_factory=os.getpid)
+    is_open: bool = True  # until it is done, or its thread has given up
+    result: Any = None
+
+
+class Together:
+    """The changes to one study by the threads of this process, each done once, in the order in which they came."""
+
+    def __init__(self, storage: Storage, ledger: Ledger) -> None:
+        self.storage, self.ledger = storage, ledger
+        self.turn, self.calls = Turn(), deque[Call]()
+
+    def do(self, work: Callable[[Change], Any], number: int | None = None) -> Any:
+        """Have it done, by this thread or by another; it is on the disk when this returns."""
+        call = Call(work, number)
+        self.calls.append(call)
+        try:
+            with self.turn:
+                if call.is_open:
+                    self._lead(call)
+        finally:
+            call.is_open = False
+        return call.result
+
+    def _lead(self, call: Call) -> None:
+        """Do what this thread wants, and what the others want that wait. If that fails, for whatever reason, nothing of
+        it has been done: then this thread goes alone, and each of the others leads when its turn comes."""
+        calls = [call]
+
+        def work(connection: sa.Connection) -> list[Any]:
+            change = change_of(self.ledger, connection, call.number)
+            calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: some came meanwhile
+            results = [each.work(change) for each in calls]
+            change.save()
+            return results
+
+        def alone(connection: sa.Connection) -> list[Any]:
+            change = change_of(self.ledger, connection, call.number)
+            result = call.work(change)
+            change.save()
+            return [result]
+
+        try:
+            results = self.storage.write(work)
+        except Exception:
+            if len(calls) == 1:
+                raise
+            del calls[1:]
+            results = self.storage.write(alone)
+        for each, result in zip(calls, results, strict=True):
+            each.result, each.is_open = result, False
+
+    def _others(self, leader: Call, most: int) -> Iterator[Call]:
+        """The calls of other threads that wait; not those that a parent's threads left behind when it forked."""
+        while most > 0 and self.calls:
+            call = self.calls.popleft()
+            if call.is_open and call is not leader and call.process == leader.process:
+                most -= 1
+                yield call
+
+
+def change_of(ledger: Ledger, connection: sa.Connection, number: int | None) -> Change:
+    """A transaction on a study, of the kind that it needs."""
+    kind = Change if ledger.settings.items is None else ItemsChange
+    return kind(ledger, connection, number)

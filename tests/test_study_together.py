@@ -1,0 +1,323 @@
+"""Threads of one process that change a study at once share a transaction; and what a lock that was waited for shows."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from cabai import AlreadyTold, InvalidInput
+from cabai.study import Study, create_study, load_study, schema, transactions
+from cabai.study.change import Change, Result
+from cabai.study.together import Call
+from storages import BOTH, POSTGRES
+from studies import new
+from workers import Child, check_log, join, told_in, under_way
+
+ARMS = ["left", "middle", "right"]
+
+
+def new_study(url: str, **options: Any) -> Study:
+    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
+
+
+class Held:
+    """A study whose turn is held while threads come to wait for it; then all are let go at once."""
+
+    def __init__(self, study: Study) -> None:
+        self.turn, self.threads, self.results = study._together.turn, list[threading.Thread](), dict[Any, Any]()
+
+    def __enter__(self) -> Held:
+        self.turn.acquire()
+        return self
+
+    def call(self, name: Any, work: Callable[[], Any]) -> None:
+        """Have a thread do it, and wait until it waits."""
+
+        def run() -> None:
+            try:
+                self.results[name] = work()
+            except BaseException as error:
+                self.results[name] = error
+
+        self.threads.append(threading.Thread(target=run))
+        self.threads[-1].start()
+        while len(self.turn.waiting) < len(self.threads):
+            time.sleep(0.001)
+
+    def __exit__(self, *_: Any) -> None:
+        self.turn.release()
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def count_commits(study: Study) -> list[int]:
+    commits = [0]
+
+    def count(_: Any) -> None:
+        commits[0] += 1
+
+    sa.event.listen(study._storage.engine, "commit", count)
+    return commits
+
+
+@BOTH
+def test_threads_that_wait_share_a_transaction_and_each_has_its_own_result(url: str) -> None:
+    study, told = new_study(url), {}
+    first = study.ask(6)
+    commits = count_commits(study)
+    with Held(study) as held:
+        for i, pull in enumerate(first[:4]):
+            held.call(("tell", i), lambda pull=pull: study.tell(pull, float(pull.number), cost=1.0))
+            held.call(("ask", i), lambda i=i: study.ask(i + 1, worker=str(i)))
+            told[pull.id] = (float(pull.number), 1.0, None)
+    assert commits == [1]
+    handed = [held.results["ask", i] for i in range(4)]
+    assert [len(pulls) for pulls in handed] == [1, 2, 3, 4]
+    assert [pull.number for pulls in handed for pull in pulls] == list(range(7, 17))
+    waited_for = {pull.number: pull.worker for pull in under_way(study)}
+    assert waited_for == {5: None, 6: None} | {pull.number: str(i) for i in range(4) for pull in handed[i]}
+    assert [each["pull"] for each in study.observations()] == [pull.id for pull in first[:4]]
+    check_log(study, told)
+
+
+@BOTH
+def test_a_call_that_is_refused_takes_no_other_with_it(url: str) -> None:
+    study = new_study(url)
+    first = study.ask(4)
+    study.tell(first[0], 1.0, cost=1.0)
+    with Held(study) as held:
+        held.call("good", lambda: study.tell(first[1], 2.0, cost=1.0))
+        held.call("another", lambda: study.tell(first[0], 5.0, cost=1.0))
+        held.call("again", lambda: study.tell(first[0], 1.0, cost=1.0))
+        held.call("never", lambda: study.tell(f"{study._ledger.token}-99", 5.0, cost=1.0))
+        held.call("twice", lambda: study.tell(first[2], 3.0, cost=1.0))
+        held.call("twice more", lambda: study.tell(first[2], 3.0, cost=1.0))
+        held.call("twice another", lambda: study.tell(first[2], 4.0, cost=1.0))
+        held.call("ask", study.ask)
+    assert isinstance(held.results.pop("another"), AlreadyTold)
+    assert isinstance(held.results.pop("twice another"), AlreadyTold)
+    assert isinstance(held.results.pop("never"), InvalidInput)
+    assert held.results.pop("ask").number == 5
+    assert set(held.results.values()) == {None}
+    check_log(study, {pull.id: (i + 1.0, 1.0, None) for i, pull in enumerate(first[:3])})
+    assert len(study.observations()) == 3
+
+
+def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: Any) -> None:
+    study = new_study(f"sqlite:///{tmp_path}/cabai.db")
+    first, interrupts = study.ask(3), [KeyboardInterrupt()]
+
+    def interrupt(_: Any) -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    sa.event.listen(study._storage.engine, "commit", interrupt)
+    with Held(study) as held:
+        for i, pull in enumerate(first):
+            held.call(i, lambda pull=pull: study.tell(pull, 1.0, cost=1.0))
+    assert isinstance(held.results.pop(0), KeyboardInterrupt)
+    assert set(held.results.values()) == {None}
+    check_log(study, {pull.id: (1.0, 1.0, None) for pull in first[1:]})
+    assert len(study.observations()) == 2
+
+
+@BOTH
+def test_sixteen_threads_in_each_of_two_processes(url: str) -> None:
+    """All of them told at once, by both processes: each result is there once, and nobody is told what is not."""
+    study = new_study(url)
+
+    def work(report: Any) -> None:
+        mine, threads = load_study("study", storage=url), []
+
+        def one(seed: int) -> None:
+            chance = random.Random(seed)
+            for _ in range(12):
+                pull, reward = mine.ask(), chance.gauss()
+                mine.tell(pull, reward, cost=1.0)
+                report("told", pull.id, reward, 1.0, None)
+
+        threads = [threading.Thread(target=one, args=(seed,)) for seed in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    told = told_in(join([Child(work), Child(work)]))
+    assert len(told) == len(study.observations()) == 2 * 16 * 12
+    check_log(study, told)
+
+
+# One call after the other, or several in a transaction: the same is stored, to the last bit.
+
+
+class Player:
+    """A study that is asked and told at random, the same by the same random numbers; `most` calls at a time."""
+
+    def __init__(self, most: int, seed: int, options: dict[str, Any]) -> None:
+        self.study, self.most, self.random = new(seed=seed, **options), most, random.Random(seed)
+        self.handed: list[tuple[int, str]] = []
+        self.outcomes: list[Any] = []
+
+    def moves(self, number: int) -> list[tuple[Any, ...]]:
+        """What is wanted next, whatever has been handed out within these moves."""
+        chance, held, moves = self.random, list(self.handed), []
+        for _ in range(number):
+            if not held or chance.random() < 0.45:
+                moves.append(("ask", chance.choice([1, 1, 1, 3])))
+                continue
+            pull = chance.choice(held)  # perhaps one that was told before, or has lapsed
+            if chance.random() < 0.8:
+                held.remove(pull)
+            number, arm = pull
+            reward = None if chance.random() < 0.15 else float(chance.random() < (0.9, 0.4, 0.1)["abc".index(arm)])
+            cost = chance.choice([0.5, 1.0, 1.5])
+            moves.append(("tell", Result(number, reward, cost, None if reward is not None else "no luck")))
+        self.handed = held
+        return moves
+
+    def call(self, move: tuple[Any, ...]) -> Call:
+        kind, what = move
+        if kind == "ask":
+            return Call(lambda change: transactions.ask(change, what, None), None)
+        return Call(lambda change: transactions.tell(change, [what]), what.number)
+
+    def play(self, number: int) -> None:
+        """So many moves, at most `most` in a transaction; if one is refused, each in its own."""
+        calls = [self.call(move) for move in self.moves(number)]
+        together = self.study._together
+        for i in range(0, len(calls), self.most):
+            some = calls[i : i + self.most]
+            together.calls.extend(some[1:])
+            for call in some:
+                if call.is_open:
+                    self.do(call)
+                self.outcomes.append(told_outcome(call.result))
+                if isinstance(call.result, tuple):
+                    self.handed += [(pull.number, pull.arm) for pull in call.result[0]]
+
+    def do(self, call: Call) -> None:
+        try:
+            call.result = self.study._together.do(lambda change: call.work(change), call.number)
+        except AlreadyTold as refused:
+            call.result = type(refused)
+        call.is_open = False
+
+    def stored(self) -> dict[str, Any]:
+        """All that is stored, but for names and revisions."""
+
+        def work(connection: sa.Connection) -> dict[str, Any]:
+            found = {}
+            for table in (schema.study, schema.arm, schema.pull, schema.observation):
+                key = "id" if table is schema.study else "study"
+                columns = [column for column in table.c if column.name not in (key, "name", "token", "revision")]
+                mine = sa.select(*columns).where(table.c[key] == self.study._ledger.id)
+                found[table.name] = [dict(row) for row in connection.execute(mine).mappings()]
+            return found
+
+        return self.study._storage.read(work)
+
+
+def told_outcome(result: Any) -> Any:
+    if isinstance(result, tuple):
+        pulls, why, warned = result
+        return (
+            [(pull.number, pull.arm, pull.offers) for pull in pulls],
+            why and why[-40:],
+            [str(each) for each in warned],
+        )
+    return result if isinstance(result, type) else [str(each) for each in result]
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize(
+    "options",
+    [{"policy": "racing", "delta": 0.3}, {"policy": "top-two"}, {"policy": "co", "max_cost": 60.0}, {"policy": "ctas"},
+     {"policy": "uniform", "on_lapse": "fail"}, {"policy": "co", "costs": [1.0, 0.5, 0.25], "max_pulls": 70}],
+)  # fmt: skip
+def test_calls_made_together_leave_the_study_as_calls_made_one_by_one(clock, options):
+    seen = Counter[str]()
+    for seed in range(8):
+        players = [Player(most, seed, options | {"lease": 20.0}) for most in (1, 2, 7)]
+        for turn in range(14):
+            for player in players:
+                player.play(14)
+            alone, *others = players
+            for player in others:
+                assert player.outcomes == alone.outcomes
+                assert player.stored() == alone.stored()
+            clock.now += 30.0 if turn % 4 == 3 else 1.0  # everything lapses, now and then
+        end = alone.stored()
+        seen["stopped"] += end["cabai_study"][0]["stopped"] is not None
+        seen["failed"] += any(row["failed"] for row in end["cabai_observation"])
+        seen["offered again"] += any(row["offers"] > 1 for row in end["cabai_observation"])
+        seen["withdrawn"] += any(row["withdrawn"] for row in end["cabai_observation"] + end["cabai_pull"])
+        seen["refused"] += AlreadyTold in alone.outcomes
+    assert seen["failed"]
+    assert seen["refused"]
+    if options["policy"] != "uniform":
+        assert seen["offered again"]
+    if options["policy"] == "racing":
+        assert seen["withdrawn"]
+        assert seen["stopped"]
+
+
+# A tell that waits for the study's lock sees its pull as others have left it.
+
+
+@POSTGRES
+@pytest.mark.parametrize("change", ["offered again", "withdrawn", "told the same", "told something else", "deleted"])
+def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, change: str) -> None:
+    study = new_study(url)
+    pull, _ = study.ask(2)
+    other, found = load_study("study", storage=url), []
+
+    def tell() -> None:
+        try:
+            found.append(other.tell(pull, 1.0, cost=1.0))
+        except Exception as error:
+            found.append(error)
+
+    waiting = threading.Thread(target=tell)
+
+    def work(connection: sa.Connection) -> None:
+        study._ledger.row(connection, lock=True)
+        waiting.start()
+        time.sleep(0.3)  # it waits for the lock, with a view of the tables from before
+        assert waiting.is_alive()
+        one = (schema.pull.c.study == study._ledger.id, schema.pull.c.number == pull.number)
+        if change == "offered again":
+            connection.execute(sa.update(schema.pull).where(*one).values(offers=2, worker="me", lapses=1))
+        elif change == "withdrawn":
+            connection.execute(sa.update(schema.pull).where(*one).values(withdrawn=5.0))
+        elif change == "deleted":
+            connection.execute(sa.delete(schema.study).where(schema.study.c.id == study._ledger.id))
+        else:
+            told = Change(study._ledger, connection)
+            transactions.tell(told, [Result(pull.number, 1.0 if change == "told the same" else 2.0, 1.0)])
+            told.save()
+
+    study._storage.write(work)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    if change == "deleted":
+        assert "has been deleted" in str(found[0])
+        return
+    [seen] = study.observations()
+    if change == "told something else":
+        assert isinstance(found[0], AlreadyTold)
+        assert seen["reward"] == 2.0
+    else:
+        assert found == [None]
+        assert seen["reward"] == 1.0
+    assert (seen["offers"], seen["worker"]) == ((2, "me") if change == "offered again" else (1, None))
+    assert seen["counted"] == (change != "withdrawn")
+    if change not in ("withdrawn", "offered again"):
+        check_log(study, {pull.id: (seen["reward"], 1.0, None)})
