@@ -1,0 +1,205 @@
+"""Logs of Inspect (inspect.aisi.org.uk), in either of its formats: `.eval`, a zip file of JSON files, and `.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cabai.datasets.cells import number_in
+from cabai.datasets.gathering import Evaluation, gather
+from cabai.datasets.tables import ScoreTable
+from cabai.support.validation import InvalidInput, optional, shown
+
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
+WORDS = {"yes": 1.0, "no": 0.0}
+ZSTANDARD = 93  # the compression of zip files that Inspect uses now, and Python since 3.14
+ADVICE = (
+    "Leave one of the files out, or name arms by something that differs: arm='task_args.prompt', on the shell --arm."
+)
+
+
+@dataclass(frozen=True)
+class Log:
+    path: Path
+    about: dict[str, Any]  # the section `eval`: model, task, task_args, config
+    samples: list[dict[str, Any]]
+
+
+def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
+    """The scores in Inspect's logs, files or folders of them.
+
+    An arm is a model, or what another field of the logs' section `eval` says: `arm="task_args.prompt"`. An item is a
+    sample; if there are several tasks, its name begins with the task's. Grades become numbers as in Inspect's own
+    metrics: C is 1, P is 0.5, I and N are 0. A sample that has no score, because it failed for one, is missing.
+
+    `scorer` names the score that is meant if there are several; `scorer="name.key"` is for one that has keys. With
+    several epochs an item's score is the mean of them all, or each is an item of its own (`epochs="items"`). If the
+    logs tell what samples cost (`total_cost`), so does the table.
+    """
+    if epochs not in ("mean", "items"):
+        raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
+    logs = [load(path) for path in files_in(*paths)]
+    chosen = the_scorer(logs, scorer)
+    several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
+    found = [each for log in logs for each in evaluations(log, chosen, epochs, arm, several)]
+    return gather(found, ADVICE)
+
+
+def files_in(*paths: str | Path) -> list[Path]:
+    """The logs that are meant: in a folder, all of them, at any depth."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [*path.rglob("*.eval"), *(each for each in path.rglob("*.json") if is_log(each))]
+            if not inside:
+                raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
+            found += sorted(inside)
+        else:
+            found.append(path)
+    return found
+
+
+def is_log(path: Path) -> bool:
+    """Whether a JSON file is a log: such folders also have lists of them."""
+    try:
+        load(path)
+    except InvalidInput:
+        return False
+    return True
+
+
+def load(path: Path) -> Log:
+    try:
+        about, samples = from_zip(path) if zipfile.is_zipfile(path) else from_json(path)
+        if not isinstance(about["model"], str) or not all("scores" in each or "id" in each for each in samples):
+            raise ValueError
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
+    last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
+    return Log(path, about, [*last.values()])
+
+
+def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    with path.open(encoding="utf-8") as file:
+        log = json.load(file)
+    return log["eval"], log.get("samples") or []
+
+
+def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What begins a log, and its samples in short; in full if it has no summaries of them."""
+    with zipfile.ZipFile(path) as file:
+        names = file.namelist()
+
+        def read(name: str) -> Any:
+            return json.loads(member(path, file, name))
+
+        start = next(name for name in ("header.json", "_journal/start.json", "start.json") if name in names)
+        for whole in ("summaries.json", "summary.json"):
+            if whole in names:
+                return read(start)["eval"], read(whole)
+        for folder in ("_journal/summaries/", "summaries/"):  # of a run that has not ended
+            parts = sorted((name for name in names if name.startswith(folder)), key=lambda name: (len(name), name))
+            if parts:
+                return read(start)["eval"], [sample for part in parts for sample in read(part)]
+        return read(start)["eval"], [read(name) for name in names if name.startswith("samples/")]
+
+
+def member(path: Path, file: zipfile.ZipFile, name: str) -> bytes:
+    """A file in a zip file, also where Python's own module does not know its compression."""
+    info = file.getinfo(name)
+    if info.compress_type != ZSTANDARD or hasattr(zipfile, "ZIP_ZSTANDARD"):
+        return file.read(name)
+    arrow = optional("pyarrow")
+    with path.open("rb") as raw:
+        raw.seek(info.header_offset + 26)  # where the lengths of two names are, after which the data begin
+        lengths = struct.unpack("<HH", raw.read(4))
+        raw.seek(sum(lengths), 1)
+        data = raw.read(info.compress_size)
+    return bytes(arrow.CompressedInputStream(arrow.BufferReader(data), "zstd").read())
+
+
+def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
+    """A sample's scores by name; those that have keys, by name and key."""
+    found: dict[str, Any] = {}
+    for name, score in (sample.get("scores") or {}).items():
+        value = score["value"] if isinstance(score, dict) else score
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": each for key, each in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def the_scorer(logs: list[Log], wanted: str | None) -> str:
+    """The score that is meant."""
+    for log in logs:
+        names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
+        if not names:
+            raise InvalidInput(f"{log.path} has no scores.")
+        if wanted is None and len(names) > 1:
+            raise InvalidInput(
+                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r}, on the shell "
+                f"--scorer {names[0]}."
+            )
+        if wanted is not None and wanted not in names:
+            raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")
+        wanted = wanted or names[0]
+    assert wanted is not None
+    return wanted
+
+
+def evaluations(log: Log, scorer: str, epochs: str, arm: str, several_tasks: bool) -> Iterator[Evaluation]:
+    name, file = field(log, arm), str(log.path)
+    declared = (log.about.get("config") or {}).get("epochs")
+    count = max([declared or 1, *(sample.get("epoch", 1) for sample in log.samples)])
+    by_item: dict[str, list[tuple[int, float, float | None]]] = {}
+    for sample in log.samples:
+        item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
+        result = score_of(log, sample, scorer), cost_of(sample)
+        by_item.setdefault(item, []).append((sample.get("epoch", 1), *result))
+    for item, results in by_item.items():
+        if epochs == "items" and count > 1:
+            for epoch, score, cost in results:
+                yield Evaluation(name, f"{item}#{epoch}", score, cost, file)
+        else:
+            scores, costs = [score for _, score, _ in results], [cost for _, _, cost in results]
+            mean = math.fsum(scores) / count if len(scores) == count else math.nan  # without all of them there is none
+            paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
+            yield Evaluation(name, item, mean, paid, file)
+
+
+def field(log: Log, name: str) -> str:
+    """What a log says under a name such as `model` or `task_args.prompt`."""
+    found: Any = log.about
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if found is None:
+        raise InvalidInput(f"{log.path} has no field {shown(name)} in its section 'eval' to name the arm by.")
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def score_of(log: Log, sample: dict[str, Any], scorer: str) -> float:
+    value = scores_in(sample).get(scorer)
+    if isinstance(value, str):
+        value = GRADES.get(value, WORDS.get(value.lower(), value))
+    number = number_in(value)
+    if number is None:
+        raise InvalidInput(
+            f"{log.path}, sample {shown(sample['id'])}: score {scorer!r} must be a number or one of C, P, I, N, got "
+            f"{shown(value)}."
+        )
+    return number
+
+
+def cost_of(sample: dict[str, Any]) -> float | None:
+    """What the log says that a sample has cost, all models together."""
+    costs = [usage.get("total_cost") for usage in (sample.get("model_usage") or {}).values()]
+    return None if not costs or None in costs else math.fsum(costs)
