@@ -15,6 +15,11 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>"))
 TRUTH = {"true": 1.0, "false": 0.0}
 
 
+def is_absent(cell: Any) -> bool:
+    """Whether a cell says that there is nothing: None, nan, or what pandas has for them."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
+
+
 def number_in(cell: Any) -> float | None:
     """A cell as a number: true is 1 and false is 0, also as text; nan where the cell says that there is no value, and
     None if it is not a number.
@@ -22,7 +27,7 @@ def number_in(cell: Any) -> float | None:
     >>> [number_in(cell) for cell in ("0.5", True, "False", " n/a ", "eight", "inf")]
     [0.5, 1.0, 0.0, nan, None, None]
     """
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # those of pandas
+    if is_absent(cell):
         return math.nan
     if isinstance(cell, str):
         text = cell.strip().lower()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cabai.datasets.cells import number_in
-from cabai.datasets.gathering import Evaluation, gather
+from cabai.datasets.gathering import Evaluation, table_of, without_copies
 from cabai.datasets.tables import ScoreTable
 from cabai.support.validation import InvalidInput, optional, shown
 
@@ -30,6 +30,12 @@ class Log:
     about: dict[str, Any]  # the section `eval`: model, task, task_args, config
     samples: list[dict[str, Any]]
 
+    @property
+    def epochs(self) -> int:
+        """How often each sample was to be run."""
+        declared = (self.about.get("config") or {}).get("epochs") or 1
+        return int(max(declared, *(sample.get("epoch", 1) for sample in self.samples), 1))
+
 
 def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
     """The scores in Inspect's logs, files or folders of them.
@@ -44,46 +50,49 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     """
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
-    logs = [load(path) for path in files_in(*paths)]
+    logs = logs_in(*paths)
     chosen = the_scorer(logs, scorer)
     several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
-    found = [each for log in logs for each in evaluations(log, chosen, epochs, arm, several)]
-    return gather(found, ADVICE)
+    found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several)], ADVICE)
+    if epochs == "mean":
+        counts: dict[str, int] = {}
+        for log in logs:
+            counts[field(log, arm)] = max(counts.get(field(log, arm), 1), log.epochs)
+        found = means(found, counts)
+    elif any(log.epochs > 1 for log in logs):
+        found = [each._replace(item=f"{each.item}#{each.epoch}") for each in found]
+    return table_of(found)
 
 
-def files_in(*paths: str | Path) -> list[Path]:
-    """The logs that are meant: in a folder, all of them, at any depth."""
-    found: list[Path] = []
+def logs_in(*paths: str | Path) -> list[Log]:
+    """The logs that are meant: in a folder, all of them, at any depth; it may have other JSON files, too."""
+    found: list[Log] = []
     for path in map(Path, paths):
-        if path.is_dir():
-            inside = [*path.rglob("*.eval"), *(each for each in path.rglob("*.json") if is_log(each))]
-            if not inside:
-                raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
-            found += sorted(inside)
-        else:
-            found.append(path)
+        if not path.is_dir():
+            found.append(load(path))
+            continue
+        before = len(found)
+        for each in sorted([*path.rglob("*.eval"), *path.rglob("*.json")]):
+            try:
+                found.append(load(each))
+            except InvalidInput:
+                if each.suffix == ".eval":
+                    raise
+        if len(found) == before:
+            raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
     return found
-
-
-def is_log(path: Path) -> bool:
-    """Whether a JSON file is a log: such folders also have lists of them."""
-    try:
-        load(path)
-    except InvalidInput:
-        return False
-    return True
 
 
 def load(path: Path) -> Log:
     try:
         about, samples = from_zip(path) if zipfile.is_zipfile(path) else from_json(path)
-        if not isinstance(about["model"], str) or not all("scores" in each or "id" in each for each in samples):
+        last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
+        if not isinstance(about["model"], str):
             raise ValueError
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, zipfile.BadZipFile) as error:
         raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
-    last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
     return Log(path, about, [*last.values()])
 
 
@@ -142,8 +151,8 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
     """The score that is meant."""
     for log in logs:
         names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
-        if not names:
-            raise InvalidInput(f"{log.path} has no scores.")
+        if not names:  # all of it failed
+            continue
         if wanted is None and len(names) > 1:
             raise InvalidInput(
                 f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r}, on the shell "
@@ -152,28 +161,31 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
         if wanted is not None and wanted not in names:
             raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")
         wanted = wanted or names[0]
-    assert wanted is not None
+    if wanted is None:
+        raise InvalidInput("these logs have no scores.")
     return wanted
 
 
-def evaluations(log: Log, scorer: str, epochs: str, arm: str, several_tasks: bool) -> Iterator[Evaluation]:
-    name, file = field(log, arm), str(log.path)
-    declared = (log.about.get("config") or {}).get("epochs")
-    count = max([declared or 1, *(sample.get("epoch", 1) for sample in log.samples)])
-    by_item: dict[str, list[tuple[int, float, float | None]]] = {}
+def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool) -> Iterator[Evaluation]:
+    name = field(log, arm)
     for sample in log.samples:
         item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
-        result = score_of(log, sample, scorer), cost_of(sample)
-        by_item.setdefault(item, []).append((sample.get("epoch", 1), *result))
-    for item, results in by_item.items():
-        if epochs == "items" and count > 1:
-            for epoch, score, cost in results:
-                yield Evaluation(name, f"{item}#{epoch}", score, cost, file)
-        else:
-            scores, costs = [score for _, score, _ in results], [cost for _, _, cost in results]
-            mean = math.fsum(scores) / count if len(scores) == count else math.nan  # without all of them there is none
-            paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
-            yield Evaluation(name, item, mean, paid, file)
+        score, epoch = score_of(log, sample, scorer), sample.get("epoch", 1)
+        yield Evaluation(name, item, score, cost_of(sample), str(log.path), epoch, sample.get("uuid"))
+
+
+def means(found: list[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
+    """The mean of each arm's epochs on each item, and what they cost together; where one is missing, so is the mean."""
+    together: dict[tuple[str, str], list[Evaluation]] = {}
+    for each in found:
+        together.setdefault((each.arm, each.item), []).append(each)
+    result = []
+    for (arm, _), several in together.items():
+        scores, costs = [each.score for each in several], [each.cost for each in several]
+        mean = math.fsum(scores) / len(scores) if len(scores) == epochs[arm] else math.nan
+        paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
+        result.append(several[0]._replace(score=mean, cost=paid))
+    return result
 
 
 def field(log: Log, name: str) -> str:

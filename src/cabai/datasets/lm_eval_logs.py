@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cabai.datasets.cells import number_in
-from cabai.datasets.gathering import Evaluation, gather
+from cabai.datasets.gathering import Evaluation, table_of, without_copies
 from cabai.datasets.tables import ScoreTable
 from cabai.support.validation import InvalidInput, shown
 
@@ -42,7 +42,8 @@ def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
     logs = [load(path) for path in files_in(*paths)]
     chosen = the_metric(logs, metric)
     several = len({log.task for log in logs}) > 1
-    return gather((each for log in logs for each in evaluations(log, chosen, several)), ADVICE)
+    found = [each for log in logs for each in evaluations(log, chosen, several)]
+    return table_of(without_copies(found, ADVICE))
 
 
 def files_in(*paths: str | Path) -> list[Path]:

@@ -101,7 +101,7 @@ def mapping_grid(source: Mapping[Any, Any], what: str, low: float, high: float) 
 
 
 def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]:
-    if isinstance(values, Mapping) or (hasattr(values, "index") and hasattr(values, "items")):  # also pandas' Series
+    if isinstance(values, Mapping) or is_series(values):
         pairs = [(str(item), value) for item, value in values.items()]
         found = dict(pairs)
         if len(found) < len(pairs):
@@ -116,7 +116,14 @@ def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]
     )
 
 
+def is_series(value: Any) -> bool:
+    """Of pandas."""
+    return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
+
+
 def costs_of(source: Any) -> Grid:
+    if is_series(source):
+        source = dict(source.items())
     if not isinstance(source, Mapping):
         return grid_of(open_sheet(source), "cost")
     if any(
@@ -157,5 +164,7 @@ def check_costs(table: ScoreTable, costs: NDArray[np.float64]) -> None:
             f"arm {shown(table.arms[a])} has a score and no cost on item {shown(table.items[i])}; so have "
             f"{len(lacking) - 1} more evaluations."
         )
+    if (costs < 0).any() or np.isinf(costs).any():
+        raise InvalidInput("costs must be 0 or more, and finite.")
     if not np.nansum(costs) > 0:
         raise InvalidInput("at least one cost must be more than 0.")

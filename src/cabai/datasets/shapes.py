@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets.cells import number_in, numbers_in
+from cabai.datasets.cells import is_absent, number_in, numbers_in
 from cabai.datasets.sheets import Sheet
 from cabai.support.validation import InvalidInput, shown
 
@@ -95,7 +95,10 @@ def long_grid(sheet: Sheet, arm: int, item: int, value: int, what: str, low: flo
 def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
     """The different names in a column, in the order in which they come, and the number of the one in each row."""
     known: dict[Any, int] = {}
-    numbers = np.array([known.setdefault(cell, len(known)) for cell in sheet.columns[c]], np.int64)
+    try:
+        numbers = np.array([known.setdefault(cell, len(known)) for cell in sheet.columns[c]], np.int64)
+    except TypeError:
+        raise InvalidInput(f"{sheet.name}, column {sheet.headers[c]!r}: its cells are not names.") from None
     names = [named(cell) for cell in known]
     if "" in names:
         row = int(np.flatnonzero(numbers == names.index(""))[0])
@@ -107,7 +110,7 @@ def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def named(cell: Any) -> str:
-    return "" if cell is None or cell != cell else str(cell).strip()
+    return "" if is_absent(cell) else str(cell).strip()
 
 
 def twice(sheet: Sheet, arms: list[str], items: list[str], cell: NDArray[np.int64]) -> InvalidInput:
@@ -123,8 +126,7 @@ def twice(sheet: Sheet, arms: list[str], items: list[str], cell: NDArray[np.int6
 
 def wide_grid(sheet: Sheet, item: int | None, what: str, low: float, high: float) -> Grid:
     columns = list(range(len(sheet.headers)))
-    first_names_rows = normalised(sheet.headers[0]) in ROW_NAMES or (sheet.index is None and has_text(sheet.columns[0]))
-    if item is None and first_names_rows and len(columns) > 1:
+    if item is None and (normalised(sheet.headers[0]) in ROW_NAMES or (sheet.index is None and has_names(sheet, 0))):
         item = 0
     if item == 0 or (item is not None and normalised(sheet.headers[0]) in ROW_NAMES):
         columns = columns[1:]
@@ -151,11 +153,12 @@ def wide_grid(sheet: Sheet, item: int | None, what: str, low: float, high: float
     return Grid([sheet.headers[c] for c in columns], items, values)
 
 
-def has_text(cells: Sequence[Any]) -> bool:
-    """Whether a column holds something other than scores."""
-    if isinstance(cells, np.ndarray):
+def has_names(sheet: Sheet, c: int) -> bool:
+    """Whether a column holds something other than scores, and never the same."""
+    cells = sheet.columns[c]
+    if isinstance(cells, np.ndarray) or all(number_in(cell) is not None for cell in cells):
         return False
-    return any(number_in(cell) is None for cell in cells)
+    return len({named(cell) for cell in cells}) == len(cells)
 
 
 def names_of_rows(sheet: Sheet, cells: Sequence[Any]) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ class Sheet:
 
     name: str
     headers: list[str]
-    columns: list[Sequence[Any]]
+    columns: Sequence[Sequence[Any]]
     rows: Sequence[Any]
     index: Sequence[Any] | None = None  # names of the rows that are no column
 
@@ -47,20 +48,34 @@ def csv_sheet(path: Path) -> Sheet:
             line = file.readline()
             file.seek(0)
             separator = next((each for each in ",\t;" if each in line), ",")
-            rows = list(csv.reader(file, delimiter=separator))
+            header, columns, numbers = columns_of(path, csv.reader(file, delimiter=separator))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"cannot read {path}: it is not a text file in UTF-8 ({error.reason}).") from error
     except (csv.Error, OSError) as error:
         raise InvalidInput(f"cannot read {path}: {error}.") from error
-    numbers = [number for number, row in enumerate(rows, 1) if row]  # empty lines are no rows
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
+    if not numbers:
         raise InvalidInput(f"{path} has no rows: a table needs a first line with the names of its columns, then rows.")
-    header = [name.strip() for name in rows[0]]
-    for number, row in zip(numbers, rows, strict=True):
-        if len(row) != len(header):
-            raise InvalidInput(f"{path}, row {number}: it has {len(row)} cells, and the first row has {len(header)}.")
-    return Sheet(path.name, header, list(zip(*rows[1:], strict=True)), numbers[1:])
+    return Sheet(str(path), [name.strip() for name in header], columns, numbers)
+
+
+def columns_of(path: Path, reader: Iterator[list[str]]) -> tuple[list[str], list[list[str]], list[int]]:
+    """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are no rows.
+
+    Rows are taken some thousands at a time: a million lists would keep Python's memory management busy for seconds."""
+    rows = ((number, row) for number, row in enumerate(reader, 1) if row)
+    _, header = next(rows, (0, []))
+    columns: list[list[str]] = [[] for _ in header]
+    numbers: list[int] = []
+    while some := list(islice(rows, 5000)):
+        for number, row in some:
+            if len(row) != len(header):
+                raise InvalidInput(
+                    f"{path}, row {number}: it has {len(row)} cells, and the first row has {len(header)}."
+                )
+            numbers.append(number)
+        for column, cells in zip(columns, zip(*(row for _, row in some), strict=True), strict=True):
+            column.extend(cells)
+    return header, columns, numbers
 
 
 def parquet_sheet(path: Path) -> Sheet:
@@ -71,7 +86,7 @@ def parquet_sheet(path: Path) -> Sheet:
         raise InvalidInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
     columns = {name: plain(column, pa) for name, column in zip(table.column_names, table.columns, strict=True)}
     index = columns.pop(NO_NAME, None)
-    return Sheet(path.name, list(columns), list(columns.values()), range(table.num_rows), index)
+    return Sheet(str(path), list(columns), list(columns.values()), range(table.num_rows), index)
 
 
 def plain(column: Any, pa: Any) -> Sequence[Any]:
