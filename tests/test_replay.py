@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 
 import numpy as np
 import pandas as pd
@@ -216,6 +217,23 @@ def test_replay_races_the_table_that_was_read():
     assert fields["share"] == pytest.approx(fields["mean_cost"] / COSTS.sum())
     assert fields["decisions"] == {"small": 0, "large": 0, "huge": 30}
     assert fields["pulls"]["small"] == pytest.approx(found.pulls[:, 0].mean())
+
+
+def test_csv_needs_no_package_but_those_that_cabai_needs(tmp_path, monkeypatch):
+    WIDE.to_csv(tmp_path / "scores.csv")
+    WIDE.to_parquet(tmp_path / "scores.parquet")
+    for name in ("pandas", "pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert same(read_table(tmp_path / "scores.csv"))
+    with pytest.raises(ModuleNotFoundError, match=r"this needs pyarrow.*pip install \"cabai\[frames\]\""):
+        read_table(tmp_path / "scores.parquet")
+
+
+def test_progress_counts_the_races():
+    seen: list[int] = []
+    cabai.replay(WIDE, repeats=30, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 30
 
 
 def test_what_is_printed():

@@ -62,19 +62,24 @@ def columns_of(path: Path, reader: Iterator[list[str]]) -> tuple[list[str], list
     """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are no rows.
 
     Rows are taken some thousands at a time: a million lists would keep Python's memory management busy for seconds."""
-    rows = ((number, row) for number, row in enumerate(reader, 1) if row)
-    _, header = next(rows, (0, []))
-    columns: list[list[str]] = [[] for _ in header]
+    header: list[str] = []
+    columns: list[list[str]] = []
     numbers: list[int] = []
-    while some := list(islice(rows, 5000)):
-        for number, row in some:
+    read = 0
+    while some := list(islice(reader, 5000)):
+        counted = [read + i for i, row in enumerate(some, 1) if row]
+        rows, read = [row for row in some if row], read + len(some)
+        if rows and not header:
+            header, rows, counted = rows[0], rows[1:], counted[1:]
+            columns = [[] for _ in header]
+        for number, row in zip(counted, rows, strict=True):
             if len(row) != len(header):
                 raise InvalidInput(
                     f"{path}, row {number}: it has {len(row)} cells, and the first row has {len(header)}."
                 )
-            numbers.append(number)
-        for column, cells in zip(columns, zip(*(row for _, row in some), strict=True), strict=True):
-            column.extend(cells)
+        for c, column in enumerate(columns):
+            column += [row[c] for row in rows]
+        numbers += counted
     return header, columns, numbers
 
 
