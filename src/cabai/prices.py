@@ -13,10 +13,8 @@ whose path is given as `prices`, or in the environment as CABAI_PRICES.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -64,6 +62,8 @@ def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, tuple[
 @lru_cache(maxsize=8)
 def read(path: str, changed: int, size: int) -> dict[str, tuple[float, float]]:
     """A file of prices, read again once it has changed."""
+    import tomllib
+
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -98,6 +98,8 @@ def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str
 
 def public_cost(model: str, tokens: tuple[int, int], own: Mapping[str, Any]) -> float:
     """By the prices of genai-prices; `provider/model` is understood as well."""
+    from difflib import get_close_matches
+
     package = optional("genai_prices")
     usage = package.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
     provider, _, name = model.partition("/")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 import struct
-import zipfile
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.cells import number_in
 from cabai.datasets.gathering import Evaluation, table_of, without_copies
 from cabai.datasets.tables import ScoreTable
 from cabai.support.validation import InvalidInput, optional, shown
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
 WORDS = {"yes": 1.0, "no": 0.0}
@@ -84,16 +87,23 @@ def logs_in(*paths: str | Path) -> list[Log]:
 
 
 def load(path: Path) -> Log:
+    from zipfile import BadZipFile
+
     try:
-        about, samples = from_zip(path) if zipfile.is_zipfile(path) else from_json(path)
+        about, samples = from_zip(path) if is_zip(path) else from_json(path)
         last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
         if not isinstance(about["model"], str):
             raise ValueError
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, BadZipFile) as error:
         raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
     return Log(path, about, [*last.values()])
+
+
+def is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -104,7 +114,9 @@ def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What begins a log, and its samples in short; in full if it has no summaries of them."""
-    with zipfile.ZipFile(path) as file:
+    from zipfile import ZipFile
+
+    with ZipFile(path) as file:
         names = file.namelist()
 
         def read(name: str) -> Any:
@@ -121,10 +133,10 @@ def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         return read(start)["eval"], [read(name) for name in names if name.startswith("samples/")]
 
 
-def member(path: Path, file: zipfile.ZipFile, name: str) -> bytes:
+def member(path: Path, file: ZipFile, name: str) -> bytes:
     """A file in a zip file, also where Python's own module does not know its compression."""
     info = file.getinfo(name)
-    if info.compress_type != ZSTANDARD or hasattr(zipfile, "ZIP_ZSTANDARD"):
+    if info.compress_type != ZSTANDARD or sys.version_info >= (3, 14):
         return file.read(name)
     arrow = optional("pyarrow")
     with path.open("rb") as raw:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cabai.datasets.inspect_logs import read_inspect
+from cabai.datasets.inspect_logs import is_zip, read_inspect
 from cabai.datasets.lm_eval_logs import read_lm_eval
 from cabai.datasets.tables import ScoreTable
 from cabai.support.validation import InvalidInput
@@ -46,7 +45,7 @@ def kind_of(path: Path) -> str | None:
         return INSPECT
     if path.suffix == ".jsonl":
         return LM_EVAL
-    return INSPECT if path.is_file() and zipfile.is_zipfile(path) else None
+    return INSPECT if path.is_file() and is_zip(path) else None
 
 
 def kind_of_folder(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -43,6 +42,8 @@ def open_sheet(source: Any) -> Sheet:
 
 def csv_sheet(path: Path) -> Sheet:
     """A table whose cells are separated by commas; by tabs or semicolons if its first line has no comma."""
+    import csv
+
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline()
