@@ -55,7 +55,14 @@ def test_every_form_of_a_table_is_read_alike(tmp_path):
     for name in ("wide.csv", "unnamed.csv", "wide.tsv", "semicolons.csv", "text.csv", "index.parquet", "wide.parquet"):
         assert same(read_table(tmp_path / name)), name
         assert same(read_table(str(tmp_path / name))), name
-    for table in (WIDE, wide, WIDE.rename_axis("item"), WIDE.astype(bool), WIDE.astype(object)):
+    for table in (
+        WIDE,
+        wide,
+        WIDE.rename_axis("item"),
+        WIDE.rename_axis("riddle"),
+        WIDE.astype(bool),
+        WIDE.astype(object),
+    ):
         assert same(read_table(table))
     LONG.to_csv(tmp_path / "long.csv", index=False)
     LONG.to_csv(tmp_path / "counted.csv")
@@ -95,6 +102,17 @@ def test_costs_come_by_arm_by_item_or_with_the_scores(tmp_path):
         found = read_table(LONG, costs=costs).costs  # those that are given win
         assert found.shape == SCORES.shape
         assert found[:, 7].tolist() == [1, 2, 5]
+
+
+def test_an_index_with_a_name_names_the_items():
+    numbered = WIDE.set_axis(range(1, len(ITEMS) + 1)).rename_axis("riddle")
+    assert read_table(numbered).items == tuple(map(str, range(1, len(ITEMS) + 1)))
+
+
+def test_a_price_list_with_an_arm_twice_is_refused(tmp_path):
+    (tmp_path / "prices.csv").write_text("arm,cost\nsmall,1\nlarge,2\nhuge,3\nsmall,1\n")
+    with pytest.raises(InvalidInput, match="rows 2 and 5: arm 'small' is there twice"):
+        read_table(WIDE, costs=tmp_path / "prices.csv")
 
 
 def test_what_cells_mean(tmp_path):
@@ -150,6 +168,9 @@ def test_a_table_that_could_be_misread_is_refused_with_the_place(tmp_path, text)
         (ScoreTable(("a", "b"), ("x",), np.array([[1.0], [2.0]])), "arm 'b' on item 'x': a score must lie from 0 to 1"),
         (WIDE.assign(item="q"), "rows q0 and q1: item 'q' is there twice"),
         (WIDE.assign(small=[[1]] * len(WIDE)), "row q0, column 'small': a score must be a number"),
+        (WIDE.iloc[:0], "the DataFrame has no rows"),
+        (pd.DataFrame(), "the DataFrame has no rows"),
+        (WIDE.T.set_index(["q0", "q1"], append=True).T, "this DataFrame has several levels"),
         (5, "a table must be a path, a pandas DataFrame, a mapping of arms to scores or a ScoreTable, got a value of"),
         ("nowhere.csv", "cannot read nowhere.csv: No such file"),
     ],

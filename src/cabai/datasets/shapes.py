@@ -126,11 +126,11 @@ def twice(sheet: Sheet, arms: list[str], items: list[str], cell: NDArray[np.int6
 
 def wide_grid(sheet: Sheet, item: int | None, what: str, low: float, high: float) -> Grid:
     columns = list(range(len(sheet.headers)))
-    if item is None and (normalised(sheet.headers[0]) in ROW_NAMES or (sheet.index is None and has_names(sheet, 0))):
+    is_unnamed = normalised(sheet.headers[0]) in ROW_NAMES
+    if item is None and (sheet.first_names_rows or is_unnamed or (sheet.index is None and has_names(sheet, 0))):
         item = 0
-    if item == 0 or (item is not None and normalised(sheet.headers[0]) in ROW_NAMES):
-        columns = columns[1:]
-    columns = [c for c in columns if c != item]
+    if item is not None:
+        columns = [c for c in columns if c != item and not (c == 0 and is_unnamed)]
     for c in columns:
         if normalised(sheet.headers[c]) in ("arm", "score", "cost"):
             raise InvalidInput(f"{sheet.name}: is the column {sheet.headers[c]!r} an arm? {ADVICE}")
@@ -161,16 +161,16 @@ def has_names(sheet: Sheet, c: int) -> bool:
     return len({named(cell) for cell in cells}) == len(cells)
 
 
-def names_of_rows(sheet: Sheet, cells: Sequence[Any]) -> list[str]:
+def names_of_rows(sheet: Sheet, cells: Sequence[Any], what: str = "item") -> list[str]:
     names = [named(cell) for cell in cells]
     first: dict[str, int] = {}
     for row, name in enumerate(names):
         if not name:
-            raise InvalidInput(f"{sheet.name}, row {sheet.rows[row]}: the item has no name.")
+            raise InvalidInput(f"{sheet.name}, row {sheet.rows[row]}: the {what} has no name.")
         if name in first:
             raise InvalidInput(
-                f"{sheet.name}, rows {sheet.rows[first[name]]} and {sheet.rows[row]}: item {shown(name)} is there "
-                f"twice. {ADVICE}"
+                f"{sheet.name}, rows {sheet.rows[first[name]]} and {sheet.rows[row]}: {what} {shown(name)} is "
+                f"there twice. {ADVICE}"
             )
         first[name] = row
     return names
@@ -178,7 +178,7 @@ def names_of_rows(sheet: Sheet, cells: Sequence[Any]) -> list[str]:
 
 def price_list(sheet: Sheet, arm: int, cost: int) -> Grid:
     """One cost per arm."""
-    arms = names_of_rows(sheet, sheet.columns[arm])
+    arms = names_of_rows(sheet, sheet.columns[arm], "arm")
     high = sys.float_info.max
     values = numbers_in(sheet.columns[cost], "cost", 0.0, high, lambda row: sheet.place(row, cost))
     return Grid(arms, None, values.reshape(-1, 1))

@@ -22,6 +22,7 @@ class Sheet:
     columns: Sequence[Sequence[Any]]
     rows: Sequence[Any]
     index: Sequence[Any] | None = None  # names of the rows that are no column
+    first_names_rows: bool = False  # whether the first column is known to hold names of the rows
 
     def place(self, row: int, column: int) -> str:
         return f"{self.name}, row {self.rows[row]}, column {self.headers[column]!r}"
@@ -29,9 +30,13 @@ class Sheet:
 
 def open_sheet(source: Any) -> Sheet:
     """The table in a CSV or Parquet file, or a pandas DataFrame."""
-    if not isinstance(source, (str, Path)):
-        return frame_sheet(source)
-    path = Path(source)
+    sheet = file_sheet(Path(source)) if isinstance(source, (str, Path)) else frame_sheet(source)
+    if not sheet.headers or not len(sheet.rows):
+        raise InvalidInput(f"{sheet.name} has no rows: a table needs names of its columns, and rows below them.")
+    return sheet
+
+
+def file_sheet(path: Path) -> Sheet:
     try:
         with path.open("rb") as file:
             start = file.read(4)
@@ -41,21 +46,21 @@ def open_sheet(source: Any) -> Sheet:
 
 
 def csv_sheet(path: Path) -> Sheet:
-    """A table whose cells are separated by commas; by tabs or semicolons if its first line has no comma."""
+    """A table whose cells are separated by commas; by tabs or semicolons if its first line has no comma, and by tabs if
+    its name ends in .tsv."""
     import csv
 
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline()
             file.seek(0)
-            separator = next((each for each in ",\t;" if each in line), ",")
+            separators = "\t,;" if path.suffix == ".tsv" else ",\t;"
+            separator = next((each for each in separators if each in line), ",")
             header, columns, numbers = columns_of(path, csv.reader(file, delimiter=separator))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"cannot read {path}: it is not a text file in UTF-8 ({error.reason}).") from error
     except (csv.Error, OSError) as error:
         raise InvalidInput(f"cannot read {path}: {error}.") from error
-    if not numbers:
-        raise InvalidInput(f"{path} has no rows: a table needs a first line with the names of its columns, then rows.")
     return Sheet(str(path), [name.strip() for name in header], columns, numbers)
 
 
@@ -109,15 +114,17 @@ def frame_sheet(frame: Any) -> Sheet:
             "a table must be a path, a pandas DataFrame, a mapping of arms to scores or a ScoreTable, got a value of "
             f"type {type(frame).__name__}."
         )
-    rows, index = [*frame.index], None
-    if any(name is not None for name in frame.index.names):
+    rows, index, is_named = [*frame.index], None, any(name is not None for name in frame.index.names)
+    levels = frame.index.nlevels
+    if is_named:
         frame = frame.reset_index()
     elif rows != list(range(len(rows))):
         index = rows
+    first_names_rows = is_named and levels == 1
     if frame.columns.nlevels > 1:
         raise InvalidInput("a table's columns must have one name each: this DataFrame has several levels of them.")
     columns = [cells_of(frame.iloc[:, c]) for c in range(frame.shape[1])]
-    return Sheet("the DataFrame", [str(name) for name in frame.columns], columns, rows, index)
+    return Sheet("the DataFrame", [str(name) for name in frame.columns], columns, rows, index, first_names_rows)
 
 
 def cells_of(column: Any) -> Sequence[Any]:
