@@ -10,8 +10,8 @@ import cabai
 
 PACKAGE = Path(cabai.__file__).parent
 ROOMS = [  # from the top; each may use those before it, and itself
-    "support", "families", "core", "instance", "bound", "thresholds", "policies", "datasets", "simulation",
-    "calibration", "plots", "study", "paper", "cli",
+    "support", "families", "core", "instance", "bound", "thresholds", "policies", "prices", "datasets",
+    "simulation", "calibration", "plots", "study", "paper", "cli",
 ]  # fmt: skip
 ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli"}
 DOORS = {  # the few that open downwards, and why

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 import cabai.interrupts as _  # noqa: F401 - first: it answers Ctrl-C while the rest is loaded
-from cabai import families, policies, thresholds
+from cabai import datasets, families, policies, prices, thresholds
 from cabai.bound import Bound, bound
 from cabai.calibration import Certificate, calibrate
 from cabai.core.statistics import Evidence, Statistics, evidence
+from cabai.datasets import MissingScores, Replay, replay
 from cabai.families import Family
 from cabai.instance import Instance
 from cabai.policies import Policy, policy
@@ -51,9 +52,11 @@ __all__ = [
     "Instance",
     "InvalidInput",
     "LostPull",
+    "MissingScores",
     "NoPull",
     "Policy",
     "Pull",
+    "Replay",
     "RunFailed",
     "Runs",
     "SourceChanged",
@@ -70,6 +73,7 @@ __all__ = [
     "calibrate",
     "compare",
     "create_study",
+    "datasets",
     "delete_study",
     "evaluate",
     "evidence",
@@ -79,6 +83,8 @@ __all__ = [
     "normal",
     "policies",
     "policy",
+    "prices",
+    "replay",
     "simulate",
     "thresholds",
     "uniform",

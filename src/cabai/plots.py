@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from cabai.datasets import Replay
     from cabai.simulation import Comparison
 
 WIDTH = 7.0  # inches, the width of a printed page
@@ -105,6 +106,27 @@ def comparison_figure(comparison: Comparison) -> Figure:
     summary = comparison.summaries[0]
     cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
     title(axis, f"total cost of a trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
+    return figure
+
+
+def replay_figure(replay: Replay) -> Figure:
+    """What races would have paid: the share of the full cost by repeat, and the share of the items by arm."""
+    shown = replay.ranking[:40]
+    figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.2 * len(shown)))
+    paid, evaluated = 100 * replay.shares, 100 * replay.evaluated[shown]
+    right_end = min(100.0, 1.15 * paid.max())
+    left.hist(paid, bins=np.linspace(0, right_end, 31), color="0.75", edgecolor="white", linewidth=0.4)
+    left.axvline(paid.mean(), color="black", linewidth=1)
+    left.set_xlim(0, right_end)
+    left.yaxis.get_major_locator().set_params(integer=True)
+    left.set_ylabel("repeats")
+    title(left, f"% of the full cost paid: {paid.mean():.3g} in the mean")
+    heights = np.arange(len(shown))[::-1]  # the best arm on top
+    right.barh(heights, evaluated, height=0.6, color="0.75")
+    right.set_yticks(heights, [replay.table.arms[a] for a in shown])
+    right.set_xlim(0, min(100.0, 1.15 * evaluated.max()))
+    more = f", the best {len(shown)} of {len(replay.ranking)}" if len(shown) < len(replay.ranking) else ""
+    title(right, f"% of the items evaluated, by arm{more}")
     return figure
 
 

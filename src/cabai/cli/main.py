@@ -18,6 +18,7 @@ from cabai import interrupts
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
 from cabai.cli.compare import compare
+from cabai.cli.replay import replay
 from cabai.cli.reproduce import reproduce
 from cabai.cli.run import run
 from cabai.cli.simulate import simulate
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (bound, simulate, compare, calibrate, reproduce, run):
+for command in (bound, simulate, compare, calibrate, replay, reproduce, run):
     app.command()(command)
 app.add_typer(study_app, name="study")
 

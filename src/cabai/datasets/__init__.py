@@ -1,1 +1,9 @@
 """Arms on shared items: races, and what they would have cost on scores that are known."""
+
+from cabai.datasets.inspect_logs import read_inspect
+from cabai.datasets.lm_eval_logs import read_lm_eval
+from cabai.datasets.reading import read_table
+from cabai.datasets.replaying import MissingScores, Replay, replay
+from cabai.datasets.tables import ScoreTable
+
+__all__ = ["MissingScores", "Replay", "ScoreTable", "read_inspect", "read_lm_eval", "read_table", "replay"]

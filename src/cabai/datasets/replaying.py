@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cmp_to_key
+from dataclasses import dataclass, field, replace
+from functools import cached_property, cmp_to_key
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,24 @@ from numpy.typing import NDArray
 from cabai.datasets.loop import run_race
 from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, functions_of, race_of
+from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
 from cabai.support.specialise import specialised
-from cabai.support.validation import InvalidInput, number, probability, whole
+from cabai.support.tables import table as text_table
+from cabai.support.validation import InvalidInput, number, probability, shown, whole
 
 QUANTILES = (0.05, 0.5, 0.95)
+ROWS = 20  # arms that are printed
+
+
+class MissingScores(UserWarning):
+    """Items were left out, since not every arm has a score on them."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Races on one table, each in another random order; from `cabai.replay`."""
+    """Races on one table, each in another random order; from `cabai.replay`. Printed, it is a table of the arms, and
+    what was paid."""
 
     table: ScoreTable
     race: str
@@ -36,6 +45,8 @@ class Replay:
     decisions: NDArray[np.int64]  # by repeat: the number of the arm
     costs: NDArray[np.float64]  # by repeat
     pulls: NDArray[np.int64]  # repeats x arms
+    left_out: int = 0  # items that lack a score of some arm, and are not in the table
+    lacking: dict[str, int] = field(default_factory=dict)  # by arm: on how many of them it has no score
 
     @property
     def full_cost(self) -> float:
@@ -56,9 +67,14 @@ class Replay:
     @property
     def same_winner(self) -> float:
         """The share of the repeats that chose an arm with the best mean of all."""
-        best = sorted_arms(self.table, self.direction)
-        ties = {a for a in best if lead(self.table, self.direction, best[0], a) == 0}
-        return float(np.isin(self.decisions, list(ties)).mean())
+        best = self.ranking[0]
+        ties = [a for a in self.ranking if lead(self.table, self.direction, best, a) == 0]
+        return float(np.isin(self.decisions, ties).mean())
+
+    @cached_property
+    def ranking(self) -> list[int]:
+        """The numbers of the arms, the best first by all scores."""
+        return sorted_arms(self.table, self.direction)
 
     @property
     def within_epsilon(self) -> float:
@@ -88,7 +104,107 @@ class Replay:
             "within_epsilon": self.within_epsilon,
             "decisions": {arm: int(count) for arm, count in zip(arms, counts, strict=True)},
             "pulls": {arm: float(mean) for arm, mean in zip(arms, self.pulls.mean(axis=0), strict=True)},
+            "missing": {"items": self.left_out, "arms": self.lacking},
         }
+
+    @property
+    def evaluated(self) -> NDArray[np.float64]:
+        """By arm, the share of the items that it was evaluated on, in the mean."""
+        shares: NDArray[np.float64] = self.pulls.mean(axis=0) / len(self.table.items)
+        return shares
+
+    def __repr__(self) -> str:
+        arms, repeats, evaluated = self.table.arms, len(self.decisions), self.evaluated
+        means, chosen = self.table.scores.mean(axis=1), np.bincount(self.decisions, minlength=len(arms))
+        heading = f"{self.race} race, {self.direction}, delta {self.delta:g}"
+        heading += f", epsilon {self.epsilon:g}" if self.epsilon else ""
+        heading += f", {len(arms)} arms on {len(self.table.items)} items, {repeats} repeats"
+        rows = [["arm", "mean score", "evaluated", "chosen"]]
+        rows += [[arms[a], f"{means[a]:.4g}", percent(evaluated[a]), str(chosen[a])] for a in self.ranking[:ROWS]]
+        lines, rest = [heading, text_table(rows)], self.ranking[ROWS:]
+        if rest:
+            lines.append(
+                f"and {len(rest)} more arms: evaluated {percent(evaluated[rest].mean())}, chosen {chosen[rest].sum()}"
+            )
+        full = f"{self.full_cost:.6g}" if self.full_cost < 1e6 else f"{self.full_cost:.0f}"
+        low, _, high = (percent(float(np.quantile(self.shares, q))) for q in QUANTILES)
+        lines.append(
+            f"Paid: {percent(float(self.shares.mean()))} of the full cost of {full} in the mean, "
+            f"{low} to {high} in nine of ten repeats."
+        )
+        winner = f"Winner: the same as by all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
+        within = (
+            f"; within {self.epsilon:g} of the best in {round(self.within_epsilon * repeats)}" if self.epsilon else ""
+        )
+        lines.append(f"{winner}{within}.")
+        if self.left_out:
+            items = self.left_out + len(self.table.items)
+            lines.append(f"Left out: {left_out_words(self.left_out, items, self.lacking)}.")
+        return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.3271), percent(0.04)
+    ('32.7 %', '4 %')
+    """
+    return f"{100 * share:.3g} %"
+
+
+def left_out_words(left_out: int, items: int, lacking: dict[str, int]) -> str:
+    worst = sorted(lacking, key=lambda arm: -lacking[arm])
+    names = ", ".join(f"{arm} on {lacking[arm]}" for arm in worst[:5])
+    more = f" and {len(worst) - 5} more arms" if len(worst) > 5 else ""
+    return f"{left_out} of {items} items, on which not every arm has a score ({names}{more})"
+
+
+def replay(
+    table: Any, *, costs: Any = None, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize",
+    repeats: int = 200, seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0,
+    workers: int | None = None, progress: Callable[[int], None] | None = None,
+) -> Replay:  # fmt: skip
+    """What a race of the arms would have cost on scores that are known: run `repeats` times, each in another random
+    order of the items.
+
+    `table` holds the scores: a path to a CSV or Parquet file or to logs, a pandas DataFrame, or a mapping of each arm
+    to its scores. `costs` are what evaluations cost: by arm, or a table. `cabai.datasets.read_table` says what is read
+    how. Scores lie from `low` to `high`. Items on which not every arm has a score are left out, with a warning.
+
+    >>> import random
+    >>> draw = random.Random(1).random
+    >>> scores = {name: [draw() < mean for _ in range(500)] for name, mean in [("a", 0.9), ("b", 0.6), ("c", 0.3)]}
+    >>> replay(scores, costs={"a": 1, "b": 0.1, "c": 0.1}, repeats=50)
+    champion race, maximize, delta 0.05, 3 arms on 500 items, 50 repeats
+    arm  mean score  evaluated  chosen
+    a         0.898     6.04 %      50
+    b         0.568     6.02 %       0
+    c         0.292     2.92 %       0
+    Paid: 5.78 % of the full cost of 600 in the mean, 2.75 % to 12.4 % in nine of ten repeats.
+    Winner: the same as by all scores in 50 of 50 repeats.
+    """
+    whole_table, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
+    if left_out:
+        words = left_out_words(left_out, left_out + len(whole_table.items), lacking)
+        warnings.warn(f"left out: {words}.", MissingScores, stacklevel=2)
+    found = replay_table(
+        whole_table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
+        low=low, high=high, workers=workers, progress=progress,
+    )  # fmt: skip
+    return replace(found, left_out=left_out, lacking=lacking)
+
+
+def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
+    """The items that every arm has a score on, how many others there are, and how many each arm lacks."""
+    holes = np.isnan(table.scores)
+    left_out = int(holes.any(axis=0).sum())
+    lacking = {arm: int(count) for arm, count in zip(table.arms, holes.sum(axis=1), strict=True) if count}
+    if left_out == len(table.items):
+        worst = max(lacking, key=lacking.__getitem__)
+        raise InvalidInput(
+            f"no item has a score of every arm: arm {shown(worst)} has none on {lacking[worst]} of {left_out} items. "
+            "Leave out arms that lack many, and check that all arms name items alike."
+        )
+    return (table.whole() if left_out else table), left_out, lacking
 
 
 def replay_table(

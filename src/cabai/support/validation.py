@@ -30,6 +30,7 @@ def shown(value: Any) -> str:
 
 
 EXTRAS = {
+    "genai_prices": "prices",
     "joblib": "cluster",
     "matplotlib": "plots",
     "pandas": "frames",

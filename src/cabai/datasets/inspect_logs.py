@@ -1,0 +1,229 @@
+"""Logs of Inspect (inspect.aisi.org.uk), in either of its formats: `.eval`, a zip file of JSON files, and `.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cabai.datasets.cells import number_in
+from cabai.datasets.gathering import Evaluation, table_of, without_copies
+from cabai.datasets.tables import ScoreTable
+from cabai.support.validation import InvalidInput, optional, shown
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
+WORDS = {"yes": 1.0, "no": 0.0}
+ZSTANDARD = 93  # the compression of zip files that Inspect uses now, and Python since 3.14
+ADVICE = (
+    "Leave one of the files out, or name arms by something that differs: arm='task_args.prompt', on the shell --arm."
+)
+
+
+@dataclass(frozen=True)
+class Log:
+    path: Path
+    about: dict[str, Any]  # the section `eval`: model, task, task_args, config
+    samples: list[dict[str, Any]]
+
+    @property
+    def epochs(self) -> int:
+        """How often each sample was to be run."""
+        declared = (self.about.get("config") or {}).get("epochs") or 1
+        return int(max(declared, *(sample.get("epoch", 1) for sample in self.samples), 1))
+
+
+def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
+    """The scores in Inspect's logs, files or folders of them.
+
+    An arm is a model, or what another field of the logs' section `eval` says: `arm="task_args.prompt"`. An item is a
+    sample; if there are several tasks, its name begins with the task's. Grades become numbers as in Inspect's own
+    metrics: C is 1, P is 0.5, I and N are 0. A sample that has no score, because it failed for one, is missing.
+
+    `scorer` names the score that is meant if there are several; `scorer="name.key"` is for one that has keys. With
+    several epochs an item's score is the mean of them all, or each is an item of its own (`epochs="items"`). If the
+    logs tell what samples cost (`total_cost`), so does the table.
+    """
+    if epochs not in ("mean", "items"):
+        raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
+    logs = logs_in(*paths)
+    chosen = the_scorer(logs, scorer)
+    several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
+    found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several)], ADVICE)
+    if epochs == "mean":
+        counts: dict[str, int] = {}
+        for log in logs:
+            counts[field(log, arm)] = max(counts.get(field(log, arm), 1), log.epochs)
+        found = means(found, counts)
+    elif any(log.epochs > 1 for log in logs):
+        found = [each._replace(item=f"{each.item}#{each.epoch}") for each in found]
+    return table_of(found)
+
+
+def logs_in(*paths: str | Path) -> list[Log]:
+    """The logs that are meant: in a folder, all of them, at any depth; it may have other JSON files, too."""
+    found: list[Log] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(load(path))
+            continue
+        before = len(found)
+        for each in sorted([*path.rglob("*.eval"), *path.rglob("*.json")]):
+            try:
+                found.append(load(each))
+            except InvalidInput:
+                if each.suffix == ".eval":
+                    raise
+        if len(found) == before:
+            raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
+    return found
+
+
+def load(path: Path) -> Log:
+    from zipfile import BadZipFile
+
+    try:
+        about, samples = from_zip(path) if is_zip(path) else from_json(path)
+        last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
+        if not isinstance(about["model"], str):
+            raise ValueError
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, BadZipFile) as error:
+        raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
+    return Log(path, about, [*last.values()])
+
+
+def is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    with path.open(encoding="utf-8") as file:
+        log = json.load(file)
+    return log["eval"], log.get("samples") or []
+
+
+def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What begins a log, and its samples in short; in full if it has no summaries of them."""
+    from zipfile import ZipFile
+
+    with ZipFile(path) as file:
+        names = file.namelist()
+
+        def read(name: str) -> Any:
+            return json.loads(member(path, file, name))
+
+        start = next(name for name in ("header.json", "_journal/start.json", "start.json") if name in names)
+        for whole in ("summaries.json", "summary.json"):
+            if whole in names:
+                return read(start)["eval"], read(whole)
+        for folder in ("_journal/summaries/", "summaries/"):  # of a run that has not ended
+            parts = sorted((name for name in names if name.startswith(folder)), key=lambda name: (len(name), name))
+            if parts:
+                return read(start)["eval"], [sample for part in parts for sample in read(part)]
+        return read(start)["eval"], [read(name) for name in names if name.startswith("samples/")]
+
+
+def member(path: Path, file: ZipFile, name: str) -> bytes:
+    """A file in a zip file, also where Python's own module does not know its compression."""
+    info = file.getinfo(name)
+    if info.compress_type != ZSTANDARD or sys.version_info >= (3, 14):
+        return file.read(name)
+    arrow = optional("pyarrow")
+    with path.open("rb") as raw:
+        raw.seek(info.header_offset + 26)  # where the lengths of two names are, after which the data begin
+        lengths = struct.unpack("<HH", raw.read(4))
+        raw.seek(sum(lengths), 1)
+        data = raw.read(info.compress_size)
+    return bytes(arrow.CompressedInputStream(arrow.BufferReader(data), "zstd").read())
+
+
+def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
+    """A sample's scores by name; those that have keys, by name and key."""
+    found: dict[str, Any] = {}
+    for name, score in (sample.get("scores") or {}).items():
+        value = score["value"] if isinstance(score, dict) else score
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": each for key, each in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def the_scorer(logs: list[Log], wanted: str | None) -> str:
+    """The score that is meant."""
+    for log in logs:
+        names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
+        if not names:  # all of it failed
+            continue
+        if wanted is None and len(names) > 1:
+            raise InvalidInput(
+                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r}, on the shell "
+                f"--scorer {names[0]}."
+            )
+        if wanted is not None and wanted not in names:
+            raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")
+        wanted = wanted or names[0]
+    if wanted is None:
+        raise InvalidInput("these logs have no scores.")
+    return wanted
+
+
+def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool) -> Iterator[Evaluation]:
+    name = field(log, arm)
+    for sample in log.samples:
+        item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
+        score, epoch = score_of(log, sample, scorer), sample.get("epoch", 1)
+        yield Evaluation(name, item, score, cost_of(sample), str(log.path), epoch, sample.get("uuid"))
+
+
+def means(found: list[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
+    """The mean of each arm's epochs on each item, and what they cost together; where one is missing, so is the mean."""
+    together: dict[tuple[str, str], list[Evaluation]] = {}
+    for each in found:
+        together.setdefault((each.arm, each.item), []).append(each)
+    result = []
+    for (arm, _), several in together.items():
+        scores, costs = [each.score for each in several], [each.cost for each in several]
+        mean = math.fsum(scores) / len(scores) if len(scores) == epochs[arm] else math.nan
+        paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
+        result.append(several[0]._replace(score=mean, cost=paid))
+    return result
+
+
+def field(log: Log, name: str) -> str:
+    """What a log says under a name such as `model` or `task_args.prompt`."""
+    found: Any = log.about
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if found is None:
+        raise InvalidInput(f"{log.path} has no field {shown(name)} in its section 'eval' to name the arm by.")
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def score_of(log: Log, sample: dict[str, Any], scorer: str) -> float:
+    value = scores_in(sample).get(scorer)
+    if isinstance(value, str):
+        value = GRADES.get(value, WORDS.get(value.lower(), value))
+    number = number_in(value)
+    if number is None:
+        raise InvalidInput(
+            f"{log.path}, sample {shown(sample['id'])}: score {scorer!r} must be a number or one of C, P, I, N, got "
+            f"{shown(value)}."
+        )
+    return number
+
+
+def cost_of(sample: dict[str, Any]) -> float | None:
+    """What the log says that a sample has cost, all models together."""
+    costs = [usage.get("total_cost") for usage in (sample.get("model_usage") or {}).values()]
+    return None if not costs or None in costs else math.fsum(costs)

@@ -1,0 +1,134 @@
+"""Sample logs of EleutherAI's lm-evaluation-harness: what `lm_eval --log_samples --output_path …` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cabai.datasets.cells import number_in
+from cabai.datasets.gathering import Evaluation, table_of, without_copies
+from cabai.datasets.tables import ScoreTable
+from cabai.support.validation import InvalidInput, shown
+
+FILE_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)")
+OTHER_FIELDS = (
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash",
+    "target_hash",
+)  # fmt: skip
+ADVICE = "Give the files that are meant instead of their folder."
+
+
+@dataclass(frozen=True)
+class Log:
+    path: Path
+    arm: str
+    task: str
+    samples: list[dict[str, Any]]
+
+
+def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
+    """The scores in files `samples_*.jsonl` of lm-evaluation-harness, or in folders of them.
+
+    An arm is a model: its name is taken from the file of results beside the samples, or else it is the folder's. An
+    item is a document of a task; if there are several tasks, its name begins with the task's.
+
+    `metric` names the score that is meant if there are several, such as `acc` or `exact_match`; where a task has
+    several filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
+    """
+    logs = [load(path) for path in files_in(*paths)]
+    chosen = the_metric(logs, metric)
+    several = len({log.task for log in logs}) > 1
+    found = [each for log in logs for each in evaluations(log, chosen, several)]
+    return table_of(without_copies(found, ADVICE))
+
+
+def files_in(*paths: str | Path) -> list[Path]:
+    """The files that are meant: in a folder, all of them, at any depth."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(path.rglob("samples_*.jsonl"))
+            if not inside:
+                raise InvalidInput(f"there are no files samples_*.jsonl of lm-evaluation-harness in the folder {path}.")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def load(path: Path) -> Log:
+    samples = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        sample = json.loads(line)
+                        sample["doc_id"]
+                    except (ValueError, TypeError, KeyError) as error:
+                        raise InvalidInput(
+                            f"{path}, line {number}: it is not a sample of lm-evaluation-harness, with a doc_id."
+                        ) from error
+                    samples.append(sample)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    if not samples:
+        raise InvalidInput(f"{path} has no samples.")
+    parts = FILE_NAME.fullmatch(path.stem)
+    task, date = (parts["task"], parts["date"]) if parts else (path.stem.removeprefix("samples_"), None)
+    return Log(path, model_of(path, date) or path.resolve().parent.name, task, samples)
+
+
+def model_of(path: Path, date: str | None) -> str | None:
+    """The name of the model in the results that were written with the samples."""
+    for beside in [] if date is None else sorted(path.parent.glob(f"*_{date}.json")):
+        try:
+            name = json.loads(beside.read_text(encoding="utf-8"))["model_name"]
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def scores_in(sample: dict[str, Any]) -> dict[str, float]:
+    """A sample's metrics that are numbers."""
+    names = sample.get("metrics") or [name for name in sample if name not in OTHER_FIELDS]
+    found = {name: sample.get(name) for name in names}
+    numbers = {name: number_in(value) for name, value in found.items() if not isinstance(value, (list, dict))}
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
+    """The metric that is meant and, where there are several, the filter."""
+    filters = {sample.get("filter") for log in logs for sample in log.samples}
+    if len(filters) == 1 and wanted is not None:
+        wanted = wanted.removesuffix(f",{next(iter(filters))}")
+    for log in logs:
+        pairs = dict.fromkeys((name, sample.get("filter")) for sample in log.samples for name in scores_in(sample))
+        names = [f"{name},{filtered}" if len(filters) > 1 else name for name, filtered in pairs]
+        if not names:
+            raise InvalidInput(f"{log.path} has no metric that is a number.")
+        if wanted is None and len(names) > 1:
+            raise InvalidInput(
+                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r}, on the shell "
+                f"--metric {names[0]}."
+            )
+        if wanted is not None and wanted not in names:
+            raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {'; '.join(names)}.")
+        wanted = wanted or names[0]
+    assert wanted is not None
+    name, _, filtered = wanted.partition(",")
+    return name, filtered or None
+
+
+def evaluations(log: Log, metric: tuple[str, str | None], several_tasks: bool) -> Iterator[Evaluation]:
+    name, filtered = metric
+    for sample in log.samples:
+        if filtered is None or sample.get("filter") == filtered:
+            item = f"{log.task}/{sample['doc_id']}" if several_tasks else str(sample["doc_id"])
+            yield Evaluation(log.arm, item, scores_in(sample).get(name, float("nan")), None, str(log.path))

@@ -1,0 +1,170 @@
+"""From what people have, files or values of Python, to a table of scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.datasets.cells import numbers_in, out_of_range
+from cabai.datasets.logs import read_logs
+from cabai.datasets.shapes import Grid, grid_of
+from cabai.datasets.sheets import open_sheet
+from cabai.datasets.tables import ScoreTable
+from cabai.support.validation import InvalidInput, number, shown
+
+
+def read_table(
+    source: Any, *, costs: Any = None, low: float = 0.0, high: float = 1.0, scorer: str | None = None,
+    epochs: str | None = None, arm: str | None = None, metric: str | None = None,
+) -> ScoreTable:  # fmt: skip
+    """The scores of arms on items, nan where there are none, from any of these:
+
+    - a path to a CSV or Parquet file, or a pandas DataFrame, long (columns arm, item, score and perhaps cost) or wide
+      (a row per item, a column per arm, and perhaps a column item);
+    - paths to logs of Inspect or of lm-evaluation-harness, or to a folder of them: `scorer`, `epochs` and `arm` are for
+      `read_inspect`, `metric` is for `read_lm_eval`;
+    - a mapping of each arm to its scores, a list or a mapping of items to scores;
+    - a `ScoreTable`.
+
+    `costs` are what evaluations cost: a mapping of each arm to its cost, or a table of costs like that of the scores,
+    or with columns arm and cost. Without them, the costs that come with the scores; without those, all cost the same.
+
+    >>> table = read_table({"small": [0, 1, 0], "large": [1, 1, None]}, costs={"small": 1, "large": 10})
+    >>> table.arms, table.missing, table.whole().scores.tolist(), table.whole().costs.tolist()
+    (('small', 'large'), 1, [[0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [10.0, 10.0]])
+    """
+    low, high = number(low, "low"), number(high, "high")
+    if not low < high:
+        raise InvalidInput(f"low must be below high, got {low:g} and {high:g}.")
+    of_logs = {"scorer": scorer, "epochs": epochs, "arm": arm, "metric": metric}
+    table = scores_of(source, low, high, of_logs)
+    if costs is not None:
+        given = costs_of(costs)
+        table = ScoreTable(table.arms, table.items, table.scores, spread_costs(given, table))
+    if table.costs is not None:
+        check_costs(table, table.costs)
+    return table
+
+
+def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> ScoreTable:
+    if isinstance(source, ScoreTable):
+        return checked(source, low, high)
+    found = read_logs(source, **of_logs)
+    if found is not None:
+        return checked(found, low, high)
+    if isinstance(source, Mapping):
+        grid = mapping_grid(source, "score", low, high)
+    else:
+        grid = grid_of(open_sheet(source), "score", low, high)
+    return ScoreTable(tuple(grid.arms), tuple(grid.items or ()), grid.values, grid.costs)
+
+
+def checked(table: ScoreTable, low: float, high: float) -> ScoreTable:
+    """A table, all of whose scores lie in their range."""
+    outside = np.argwhere((table.scores < low) | (table.scores > high))
+    if len(outside):
+        a, i = outside[0]
+        wrong = out_of_range("score", float(table.scores[a, i]), low, high)
+        raise InvalidInput(f"arm {shown(table.arms[a])} on item {shown(table.items[i])}: {wrong}")
+    return table
+
+
+def mapping_grid(source: Mapping[Any, Any], what: str, low: float, high: float) -> Grid:
+    """Arms with a list of values each, all of one length, or with values by item."""
+    arms = [str(arm) for arm in source]
+    by_item = [pairs_of(arm, values, what) for arm, values in source.items()]
+    if len({isinstance(each, dict) for each in by_item}) > 1:
+        raise InvalidInput(f"give the {what}s of all arms as lists, or of all as mappings of items to {what}s.")
+    lengths = {arm: len(each) for arm, each in zip(arms, by_item, strict=True)}
+    if by_item and not isinstance(by_item[0], dict) and len(set(lengths.values())) > 1:
+        most, least = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
+        raise InvalidInput(
+            f"arm {shown(most)} has {lengths[most]} {what}s and arm {shown(least)} has {lengths[least]}: give mappings "
+            f"of items to {what}s, or None where there is no {what}."
+        )
+    columns = [each if isinstance(each, dict) else {str(i): value for i, value in enumerate(each)} for each in by_item]
+    items = list(dict.fromkeys(item for column in columns for item in column))
+    values = np.full((len(arms), len(items)), np.nan)
+    number_of = {item: i for i, item in enumerate(items)}
+    for a, column in enumerate(columns):
+        names = list(column)
+
+        def place(at: int, arm: str = arms[a], names: list[str] = names) -> str:
+            return f"arm {shown(arm)} on item {shown(names[at])}"
+
+        values[a, [number_of[name] for name in names]] = numbers_in([*column.values()], what, low, high, place)
+    return Grid(arms, items, values)
+
+
+def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]:
+    if isinstance(values, Mapping) or is_series(values):
+        pairs = [(str(item), value) for item, value in values.items()]
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise InvalidInput(f"arm {shown(arm)} has several {what}s on one item.")
+        return found
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return [*values.tolist()]
+    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        return values
+    raise InvalidInput(
+        f"the {what}s of arm {shown(arm)} must be a list, or a mapping of items to {what}s, got {shown(values)}."
+    )
+
+
+def is_series(value: Any) -> bool:
+    """Of pandas."""
+    return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
+
+
+def costs_of(source: Any) -> Grid:
+    if is_series(source):
+        source = dict(source.items())
+    if not isinstance(source, Mapping):
+        return grid_of(open_sheet(source), "cost")
+    if any(
+        isinstance(value, (Mapping, Sequence, np.ndarray)) and not isinstance(value, str) for value in source.values()
+    ):
+        return mapping_grid(source, "cost", 0.0, sys.float_info.max)
+    arms = [str(arm) for arm in source]
+    values = numbers_in([*source.values()], "cost", 0.0, sys.float_info.max, lambda a: f"arm {shown(arms[a])}")
+    return Grid(arms, None, values.reshape(-1, 1))
+
+
+def spread_costs(given: Grid, table: ScoreTable) -> NDArray[np.float64]:
+    """The cost of each evaluation of a table."""
+    rows = {arm: a for a, arm in enumerate(given.arms)}
+    lacking = [arm for arm in table.arms if arm not in rows]
+    if lacking:
+        raise InvalidInput(
+            f"there is no cost of arm {shown(lacking[0])}"
+            + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
+            + f": costs are of {', '.join(given.arms[:10])}{', ...' if len(given.arms) > 10 else ''}."
+        )
+    values = given.values[[rows[arm] for arm in table.arms]]
+    if given.items is None:
+        return np.repeat(values, len(table.items), axis=1)
+    columns = {item: i for i, item in enumerate(given.items)}
+    found = np.full(table.scores.shape, np.nan)
+    known = [i for i, item in enumerate(table.items) if item in columns]
+    found[:, known] = values[:, [columns[table.items[i]] for i in known]]
+    return found
+
+
+def check_costs(table: ScoreTable, costs: NDArray[np.float64]) -> None:
+    """Each evaluation that has a score needs a cost, and together they cost something."""
+    lacking = np.argwhere(np.isnan(costs) & ~np.isnan(table.scores))
+    if len(lacking):
+        a, i = lacking[0]
+        raise InvalidInput(
+            f"arm {shown(table.arms[a])} has a score and no cost on item {shown(table.items[i])}; so have "
+            f"{len(lacking) - 1} more evaluations."
+        )
+    if (costs < 0).any() or np.isinf(costs).any():
+        raise InvalidInput("costs must be 0 or more, and finite.")
+    if not np.nansum(costs) > 0:
+        raise InvalidInput("at least one cost must be more than 0.")

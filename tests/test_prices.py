@@ -1,0 +1,120 @@
+"""What a call of a model costs: public prices, and the user's own, which win."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from cabai.prices import cost
+from cabai.support.validation import InvalidInput
+
+OWN = """
+[gpt-4o]
+input = 100
+output = 200.0
+
+[own-4.1]
+input = 1
+output = 2
+
+["org/model:free"]
+input = 0
+output = 0
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.delenv("CABAI_PRICES", raising=False)
+    path = tmp_path / "prices.toml"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    monkeypatch.delenv("CABAI_PRICES", raising=False)
+    monkeypatch.setattr(socket, "socket", lambda *_, **__: pytest.fail("the network was asked"))
+
+
+def test_public_prices_need_no_network(offline):
+    """2.50 dollars per million tokens of input, 10 of output: OpenAI's price of gpt-4o since October 2024."""
+    assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0) == pytest.approx(2.5)
+    assert cost("gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0025 + 0.001)
+    assert cost("openai/gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0035)
+    assert cost("gpt-4o", input_tokens=0, output_tokens=0) == 0
+
+
+def test_own_prices_win_over_public_ones(own, monkeypatch):
+    assert cost("gpt-4o", input_tokens=10, output_tokens=1, prices=own) == pytest.approx(1200e-6)
+    assert cost("own-4.1", input_tokens=3, output_tokens=2, prices=str(own)) == pytest.approx(7e-6)
+    assert cost("org/model:free", input_tokens=3, output_tokens=2, prices=own) == 0
+    assert cost("gpt-4o-mini", input_tokens=1_000_000, output_tokens=0, prices=own) == pytest.approx(0.15)
+    monkeypatch.setenv("CABAI_PRICES", str(own))
+    assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0) == 1
+    given = {"own-4.1": {"input": 5, "output": 5}}
+    assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=given) == 5
+
+
+def test_a_changed_file_is_read_again(own):
+    assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
+    own.write_text('["own-4.1"]\ninput = 123.5\noutput = 0')
+    assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 123.5
+
+
+def test_an_unknown_model_is_refused_with_those_that_are_close(own):
+    with pytest.raises(
+        InvalidInput, match=r"price of model 'gpt-4oo' is not known. Did you mean gpt-4o or .*CABAI_PRICES"
+    ):
+        cost("gpt-4oo", input_tokens=1, output_tokens=1)
+    with pytest.raises(InvalidInput, match=r"'own-4.2' is not known. Did you mean own-4.1"):
+        cost("own-4.2", input_tokens=1, output_tokens=1, prices=own)
+    with pytest.raises(InvalidInput, match=r"'zzz/qqq' is not known. Give your own"):
+        cost("zzz/qqq", input_tokens=1, output_tokens=1)
+
+
+def test_a_model_that_is_listed_without_a_price_is_not_free(monkeypatch):
+    import genai_prices
+
+    listed = genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "gpt-4o")
+    listed.model_price = genai_prices.types.ModelPrice()
+    monkeypatch.setattr(genai_prices, "calc_price", lambda *_, **__: listed)
+    with pytest.raises(InvalidInput, match="genai-prices has no price for input tokens of model 'gpt-4o'"):
+        cost("gpt-4o", input_tokens=1, output_tokens=1)
+
+
+def test_without_the_package_own_prices_still_do(own, monkeypatch):
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
+    with pytest.raises(ModuleNotFoundError, match=r"this needs genai_prices.*pip install \"cabai\[prices\]\""):
+        cost("gpt-4o-mini", input_tokens=1, output_tokens=1, prices=own)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[a\n", r"prices.toml are not TOML: "),
+        ("a = 1", "'a' is not a model with its prices"),
+        ("[a]\ninput = 1", "model 'a' needs the prices input and output, got input"),
+        ("[a]\ninput = 1\noutput = 2\ncached = 3", "got input, output, cached"),
+        ("[a]\ninput = -1\noutput = 2", "the prices of 'a' must not be negative"),
+        ('[a]\ninput = "1"\noutput = 2', "the price input of 'a' must be a finite number, got '1'"),
+        ("[a]\ninput = true\noutput = 2", "the price input of 'a' must be a number, got True"),
+        ("[a]", "model 'a' needs the prices input and output"),
+    ],
+)
+def test_a_file_that_is_no_price_table_is_refused(own, text, message):
+    own.write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        cost("a", input_tokens=1, output_tokens=1, prices=own)
+
+
+def test_what_is_no_call_is_refused(own):
+    with pytest.raises(InvalidInput, match=r"cannot read the prices in nowhere.toml: No such file"):
+        cost("a", input_tokens=1, output_tokens=1, prices="nowhere.toml")
+    with pytest.raises(InvalidInput, match="input_tokens must be a whole number of at least 0, got -1"):
+        cost("a", input_tokens=-1, output_tokens=1, prices=own)
+    with pytest.raises(InvalidInput, match="a model must be given by its name, got 5"):
+        cost(5, input_tokens=1, output_tokens=1)
