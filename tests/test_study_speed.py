@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from cabai.study.memory import Memory
 from cabai.study.play import Play
 from cabai.study.storage import Guests
 from cabai.study.turns import Turn
+from cabai.support.lazy import lazy
 from storages import BOTH
 
 slow = pytest.mark.slow
@@ -275,3 +277,29 @@ def test_a_forked_process_waits_for_no_thread_of_its_parents():
         os._exit(int(not turn.acquire(blocking=False)))
     end.set()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_computing():
+    inside, end = threading.Event(), threading.Event()
+
+    class Slow:
+        @lazy
+        def value(self) -> int:
+            if threading.current_thread() is not threading.main_thread():
+                inside.set()
+                assert end.wait(60)
+            return 7
+
+    slow = Slow()
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(int(slow.value != 7))
+    end.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert "value" in vars(slow)

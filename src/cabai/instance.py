@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.families import Family, family_of
 from cabai.families.laws import LAWS, draw_sample
+from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput, number, numbers, positive
 
 # How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by
@@ -128,7 +128,7 @@ class Instance:
     def __len__(self) -> int:
         return len(self.means)
 
-    @cached_property
+    @lazy
     def best_arms(self) -> list[int]:
         """The arms with the largest mean.
 

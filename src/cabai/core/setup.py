@@ -5,7 +5,6 @@ A simulation and a live study each have one, made of the same parts: what was si
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from cabai.core.state import RULES, Layout, record
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.core.within import WITHIN
 from cabai.families import Family
+from cabai.support.lazy import lazy
 from cabai.support.specialise import SLOTS, Binding, binding, check_known, function_for, needs
 from cabai.support.validation import InvalidInput, probability, whole
 
@@ -49,7 +49,7 @@ class Setup:
             self.rules[name] = value
         self._check()
 
-    @cached_property
+    @lazy
     def layout(self) -> Layout:
         own: tuple[Any, Any, Any] = ({}, {}, {})
         if self.policy is not None:
@@ -70,7 +70,7 @@ class Setup:
             fields |= more
         return Layout.of((self.threshold.arm_fields, fields), own)
 
-    @cached_property
+    @lazy
     def test_binding(self) -> Binding:
         """Which function stands for each slot of the family and the threshold."""
         bound = dict(self.family.binding) | dict(binding(self.threshold.functions))
@@ -78,7 +78,7 @@ class Setup:
             bound |= dict(binding((*WITHIN, *self.threshold.within)))
         return frozenset(bound.items())
 
-    @cached_property
+    @lazy
     def binding(self) -> Binding:
         """Which function stands for each slot."""
         bound = dict(self.test_binding)
@@ -99,11 +99,11 @@ class Setup:
         """A kernel, bound to this family, threshold and policy, as a plain function."""
         return function_for(function, self.binding)
 
-    @cached_property
+    @lazy
     def choose(self) -> Any:
         return self.bound(self.policy.choose)
 
-    @cached_property
+    @lazy
     def stop(self) -> Any:
         return self.bound(leader_beats_every_rival if self.policy is None else self.policy.stop)
 

@@ -12,7 +12,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from cabai.families.ends import newton_end
 from cabai.families.slots import divergence, draw, edges
+from cabai.support.lazy import lazy
 from cabai.support.registry import Named
 from cabai.support.specialise import Binding, binding, function_for, slot
 from cabai.support.validation import InvalidInput, number
@@ -128,7 +128,7 @@ class Family(Named):
         """
         return {field.name: float(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
-    @cached_property
+    @lazy
     def binding(self) -> Binding:
         return binding(self.functions)
 
@@ -141,7 +141,7 @@ class Family(Named):
         """
         return function_for(of, self.binding)(SimpleNamespace(**self.parameters), *arguments)
 
-    @cached_property
+    @lazy
     def mean_range(self) -> tuple[float, float]:
         """The least and the largest mean, or the limits of what there is."""
         low, high = self.call(edges)

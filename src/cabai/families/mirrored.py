@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from cabai.families import slots
 from cabai.families.base import Family
 from cabai.families.base import lower_end as lower_end_slot
 from cabai.families.base import upper_end as upper_end_slot
+from cabai.support.lazy import lazy
 from cabai.support.specialise import Binding, binding, function_for, required_slot
 
 # The functions of the family that is mirrored, under other names.
@@ -143,7 +143,7 @@ class Mirrored(Family):
     def tilt(self, tilt: float) -> tuple[float, float]:
         return self.inner.tilt(-tilt)
 
-    @cached_property
+    @lazy
     def binding(self) -> Binding:
         """Its own functions, and those of the family within, which see nothing of the mirror."""
         given = dict(self.inner.binding)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import STOP, Items
 from cabai.study.kernels import Kernels
 from cabai.study.memory import Memory
+from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
@@ -138,31 +138,31 @@ class Settings:
             self.kernel_family, self.threshold, self.policy, arms=len(self.arms), delta=delta, epsilon=self.epsilon
         )
 
-    @cached_property
+    @lazy
     def _setup(self) -> Setup:
         return self.setup(self.delta)
 
-    @cached_property
+    @lazy
     def start(self) -> tuple[Any, Any]:
         """The records of the arms and of the run before the first pull; to be copied."""
         return self._setup.start()
 
-    @cached_property
+    @lazy
     def arm_memory(self) -> list[str]:
         """The fields of an arm that are kept from one pull to the next, besides its sums."""
         return ["in_play", *self.policy.arm_memory, *self._setup.threshold.arm_fields]
 
-    @cached_property
+    @lazy
     def run_memory(self) -> list[str]:
         return [*RUN_MEMORY, *self.policy.run_memory]
 
-    @cached_property
+    @lazy
     def memories(self) -> tuple[Memory, Memory]:
         """What writes the memory of either side of a study."""
         arms, run = self.start
         return tuple(Memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))  # type: ignore[return-value]
 
-    @cached_property
+    @lazy
     def kernels(self) -> Kernels:
         """Its functions, compiled where that pays."""
         return Kernels(self._setup)
@@ -213,7 +213,7 @@ class Settings:
         """What is the user's own, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
 
-    @cached_property
+    @lazy
     def is_present(self) -> bool:
         """Whether everything that is the user's own has been imported."""
         return not any(isinstance(value, Absent) for value in self.own.values())
