@@ -39,7 +39,7 @@ def some_table(rng, arms, items):
 
 
 def run(race, table, costs, workers=1, rng=None, plain=None):
-    """A race to its end; with `plain`, which must do the same at each pull. Returns the winner and how much was told."""
+    """A race to its end; with `plain`, which must do the same at each pull. Returns who won and how much was told."""
     arms, items = table.shape
     under_way = [set() for _ in range(arms)]
     told = 0

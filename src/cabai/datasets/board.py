@@ -59,8 +59,11 @@ def tell(board, arm, position, share):
 
 
 def extend(board, arm):
-    """Let an arm's prefix grow over what has been told, and sum it up: each sum is rounded once, and what rounding takes
-    off is carried on, item by item, so that it does not matter how many are told at a time."""
+    """Let an arm's prefix grow over what has been told, and sum it up.
+
+    Each sum is rounded once, and what that takes off is carried on, item by item: so it does not matter how many are
+    told at a time.
+    """
     shares, sums, items = board.shares, board.sums, board.shares.shape[1]
     j, carry = board.prefix[arm], board.carry[arm]
     while j < items and not math.isnan(shares[arm, j]):
