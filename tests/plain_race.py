@@ -24,7 +24,7 @@ class PlainRace:
         self.scores = [{} for _ in range(arms)]
         self.prefix = [0] * arms
         self.sums = [[number(0)] for _ in range(arms)]  # of the first j scores
-        self.out = [False] * arms
+        self.beaten, self.out = [False] * arms, [False] * arms
         self.epsilons = [number(0)] if epsilon == 0 else [number(0), number(epsilon)]
         pairs = [(b, a) for b in range(arms) for a in range(arms) if a != b]
         tests = [(e, b, a) for e in range(len(self.epsilons)) for b, a in pairs]
@@ -48,6 +48,7 @@ class PlainRace:
                 if other != arm:
                     self.look_at_pair(arm, other)
                     self.look_at_pair(other, arm)
+            self.out = [False] * self.arms if all(self.beaten) else list(self.beaten)
 
     def look_at_pair(self, b, a):
         while self.seen[b, a] < min(self.prefix[a], self.prefix[b]):
@@ -55,12 +56,8 @@ class PlainRace:
                 self.bet((e, b, a), b, a, self.seen[b, a], self.epsilons[e])
                 if self.is_certain(b, a, self.seen[b, a], self.epsilons[e]):
                     self.best[e, b, a] = math.inf
+            self.beaten[a] = self.beaten[a] or self.best[0, b, a] >= self.target
             self.seen[b, a] += 1
-        beaten = [self.is_beaten(a) for a in range(self.arms)]
-        self.out = [False] * self.arms if all(beaten) else beaten
-
-    def is_beaten(self, a):
-        return any(self.best[0, b, a] >= self.target for b in range(self.arms) if b != a)
 
     def bet(self, key, b, a, j, epsilon):
         """Stake on item j that b is better than a."""
