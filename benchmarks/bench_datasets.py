@@ -80,17 +80,16 @@ def compare_costs(quick: bool) -> None:
     sizes = itertools.product((5, 20) if quick else (5, 20, 100), (100, 1000) if quick else (100, 1000, 10_000))
     header = ["K", "n", "corr", "spread", "paired", "planned", "champion", "planned", "eps .01", "eps .02"]
     rows = [[*header, "errors", "sample", "study"]]
-    paid: dict[str, list[float]] = {"paired": [], "champion": []}
+    paid: dict[str, list[float]] = {"paired": [], "champion": [], "study": []}
     by_arms: dict[int, list[float]] = {}
     plans: list[tuple[float, float]] = []
     races, wrong = 0, dict.fromkeys(RACES, 0)
     for arms, items in sizes:
         cells = arms * items
         tables, repeats = (1, 20) if quick else (10, 20) if cells <= 20_000 else (4, 5) if cells < 10**6 else (2, 2)
-        studied = 1 if quick or cells >= 10**5 else 3
         for correlation, spread in itertools.product((0.3,) if quick else (0.0, 0.3, 0.6), (1, 100)):
             shares: dict[str, list[float]] = {}
-            errors, bill, ended = 0, 0.0, True
+            errors, ended = 0, True
             for seed in range(tables):
                 scores = some_scores(arms, items, correlation, seed)
                 prices = np.random.default_rng(seed).permutation(np.geomspace(1 / spread, 1, arms))
@@ -113,9 +112,9 @@ def compare_costs(quick: bool) -> None:
                 races += repeats
                 least = min(shares["paired"][-1], shares["champion"][-1])
                 shares.setdefault("sample", []).append(sample_errors(scores, least, 40 if cells > 10**5 else 200))
-                if seed < studied:
-                    each, all_ended = study_bill(scores, prices, 2, 2 if cells >= 10**5 else 20)
-                    bill, ended = bill + each / studied, ended and all_ended
+                bill, all_ended = study_bill(scores, prices, 2, 2 if cells >= 10**5 else 20)
+                shares.setdefault("study", []).append(bill)
+                ended = ended and all_ended
             for race in paid:
                 paid[race] += shares[race]
             by_arms.setdefault(arms, []).append(float(np.mean(shares["champion"]) / np.mean(shares["paired"])))
@@ -123,11 +122,17 @@ def compare_costs(quick: bool) -> None:
             start = [str(arms), str(items), f"{correlation:g}", str(spread)]
             middle = [cost[key] for key in ("paired", "planned paired", "champion", "planned champion")]
             middle += [cost["eps 0.01"], cost["eps 0.02"], str(errors), cost["sample"]]
-            rows.append([*start, *middle, f"{'' if ended else '> '}{bill:.1f}"])
+            rows.append([*start, *middle, f"{'' if ended else '> '}{np.mean(shares['study']):.2f}"])
             print(table([rows[0], rows[-1]]).splitlines()[-1], flush=True)
     print("\n" + table(rows, left=0))
     for race, epsilon in RACES:
         print(f"{race} epsilon {epsilon:g}: {wrong[race, epsilon]} of {races} races wrong")
+    dearer = np.array(paid["study"]) > paid["champion"]
+    print(
+        f"a study pays more than a champion race on {dearer.mean():.0%} of tables, more than all evaluations cost on",
+        end=" ",
+    )
+    print(f"{np.mean(np.array(paid['study']) > 1):.0%}")
     both = np.array([paid["paired"], paid["champion"]])
     low, ratio = both.mean(axis=1), both[1] / both[0]
     print(f"paired pays {low[0]:.3f}, champion {low[1]:.3f}; champion pays less on {np.mean(ratio < 1):.0%} of tables,")

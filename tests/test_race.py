@@ -170,6 +170,69 @@ def test_sums_are_rounded_once():
         assert race.board.sums[0, ::100].tolist() == exact
 
 
+# Facts that the proof stands on
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_no_capital_against_the_best_arm_grows_on_average(race):
+    """After the first items of an order, the mean over what the next may be, for each table in which arm 0 is best."""
+    for seed in range(150):
+        rng = np.random.default_rng([seed, 7])
+        arms, items = int(rng.integers(2, 5)), int(rng.integers(2, 14))
+        table = some_table(rng, arms, items)
+        table = table[np.argsort(-table.sum(axis=1), kind="stable")]
+        behind = (table[0].sum() - table.sum(axis=1)) / items
+        epsilon = 0.0 if race == "champion" or behind[-1] <= 0 else float(rng.choice([0.0, behind[-1]]))
+        seen = int(rng.integers(0, items))
+        before, worse = told_up_to(race, table, seen, epsilon), behind >= epsilon
+        now = capital_against_best(before, worse)
+        for first in range(seen, items):
+            table[:, [seen, first]] = table[:, [first, seen]]
+            after = told_up_to(race, table, seen + 1, epsilon)
+            assert np.isfinite(after.best[..., worse, 0] if race == "paired" else after.best[..., 0]).all()
+            now = now - capital_against_best(after, worse) / (items - seen)
+            table[:, [seen, first]] = table[:, [first, seen]]
+        assert (now > -1e-12).all()
+
+
+def told_up_to(race, table, seen, epsilon):
+    one = Race(*table.shape, delta=1e-9, race=race, epsilon=epsilon)
+    one.tell_many([(a, j, table[a, j]) for a in range(len(table)) for j in range(seen)])
+    return one.board
+
+
+def capital_against_best(state, worse):
+    """Of each rival at 0, and at epsilon of those that are as much worse as that."""
+    totals = state.capital[..., 0, :].sum(axis=-1)
+    return totals if len(totals) == 1 else np.concatenate([totals[0], totals[1][worse]])
+
+
+def test_a_capital_at_0_is_not_above_that_at_epsilon():
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 8])
+        arms, items = int(rng.integers(2, 5)), int(rng.integers(1, 60))
+        table, epsilon = some_table(rng, arms, items), float(rng.choice([0.001, 0.05, 0.4, 0.9]))
+        one = Race(arms, items, delta=float(rng.choice([0.3, 1e-6])), race="paired", epsilon=epsilon)
+        for j, arm in itertools.product(range(items), range(arms)):
+            one.tell(arm, j, table[arm, j])
+            strict, within = np.minimum(one.board.best, one.board.target)
+            assert (strict <= within * (1 + 1e-12)).all()
+
+
+def test_an_arm_that_is_ahead_is_never_thrown_out():
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 9])
+        arms, items = int(rng.integers(2, 6)), int(rng.integers(1, 60))
+        table = some_table(rng, arms, items)
+        one = Race(arms, items, delta=0.6, race="champion")
+        for j, arm in itertools.product(range(items), range(arms)):
+            one.tell(arm, j, table[arm, j])
+            if arm == arms - 1:
+                ahead = table[:, : j + 1].sum(axis=1).round(9)
+                ahead[one.board.out] = -1
+                assert (one.board.best[0, 0, ahead == ahead.max()] < one.board.target).any()
+
+
 # Edges
 
 
