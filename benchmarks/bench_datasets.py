@@ -123,16 +123,15 @@ def compare_costs(quick: bool) -> None:
             middle = [cost[key] for key in ("paired", "planned paired", "champion", "planned champion")]
             middle += [cost["eps 0.01"], cost["eps 0.02"], str(errors), cost["sample"]]
             rows.append([*start, *middle, f"{'' if ended else '> '}{np.mean(shares['study']):.2f}"])
-            print(table([rows[0], rows[-1]]).splitlines()[-1], flush=True)
-    print("\n" + table(rows, left=0))
+            print(f"{arms} arms, {items} items, correlation {correlation}, spread {spread}", file=sys.stderr)
+    print(table(rows, left=0))
     for race, epsilon in RACES:
         print(f"{race} epsilon {epsilon:g}: {wrong[race, epsilon]} of {races} races wrong")
-    dearer = np.array(paid["study"]) > paid["champion"]
+    study = np.array(paid["study"])
+    more, most = np.mean(study > paid["champion"]), np.mean(study > 1)
     print(
-        f"a study pays more than a champion race on {dearer.mean():.0%} of tables, more than all evaluations cost on",
-        end=" ",
+        f"a study pays more than a champion race on {more:.0%} of tables, and more than a full evaluation on {most:.0%}"
     )
-    print(f"{np.mean(np.array(paid['study']) > 1):.0%}")
     both = np.array([paid["paired"], paid["champion"]])
     low, ratio = both.mean(axis=1), both[1] / both[0]
     print(f"paired pays {low[0]:.3f}, champion {low[1]:.3f}; champion pays less on {np.mean(ratio < 1):.0%} of tables,")
