@@ -59,20 +59,23 @@ def tell(board, arm, position, share):
 
 
 def extend(board, arm):
-    """Let an arm's prefix grow over what has been told, and sum it up (Neumaier's way, keeping what is rounded off)."""
+    """Let an arm's prefix grow over what has been told, and sum it up.
+
+    Each sum is rounded once, and what that takes off is carried on, item by item: so it does not matter how many are
+    told at a time.
+    """
     shares, sums, items = board.shares, board.sums, board.shares.shape[1]
     j, carry = board.prefix[arm], board.carry[arm]
-    total = sums[arm, j] - carry
     while j < items and not math.isnan(shares[arm, j]):
-        share = shares[arm, j]
+        total, share = sums[arm, j], shares[arm, j]
         more = total + share
         if total >= share:
             carry += (total - more) + share
         else:
             carry += (share - more) + total
-        total = more
         j += 1
-        sums[arm, j] = total + carry
+        sums[arm, j] = more + carry
+        carry -= sums[arm, j] - more
     board.prefix[arm], board.carry[arm] = j, carry
 
 

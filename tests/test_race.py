@@ -1,0 +1,456 @@
+"""Races on shared items: the same as a plain version in fractions, whatever the order of arrival; and their edges."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cabai.core.compiling import compiled
+from cabai.datasets import board
+from cabai.datasets.permutation import permutation
+from cabai.datasets.planning import differences, planned_share
+from cabai.datasets.race import RACES, TESTS, Race, functions_of, race_of
+from cabai.datasets.replaying import replay_table
+from cabai.datasets.tables import ScoreTable
+from cabai.support.specialise import specialised
+from cabai.support.validation import InvalidInput
+from plain_race import PlainRace
+
+CHANCE = 1e-6  # how often a statistical test here may fail by chance
+EVIDENCE = ["sums", "carry", "prefix", "beaten", "out", "capital", "best", "settled", "squares", "column"]
+
+
+def some_table(rng, arms, items):
+    """Scores 0 and 1 with easy and hard items, or in eighths, or any; arms may be alike, or copies of each other."""
+    quality = rng.uniform(0.2, 0.8, arms)[:, None] if rng.random() < 0.7 else np.full((arms, 1), 0.5)
+    kind = rng.integers(4)
+    if kind == 0:
+        return (rng.random((arms, items)) < quality).astype(float)
+    if kind == 1:
+        return (rng.random(items) < quality + rng.normal(0, 0.1, (arms, items))).astype(float)
+    if kind == 2:
+        return rng.integers(0, 9, (arms, items)) / 8
+    scores = rng.beta(8 * quality, 8 * (1 - quality), (arms, items))
+    scores[rng.integers(arms)] = scores[0]
+    return scores
+
+
+def run(race, table, costs, workers=1, rng=None, plain=None):
+    """A race to its end; with `plain`, which must do the same at each pull. Returns who won and how much was told."""
+    arms, items = table.shape
+    under_way = [set() for _ in range(arms)]
+    told = 0
+    while True:
+        winner = race.winner(costs)
+        if plain is not None:
+            same(race, plain, costs)
+        if winner is not None:
+            return winner, told
+        pull = None
+        if sum(map(len, under_way)) < workers:
+            pull = race.next(costs, under_way)
+            if plain is not None:
+                assert plain.next(costs, under_way) == pull
+        if pull is not None:
+            under_way[pull[0]].add(pull[1])
+        if pull is None or workers == 1 or rng.random() < 0.3:
+            busy = [(a, position) for a in range(arms) for position in sorted(under_way[a])]
+            arm, position = busy[rng.integers(len(busy))] if workers > 1 else busy[0]
+            under_way[arm].remove(position)
+            for each in (race, plain):
+                if each is not None:
+                    each.tell(arm, position, table[arm, position])
+            told += 1
+            assert told <= arms * items
+
+
+def same(race, plain, costs):
+    assert race.board.prefix.tolist() == plain.prefix
+    assert race.board.out.tolist() == plain.out
+    assert race.leader(costs) == plain.leader(costs)
+    assert race.active(costs) == plain.active(costs)
+    assert race.winner(costs) == plain.winner(costs)
+    for key, best in plain.best.items():
+        found = race.board.best[0, 0, key] if plain.race == "champion" else race.board.best[key]
+        if best < plain.target:
+            assert math.isclose(found, best, rel_tol=1e-9)
+        else:
+            assert found >= race.board.target
+
+
+# Exactness
+
+
+@pytest.mark.parametrize("workers", [1, 7])
+@pytest.mark.parametrize("race", RACES)
+def test_each_pull_is_that_of_the_plain_version(race, workers):
+    ends = set()
+    for seed in range(30):
+        rng = np.random.default_rng([seed, workers])
+        arms, items = int(rng.integers(2, 6)), int(rng.integers(1, 50))
+        table, costs = some_table(rng, arms, items), rng.integers(1, 4, arms).tolist()
+        epsilon = 0 if race == "champion" else float(rng.choice([0, 0, 1 / items, 0.05, 0.3, 1.5]))
+        terms = {"delta": float(rng.choice([0.01, 0.1, 0.4])), "epsilon": epsilon, "race": race}
+        terms["speculate"] = float(rng.choice([0.1, math.inf]))
+        plain = PlainRace(arms, items, **terms)
+        _, told = run(Race(arms, items, **terms), table, costs, workers, rng, plain)
+        ends.add(told == arms * items)
+    assert ends == {False, True}  # some races end early, and some with everything
+
+
+def told_one_by_one(name, orders, table, terms):
+    races = []
+    for order in orders:
+        race = Race(*table.shape, race=name, **terms)
+        for arm, position in order:
+            race.tell(arm, position, table[arm, position])
+        races.append(race.board)
+    return races
+
+
+def told_at_once(name, order, table, terms, rng):
+    """In a few lots."""
+    race = Race(*table.shape, race=name, **terms)
+    cuts = sorted(rng.integers(0, len(order), 3).tolist())
+    for begin, end in itertools.pairwise([0, *cuts, len(order)]):
+        race.tell_many([(arm, position, table[arm, position]) for arm, position in order[begin:end]])
+    return race.board
+
+
+def told_to_kernel(tell, name, order, table, terms):
+    state = TESTS[name].start(*table.shape, terms["delta"], terms["epsilon"])
+    for arm, position in order:
+        tell(state, arm, position, table[arm, position])
+    return state
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_evidence_is_the_same_to_the_last_bit_whatever_the_order_of_arrival_and_the_form_of_the_code(name):
+    kernel = specialised(board.tell, functions_of(name))
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 1])
+        arms, items = int(rng.integers(2, 7)), int(rng.integers(1, 80))
+        table = some_table(rng, arms, items)
+        terms = {"delta": 0.1, "epsilon": 0.0 if name == "champion" else float(rng.choice([0, 0.03]))}
+        cells = [(a, i) for a in range(arms) for i in range(items) if i < 0.7 * items or rng.random() < 0.9]
+        orders = [rng.permutation(cells).tolist() for _ in range(3)]
+        found = told_one_by_one(name, [cells, *orders[:2]], table, terms)
+        found.append(told_at_once(name, orders[0], table, terms, rng))
+        found += [told_to_kernel(form, name, orders[2], table, terms) for form in (kernel, compiled(kernel))]
+        for other in found[1:]:
+            for field in EVIDENCE:
+                assert getattr(found[0], field).tobytes() == getattr(other, field).tobytes(), field
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_replayed_race_is_the_live_race(name):
+    rng = np.random.default_rng(5)
+    table = rng.beta(4, 4, (4, 60))
+    table[2] += (1 - table[2]) * 0.3
+    costs = np.repeat([[1.0], [2.0], [3.0], [0.5]], 60, axis=1)
+    named = ScoreTable(tuple("abcd"), tuple(map(str, range(60))), table, costs)
+    replay = replay_table(named, delta=0.1, repeats=10, seed=3, race=name)
+    for r in range(10):
+        race = Race(4, 60, delta=0.1, race=name)
+        winner, told = run(race, table[:, permutation(60, 3, r)], costs[:, 0].tolist())
+        assert (winner, told) == (replay.decisions[r], replay.pulls[r].sum())
+        assert race.board.prefix.tolist() == replay.pulls[r].tolist()
+
+
+def test_sums_are_rounded_once():
+    rng = np.random.default_rng(6)
+    for shares in (rng.random(3000), rng.random(3000) ** 40, np.full(3000, 0.1), rng.integers(0, 2, 3000) * 1.0):
+        race = Race(2, 3000, delta=0.1)
+        race.tell_many([(0, j, share) for j, share in enumerate(shares)])
+        exact = [math.fsum(shares[:j]) for j in range(0, 3001, 100)]
+        assert race.board.sums[0, ::100].tolist() == exact
+
+
+# Facts that the proof stands on
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_no_capital_against_the_best_arm_grows_on_average(race):
+    """After the first items of an order, the mean over what the next may be, for each table in which arm 0 is best."""
+    for seed in range(150):
+        rng = np.random.default_rng([seed, 7])
+        arms, items = int(rng.integers(2, 5)), int(rng.integers(2, 14))
+        table = some_table(rng, arms, items)
+        table = table[np.argsort(-table.sum(axis=1), kind="stable")]
+        behind = (table[0].sum() - table.sum(axis=1)) / items
+        epsilon = 0.0 if race == "champion" or behind[-1] <= 0 else float(rng.choice([0.0, behind[-1]]))
+        seen = int(rng.integers(0, items))
+        before, worse = told_up_to(race, table, seen, epsilon), behind >= epsilon
+        now = capital_against_best(before, worse)
+        for first in range(seen, items):
+            table[:, [seen, first]] = table[:, [first, seen]]
+            after = told_up_to(race, table, seen + 1, epsilon)
+            assert np.isfinite(after.best[..., worse, 0] if race == "paired" else after.best[..., 0]).all()
+            now = now - capital_against_best(after, worse) / (items - seen)
+            table[:, [seen, first]] = table[:, [first, seen]]
+        assert (now > -1e-12).all()
+
+
+def told_up_to(race, table, seen, epsilon):
+    one = Race(*table.shape, delta=1e-9, race=race, epsilon=epsilon)
+    one.tell_many([(a, j, table[a, j]) for a in range(len(table)) for j in range(seen)])
+    return one.board
+
+
+def capital_against_best(state, worse):
+    """Of each rival at 0, and at epsilon of those that are as much worse as that."""
+    totals = state.capital[..., 0, :].sum(axis=-1)
+    return totals if len(totals) == 1 else np.concatenate([totals[0], totals[1][worse]])
+
+
+def test_a_capital_at_0_is_not_above_that_at_epsilon():
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 8])
+        arms, items = int(rng.integers(2, 5)), int(rng.integers(1, 60))
+        table, epsilon = some_table(rng, arms, items), float(rng.choice([0.001, 0.05, 0.4, 0.9]))
+        one = Race(arms, items, delta=float(rng.choice([0.3, 1e-6])), race="paired", epsilon=epsilon)
+        for j, arm in itertools.product(range(items), range(arms)):
+            one.tell(arm, j, table[arm, j])
+            strict, within = np.minimum(one.board.best, one.board.target)
+            assert (strict <= within * (1 + 1e-12)).all()
+
+
+def test_an_arm_that_is_ahead_is_never_thrown_out():
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 9])
+        arms, items = int(rng.integers(2, 6)), int(rng.integers(1, 60))
+        table = some_table(rng, arms, items)
+        one = Race(arms, items, delta=0.6, race="champion")
+        for j, arm in itertools.product(range(items), range(arms)):
+            one.tell(arm, j, table[arm, j])
+            if arm == arms - 1:
+                ahead = table[:, : j + 1].sum(axis=1).round(9)
+                ahead[one.board.out] = -1
+                assert (one.board.best[0, 0, ahead == ahead.max()] < one.board.target).any()
+
+
+# Edges
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_exact_ties_end_with_everything_and_the_cheapest(race):
+    table = np.tile((np.random.default_rng(1).random(40) < 0.6).astype(float), (3, 1))
+    for workers in (1, 5):
+        rng = np.random.default_rng(workers)
+        assert run(Race(3, 40, delta=0.1, race=race), table, [3, 1, 2], workers, rng)[0] == 1
+    assert run(Race(3, 40, delta=0.1, race=race), table, [3, 1, 2])[1] == 120
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_sums_that_are_equal_by_other_items_are_a_tie(race):
+    table = np.array([[0.1, 0.2, 0.3, 0.6], [0.6, 0.3, 0.2, 0.1]])
+    assert run(Race(2, 4, delta=0.1, race=race), table, [2, 1])[0] == 1
+    assert run(Race(2, 4, delta=0.1, race=race), table, [1, 2])[0] == 0
+
+
+@pytest.mark.parametrize("race", RACES)
+@pytest.mark.parametrize("better_by", [1.0, 1e-3, 1e-12, 2.0**-52])
+def test_the_arm_that_is_better_by_one_item_wins_a_finished_race(race, better_by):
+    """delta is so small that nothing is decided before the end."""
+    for last in (True, False):
+        table = np.tile([0.5, 0.25] * 30, (3, 1))
+        table[:, -1 if last else 0] = 0.0
+        table[1, -1 if last else 0] = better_by
+        winner, told = run(Race(3, 60, delta=1e-300, race=race), table, [1, 5, 1])
+        assert winner == 1
+        assert told == 180 if better_by < 1 else told > 170
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_a_lead_that_sums_in_floating_point_would_hide_decides(race):
+    """The sums of both arms are 0.6 and 0.6000000000000001 if added up from the left."""
+    table = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]])
+    assert sum(table[0]) != sum(table[1])
+    assert run(Race(2, 3, delta=0.1, race=race), table, [1, 1])[0] == 0
+    better = np.array([[0.3, 0.2, np.nextafter(0.1, 1)], [0.1, 0.2, 0.3]])
+    assert run(Race(2, 3, delta=0.1, race=race), better[::-1], [1, 2])[0] == 1
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_one_item_decides(race):
+    table = np.array([[0.2], [0.9], [0.9]])
+    assert run(Race(3, 1, delta=0.1, race=race), table, [1, 2, 1]) == (2, 3)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("race", RACES)
+def test_equal_scores_everywhere_are_a_tie(race, score):
+    assert run(Race(4, 25, delta=0.1, race=race), np.full((4, 25), score), [2, 3, 1, 2]) == (2, 100)
+
+
+@pytest.mark.parametrize("epsilon", [1.0 + 2**-40, 1.5, 100.0])
+def test_an_epsilon_above_the_range_is_decided_by_the_first_item(epsilon):
+    table = np.array([[0.0] * 50, [1.0] * 50])
+    winner, told = run(Race(2, 50, delta=0.1, epsilon=epsilon), table, [1, 1])
+    assert told <= 2
+    assert winner in (0, 1)
+
+
+def test_equal_arms_end_early_with_an_epsilon():
+    table = np.tile((np.random.default_rng(1).random(400) < 0.6).astype(float), (3, 1))
+    assert run(Race(3, 400, delta=0.1, epsilon=0.05), table, [3, 1, 2])[1] < 600
+
+
+def test_an_arm_that_leads_to_the_end_is_certain_before_it():
+    """All but the last 10 items are told: the rest cannot make up for a lead of 11."""
+    for lead, certain in ((10, False), (11, True)):
+        race = Race(2, 60, delta=1e-300, race="paired")
+        race.tell_many([(a, j, float(a == 0 and j < lead)) for a in (0, 1) for j in range(50)])
+        assert race.board.out.tolist() == [False, certain]
+        assert (race.winner([1, 1]) == 0) == certain
+
+
+def test_none_is_out_if_each_is_beaten():
+    """The first items speak for arm 0 and all others for arm 1; both come to beat each other. The means decide."""
+    table = np.zeros((2, 200))
+    table[0, :12] = 1
+    table[1, 12:] = 1
+    race = Race(2, 200, delta=0.1, race="paired")
+    assert run(race, table, [1, 1]) == (0, 10)
+    race.tell_many([(a, j, table[a, j]) for a in (0, 1) for j in range(5, 150)])
+    assert race.board.beaten.all()
+    assert not race.board.out.any()
+    assert race.winner([1, 1]) == 1
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_the_smallest_scores_can_be_wanted_and_the_range_declared(race):
+    rng = np.random.default_rng(8)
+    table = some_table(rng, 4, 64).round() * 0.5
+    one = Race(4, 64, delta=0.1, race=race)
+    plain = run(one, table, [1, 2, 3, 4])
+    other = Race(4, 64, delta=0.1, race=race, low=-4, high=4)
+    assert run(other, table * 8 - 4, [1, 2, 3, 4]) == plain
+    least = Race(4, 64, delta=0.1, race=race, low=2, high=4, minimize=True)
+    assert run(least, 4 - table * 2, [1, 2, 3, 4]) == plain
+    for each in (other, least):
+        assert np.array_equal(each.board.best, one.board.best)
+
+
+def test_epsilon_is_in_units_of_the_scores():
+    table = np.array([[0.4], [0.5]]) + np.random.default_rng(9).random(200) / 2
+    told = [
+        run(Race(2, 200, delta=0.1, epsilon=0.25 * s, low=0, high=s), table * s, [1, 1])[1] for s in (1.0, 2.0, 1024.0)
+    ]
+    assert told[0] == told[1] == told[2] < 300
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_two_hundred_arms(race):
+    rng = np.random.default_rng(2)
+    table = (rng.random((200, 60)) < np.linspace(0.2, 0.95, 200)[:, None]).astype(float)
+    table[150] = 1.0
+    named = ScoreTable(tuple(map(str, range(200))), tuple(map(str, range(60))), table)
+    replay = replay_table(named, repeats=4, race=race)
+    assert (replay.pulls <= 60).all()
+    assert replay.shares.max() < 0.7
+    assert (table.mean(axis=1)[replay.decisions] > 0.9).all()
+
+
+def test_the_champion_race_takes_no_epsilon():
+    assert race_of(None, 0.1) == "paired"
+    with pytest.raises(InvalidInput, match="epsilon 0"):
+        race_of("champion", 0.1)
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_confidence_is_that_of_the_delta_at_which_it_would_end_and_1_when_all_is_known(race):
+    table = (np.random.default_rng(3).random((3, 50)) < [[0.9], [0.6], [0.5]]).astype(float)
+    one = Race(3, 50, delta=0.05, race=race)
+    confidences = []
+    for j, arm in itertools.product(range(50), range(3)):
+        one.tell(arm, j, table[arm, j])
+        leader = one.leader([1, 1, 1])
+        confidences.append(one.confidence(leader, 0.05))
+        left = one.active([1, 1, 1])
+        assert (confidences[-1] >= 0.95) == (left == [leader]) or j == 49
+    assert confidences[0] == 0
+    assert confidences[-1] == 1
+
+
+# What a race will cost
+
+
+def test_the_planned_share_by_hand():
+    """t = 2 * 0.3 * (log(2/0.05) + 1)/(1000 * 0.1^2) = 0.28133 for the first rival, a ninth of it for the second."""
+    plan = {"delta": 0.05, "race": "paired"}
+    first, second = 0.28133 / 1.28133, 0.28133 / 9 / (1 + 0.28133 / 9)
+    share = planned_share(1000, [0.1, 0.3], [0.3, 0.3], **plan)
+    assert math.isclose(share, (2 * first + second) / 3, rel_tol=1e-4)
+    share = planned_share(1000, [0.1, 0.3], [0.3, 0.3], costs=[2, 1, 7], **plan)
+    assert math.isclose(share, (3 * first + 7 * second) / 10, rel_tol=1e-4)
+    assert planned_share(1000, [0.0, 0.3], [0.3, 0.3], epsilon=0.1, **plan) > share
+    assert planned_share(1000, [0.0], [0.0], **plan) == 1
+    assert planned_share(1000, [0.1], [0.3], delta=0.05) == planned_share(1000, [0.1], [0.3], delta=0.05, race="paired")
+    assert planned_share(1000, [0.1] * 9, [0.3] * 9, delta=0.05) < planned_share(1000, [0.1] * 9, [0.3] * 9, **plan)
+    with pytest.raises(InvalidInput, match="1 gaps, 2 variances"):
+        planned_share(1000, [0.1], [0.3, 0.3], delta=0.05)
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_the_planned_share_is_about_what_is_paid(race):
+    plans, shares = [], []
+    for seed in range(30):
+        rng = np.random.default_rng([seed, 4])
+        arms, items = int(rng.integers(2, 12)), int(rng.choice([100, 300, 1000]))
+        ability, common = rng.normal(0.4, 0.4, (arms, 1)), rng.normal(size=items)
+        scores = (ability + 0.6 * common + 0.8 * rng.normal(size=(arms, items)) > 0).astype(float)
+        named = ScoreTable(tuple(map(str, range(arms))), tuple(map(str, range(items))), scores)
+        shares.append(replay_table(named, repeats=10, race=race).shares.mean())
+        _, gaps, variances = differences(scores)
+        plans.append(planned_share(items, gaps, variances, delta=0.05, race=race))
+    assert np.corrcoef(plans, shares)[0, 1] > 0.97
+    assert abs(np.mean(plans) / np.mean(shares) - 1) < 0.08
+    assert np.abs(np.log(np.array(plans) / shares)).max() < 0.6
+
+
+# The order of the items
+
+
+def test_orders_are_uniform():
+    """Chi-square on all 24 orders of 4 items for 48,000 seeds and again for repeats of one seed; on where each of 20
+    items goes; and on which of two neighbours comes first in orders of seeds that follow each other."""
+    index = {order: i for i, order in enumerate(itertools.permutations(range(4)))}
+    for orders in (
+        [permutation(4, seed) for seed in range(48_000)],
+        [permutation(4, 7, repeat) for repeat in range(48_000)],
+    ):
+        counts = np.bincount([index[tuple(order.tolist())] for order in orders], minlength=24)
+        assert stats.chisquare(counts).pvalue > CHANCE
+    many = np.array([permutation(20, seed) for seed in range(20_000)])
+    for position in range(20):
+        assert stats.chisquare(np.bincount(many[:, position], minlength=20)).pvalue > CHANCE
+    first = many.argsort(axis=1)[:, 0] < many.argsort(axis=1)[:, 1]
+    table = [[(first[:-1] == a).astype(int) @ (first[1:] == b) for a in (False, True)] for b in (False, True)]
+    assert stats.chi2_contingency(table).pvalue > CHANCE
+
+
+def test_orders_stay_as_they_are():
+    """Stored studies find their order again: these may never change."""
+    assert permutation(1, seed=0).tolist() == [0]
+    assert permutation(10, seed=0).tolist() == [6, 7, 1, 2, 9, 0, 5, 8, 3, 4]
+    assert permutation(10, seed=2**64 - 1).tolist() == [8, 4, 2, 1, 3, 0, 9, 6, 5, 7]
+    assert permutation(10, seed=12345, repeat=3).tolist() == [1, 6, 2, 3, 5, 4, 7, 9, 8, 0]
+    assert sorted(permutation(1000, seed=1).tolist()) == list(range(1000))
+
+
+def test_orders_are_those_of_splitmix64_in_whole_numbers():
+    def mix(z):
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return z ^ (z >> 31)
+
+    step = 0x9E3779B97F4A7C15
+    for items, seed, repeat in ((1, 0, 0), (300, 0, 0), (300, 2**64 - 1, 1), (2000, 987654321, 10**6)):
+        start = mix((mix((seed + step) % 2**64) + repeat * step) % 2**64)
+        keys = [mix((start + i * step) % 2**64) for i in range(1, items + 1)]
+        assert permutation(items, seed, repeat).tolist() == sorted(range(items), key=keys.__getitem__)

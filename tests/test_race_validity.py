@@ -1,0 +1,240 @@
+"""How often a race is wrong: exactly, over all orders of a few items; and in 20,000 races each, where it is hardest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import race_schedules
+from cabai.core.compiling import compiled
+from cabai.datasets.permutation import permutation
+from cabai.datasets.race import PAIRED, RACES, TESTS, functions_of
+from cabai.support.specialise import specialised
+
+SLOW = pytest.mark.slow
+DELTA, RUNS, ONCE_IN_A_MILLION = 0.1, 20_000, 1e-6
+AT_MOST = binom.isf(ONCE_IN_A_MILLION, RUNS, DELTA)  # wrong answers of 20,000: 2204
+
+
+@cache
+def kernel(function, race):
+    return compiled(specialised(getattr(race_schedules, function), functions_of(race)))
+
+
+# All orders of a few items: exact probabilities
+
+
+def arrangements(kinds, items):
+    """The columns of each sequence, and for each which sequences have the same ones in other orders."""
+    digits = np.array(list(itertools.product(range(kinds), repeat=items)))[:, ::-1]
+    _, same = np.unique(np.sort(digits, axis=1), axis=0, return_inverse=True)
+    return digits, same.ravel()
+
+
+def check_all_orders(race, columns, items, delta, epsilon=0.0):
+    """No table in the null, that is one in which arm 0 is best and arm 1 worse by more than epsilon if there is one,
+    has orders in which arm 0 is beaten in a larger share than delta. Returns the largest share."""
+    columns = np.asarray(columns, float).T.copy()
+    arms, kinds = columns.shape
+    start = TESTS[race].start
+    found = np.zeros(kinds**items, np.bool_)
+    kernel("all_orders", race)(
+        start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, found
+    )  # fmt: skip
+    digits, same = arrangements(kinds, items)
+    sums = columns[:, digits].sum(axis=2)  # exact: all in halves
+    null = (sums[0] >= sums).all(axis=0) if epsilon == 0 else sums[0] > sums[1] + epsilon * items
+    wrong, orders = np.bincount(same[null], found[null]), np.bincount(same[null])
+    there = orders > 0
+    shares = wrong[there] / orders[there]
+    assert (wrong[there] <= delta * orders[there]).all()
+    return shares.max()
+
+
+HALVES = [(1, 0), (0.5, 0), (0, 0), (0, 0.5), (0, 1)]  # all differences of scores in 0, 1/2 and 1
+BITS = list(itertools.product((0, 1), repeat=3))
+EXACT = [
+    pytest.param(items, delta, marks=[SLOW] if items > 5 else [])
+    for items in (1, 2, 3, 5, 7, 8)
+    for delta in (0.05, 0.1, 0.3, 0.5, 0.9)
+]
+
+
+@pytest.mark.parametrize(("items", "delta"), EXACT)
+@pytest.mark.parametrize("race", RACES)
+def test_two_arms_on_every_table_and_every_order(race, items, delta):
+    check_all_orders(race, HALVES, items, delta)
+    if race == PAIRED and items > 1:
+        for epsilon in (0.1, 1 / items, 0.5):
+            check_all_orders(race, HALVES, items, delta, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("items", "delta"), [pytest.param(n, d, marks=[SLOW] if n > 4 else []) for n in (4, 6) for d in (0.1, 0.4, 0.8)]
+)
+@pytest.mark.parametrize("race", RACES)
+def test_three_arms_on_every_table_and_every_order(race, items, delta):
+    check_all_orders(race, BITS, items, delta)
+
+
+def test_the_bound_is_nearly_reached():
+    """So the tests above could fail."""
+    assert max(check_all_orders(race, HALVES, 5, delta) / delta for race in RACES for delta in (0.3, 0.5, 0.9)) > 0.6
+
+
+# Twenty thousand races each, at delta = 0.1
+
+
+def table_of(arms, items, behind, share=0.5, seed=0, alike=0.0):
+    """Scores 0 and 1: arm 0 has as many ones as `share` says, each rival so many fewer as `behind`; which items is
+    random, and the same for all arms as far as they are `alike`."""
+    rng = np.random.default_rng(seed)
+    common = rng.random(items)
+    table = np.zeros((arms, items))
+    ones = max(round(share * items), behind + 1)
+    for a in range(arms):
+        liking = alike * common + (1 - alike) * rng.random(items)
+        table[a, np.argsort(liking)[: ones - (a > 0) * behind]] = 1.0
+    return table
+
+
+def hostile_delays(table, kind, rng):
+    """What speaks for the best arm comes late; or good scores do; or every tenth result takes for ever."""
+    noise = rng.random(table.shape)
+    if kind == "late truth":
+        late = np.where(np.arange(len(table))[:, None] == 0, table, 1 - table)
+    elif kind == "late successes":
+        late = table
+    else:
+        late = (rng.random(table.shape) < 0.1) * (1 + 9 * table)
+    return noise + 30 * late
+
+
+def wrong_with_workers(race, table, workers, speculate, kind, epsilon=0.0, runs=RUNS):
+    arms, items = table.shape
+    run = kernel("race_with_workers", race)
+    prices, rank, wrong = np.ones(arms), np.arange(arms), 0
+    delays = hostile_delays(table, kind, np.random.default_rng(1))
+    due, who, where = np.zeros(workers), np.zeros(workers, np.int64), np.zeros(workers, np.int64)
+    for r in range(runs):
+        state, order = TESTS[race].start(arms, items, DELTA, epsilon), permutation(items, 11, r)
+        asked = np.zeros(arms, np.int64)
+        wrong += run(state, order, table, delays, prices, rank, speculate, asked, due, who, where) != 0
+    return wrong
+
+
+def wrong_with_adversary(race, table, epsilon=0.0, good=(0,), runs=RUNS):
+    """How often an adversary gets a wrong answer, by strategy (5000 orders each), and how often the event happens that
+    every wrong answer needs. That it needs it is checked."""
+    arms, items = table.shape
+    run = kernel("race_with_adversary", race)
+    prices, rank = np.ones(arms), np.arange(arms)
+    right = np.isin(np.arange(arms), good)
+    wrong = events = 0
+    for r in range(runs):
+        state = TESTS[race].start(arms, items, DELTA, epsilon)
+        is_wrong = run(state, permutation(items, 12, r), table, prices, rank, right, 0, r % 4)
+        within = race == PAIRED and (state.best[-1, ~right, 0] >= state.target).any()
+        event = state.beaten[0] or within
+        assert event or not is_wrong
+        wrong += is_wrong
+        events += event
+    return wrong, events
+
+
+HARDEST = [
+    *itertools.product((2, 5), (30, 300, 1000), ((0.5, 0.0), (0.1, 0.0), (0.5, 0.9))),
+    *itertools.product((30,), (30, 100), ((0.5, 0.0), (0.1, 0.0), (0.5, 0.9))),
+    (30, 300, (0.5, 0.0)),
+]
+
+
+@SLOW
+@pytest.mark.parametrize(("arms", "items", "kind"), HARDEST)
+@pytest.mark.parametrize("race", RACES)
+def test_an_adversary_who_sees_everything_does_not_mislead(race, arms, items, kind):
+    """The best arm is better by exactly one item. Other strategies than these four could not do better: the event is
+    that of all paths together."""
+    share, alike = kind
+    wrong, events = wrong_with_adversary(race, table_of(arms, items, 1, share, alike=alike))
+    print(f"\n{race} K={arms} n={items} ones {share} alike {alike}: wrong {wrong / RUNS:.4f} of {events / RUNS:.4f}")
+    assert wrong <= events <= AT_MOST
+
+
+@SLOW
+@pytest.mark.parametrize(("arms", "items"), [(2, 100), (5, 100), (30, 100)])
+@pytest.mark.parametrize("race", RACES)
+def test_a_best_arm_among_others_as_good_is_seldom_beaten(race, arms, items):
+    table = table_of(arms, items, 0)
+    _, events = wrong_with_adversary(race, table, good=range(arms))
+    print(f"\n{race} K={arms} n={items} tied: event {events / RUNS:.4f}")
+    assert events <= AT_MOST
+
+
+@SLOW
+@pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize(("arms", "items"), [(2, 100), (2, 1000), (5, 300), (30, 100)])
+def test_an_arm_that_is_worse_by_epsilon_and_one_item_is_seldom_chosen(arms, items, epsilon):
+    """Arm 1 of several is within epsilon, all others are worse by one item more. By an adversary, and by workers."""
+    behind = round(epsilon * items)
+    table = table_of(arms, items, behind + 1)
+    if arms > 2:
+        table[1] = table_of(2, items, behind, seed=1)[1]
+    good = (0, 1) if arms > 2 else (0,)
+    assert table[0].sum() - table[-1].sum() == behind + 1
+    wrong, events = wrong_with_adversary(PAIRED, table, epsilon, good)
+    print(f"\npaired K={arms} n={items} epsilon {epsilon}: wrong {wrong / RUNS:.4f} of {events / RUNS:.4f}")
+    assert wrong <= events <= AT_MOST
+
+
+DELAYED = [(5, 300, "late truth"), (5, 300, "late successes"), (5, 300, "for ever")]
+DELAYED += [(2, 1000, "late truth"), (30, 30, "late truth")]
+
+
+@SLOW
+@pytest.mark.parametrize(("workers", "speculate"), [(16, 0.1), (16, math.inf), (64, 0.1), (64, math.inf)])
+@pytest.mark.parametrize(("arms", "items", "kind"), DELAYED)
+@pytest.mark.parametrize("race", RACES)
+def test_delays_that_depend_on_scores_do_not_mislead(race, arms, items, kind, workers, speculate):
+    wrong = wrong_with_workers(race, table_of(arms, items, 1), workers, speculate, kind)
+    print(f"\n{race} K={arms} n={items} workers {workers} speculate {speculate} {kind}: wrong {wrong / RUNS:.4f}")
+    assert wrong <= AT_MOST
+
+
+@SLOW
+@pytest.mark.parametrize("race", RACES)
+def test_thirty_arms_on_a_thousand_items_with_64_workers(race):
+    wrong = wrong_with_workers(race, table_of(30, 1000, 1), 64, 0.1, "late truth")
+    print(f"\n{race} K=30 n=1000 workers 64: wrong {wrong / RUNS:.4f}")
+    assert wrong <= AT_MOST
+
+
+@SLOW
+@pytest.mark.parametrize(("workers", "speculate"), [(16, 0.1), (64, math.inf)])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_delays_and_an_epsilon(workers, speculate, epsilon):
+    table = table_of(5, 300, round(300 * epsilon) + 1)
+    wrong = wrong_with_workers(PAIRED, table, workers, speculate, "late truth", epsilon)
+    print(f"\npaired K=5 n=300 epsilon {epsilon} workers {workers} speculate {speculate}: wrong {wrong / RUNS:.4f}")
+    assert wrong <= AT_MOST
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_a_few_races_with_workers_and_an_adversary(race):
+    """The slow run has 20,000 of each: here 1000, so that what it calls is known to work."""
+    table = table_of(5, 60, 1)
+    most = binom.isf(ONCE_IN_A_MILLION, 1000, DELTA)
+    assert wrong_with_workers(race, table, 16, 0.1, "late truth", runs=1000) <= most
+    assert wrong_with_adversary(race, table, runs=1000)[1] <= most
+
+
+@SLOW
+def test_these_tests_would_notice():
+    """An arm that is within epsilon is chosen more often than one that is not may be."""
+    wrong, _ = wrong_with_adversary(PAIRED, table_of(2, 1000, 11), epsilon=0.03)
+    assert wrong > AT_MOST
