@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets import board, champion, pairs
-from cabai.support.specialise import binding, specialised
+from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, shown
 
 PAIRED, CHAMPION = RACES = ("paired", "champion")
@@ -55,10 +55,7 @@ class Race:
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
         self.scores = np.full((arms, items), np.nan)  # as they were told
         self.told = 0
-        bound = functions_of(self.name)
         self._compare = pairs.compare_at_once if self.name == PAIRED else test.compare
-        self._is_active, self._choose = (specialised(each, bound) for each in (board.is_active, board.choose))
-        self._is_decided = specialised(board.is_decided, bound)
 
     @property
     def items(self) -> int:
@@ -85,25 +82,41 @@ class Race:
             if self.board.prefix[arm] > before:
                 self._compare(self.board, arm, before)
 
+    # What follows is what the functions of `board` say, of all arms at a time.
+
     def leader(self, costs: Sequence[float]) -> int | None:
         """The arm with the best mean on what it has finished among those not out; ties go to the cheaper."""
-        found = int(board.find_leader(self.board, costs))
-        return None if found == board.NO_ARM else found
+        state = self.board
+        known = np.flatnonzero(~state.out & (state.prefix > 0))
+        if not len(known):
+            return None
+        means = state.sums[known, state.prefix[known]] / state.prefix[known]
+        tied = known[means == means.max()].tolist()
+        return int(min(tied, key=lambda a: costs[a]))
 
     def active(self, costs: Sequence[float]) -> list[int]:
         """The arms of which more has to be known."""
-        leader = board.find_leader(self.board, costs)
-        return [a for a in range(len(self.board.prefix)) if self._is_active(self.board, leader, a)]
+        return self._active(self.leader(costs))
+
+    def _active(self, leader: int | None) -> list[int]:
+        wanted = ~self.board.out
+        if leader is not None and self.name == PAIRED:
+            wanted &= self.board.best[-1, leader] < self.board.target  # the others are beaten within epsilon
+            wanted[leader] = True
+        found: list[int] = np.flatnonzero(wanted).tolist()
+        return found
 
     def winner(self, costs: Sequence[float]) -> int | None:
         """The arm that has won, if the race is over. Of arms that have finished everything it is the one with the
         largest sum of scores, without any rounding, and the cheapest of those that tie."""
-        leader = board.find_leader(self.board, costs)
-        if not self._is_decided(self.board, leader):
+        leader = self.leader(costs)
+        if leader is None:
             return None
-        best, *rest = active = self.active(costs)
-        if len(active) == 1:
+        best, *rest = active = self._active(leader)
+        if not rest:
             return best
+        if not (self.board.prefix[active] == self.items).all():
+            return None
         for a in rest:
             lead = self.lead(a, best)
             if lead > 0 or (lead == 0 and costs[a] < costs[best]):
@@ -118,13 +131,12 @@ class Race:
     def next(self, costs: Sequence[float], under_way: Sequence[Collection[int]]) -> tuple[int, int] | None:
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
         None if enough is under way."""
-        leader = board.find_leader(self.board, costs)
-        active = [a for a in range(len(under_way)) if self._is_active(self.board, leader, a)]
+        active = self.active(costs)
         if sum(map(len, under_way)) >= self.most_under_way(len(active)):
             return None
-        reached = [self._reached(a, busy) for a, busy in enumerate(under_way)]
-        arm = int(self._choose(self.board, costs, leader, reached))
-        return None if arm == board.NO_ARM else (arm, reached[arm])
+        reached = {a: self._reached(a, under_way[a]) for a in active}
+        arm = min(active, key=lambda a: (reached[a], costs[a]))
+        return None if reached[arm] == self.items else (arm, reached[arm])
 
     def most_under_way(self, active: int) -> float:
         """How many evaluations may be under way: what comes back may decide, and then the others are for nothing."""
