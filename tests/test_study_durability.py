@@ -788,7 +788,7 @@ def test_more_workers_than_the_server_has_connections(url: str) -> None:
 def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
-    study = new_study(url)
+    study, other = new_study(url), load_study("study", storage=url)  # calls of one study wait for each other
     pull = study.ask()
     close(url)
     with ThreadPoolExecutor(1) as executor, ExitStack() as stack:
@@ -800,7 +800,7 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         assert not told.done()
         monkeypatch.setattr("cabai.study.storage.PATIENCE", 0.2)
         with pytest.raises(StorageError, match=r"has no connection left, for 0\.2 seconds now: run fewer processes"):
-            study.ask()
+            other.ask()
         stack.close()
         told.result(10)
     assert study.status().pulls == 1
