@@ -121,7 +121,8 @@ class PlainRace:
     def next(self, costs, under_way):
         active = self.active(costs)
         told = sum(map(len, self.scores))
-        if sum(map(len, under_way)) >= max(2 * len(active), self.speculate * told):
+        more = self.speculate * told if self.speculate < math.inf else math.inf
+        if sum(map(len, under_way)) >= max(2 * len(active), more):
             return None
         reached = {a: self.reached(a, under_way[a]) for a in active}
         able = [a for a in active if reached[a] < self.items]

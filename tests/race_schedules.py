@@ -17,7 +17,7 @@ def race_with_workers(state, order, shares, delays, prices, rank, speculate, ask
         leader = find_leader(state, prices)
         if is_decided(state, leader):
             return winner(state, leader, rank)
-        limit = max(2.0 * count_active(state, leader), speculate * told)
+        limit = max(2.0 * count_active(state, leader), speculate * max(told, 1))
         for w in range(workers):
             if math.isinf(due[w]) and busy < limit:
                 a = choose(state, prices, leader, asked)
