@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow postgres lint types bench clean
+.PHONY: demo demo-study test test-slow postgres lint types bench clean
 
 demo: $(VENV)/.demo
+	@$(BIN)/python demo/models.py
+
+demo-study: $(VENV)/.demo
 	@$(BIN)/python demo/digits.py
 
 test: $(VENV)/.dev postgres

@@ -81,3 +81,12 @@ def test_one_pull_as_a_command(arguments, code):
         assert set(json.loads(done.stdout.splitlines()[-1])) == {"reward", "cost"}
     else:
         assert done.stderr.startswith("usage: ")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+def test_the_race_of_models_says_what_it_found_and_checks_it():
+    done = subprocess.run([sys.executable, DEMO / "models.py"], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "within 0.01 of the highest of these eight on these 897 items, wrong with probability at most" in done.stdout
+    assert "Checked, by evaluating everything for once: svc has the highest mean" in done.stdout
+    assert "within 0.01 of the best in 200" in done.stdout
