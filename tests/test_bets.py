@@ -12,6 +12,7 @@ from scipy import stats
 
 import cabai
 from cabai import Instance, simulate
+from cabai.core.compiling import compiled
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
@@ -19,6 +20,7 @@ from cabai.core.stopping import beats, is_settled, surplus
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, bets, bets_worth
+from worst_rule import most_often_crossed
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
@@ -152,7 +154,7 @@ def test_rewards_0_and_1_make_bets_the_tilts_of_bernoulli():
         for arm, count, one in zip(arms, n, ones, strict=True):
             fill(arm, [0.0, 1.0], [int(count - one), int(one)])
         found, _ = setup.bound(bets.pair_log_e)(
-            Record(setup.rules), bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0.0, 0.0, m, 0.0
+            Record(setup.rules), bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0
         )
         u, v = (
             np.exp(tilt * r - k * np.log1p(m * np.expm1(tilt)))
@@ -185,8 +187,8 @@ def test_the_slope_is_that_of_the_value():
         b, a = map(Record, arms)
         m = 0.5 * (b.mean + a.mean)
         step = 1e-6 * m * (1 - m)
-        values = [at(Record(setup.rules), 35, b, a, 0.0, 0.0, x, 0.0)[0] for x in (m - step, m + step)]
-        _, slope = at(Record(setup.rules), 35, b, a, 0.0, 0.0, m, 0.0)
+        values = [at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, x, 0.0)[0] for x in (m - step, m + step)]
+        _, slope = at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, m, 0.0)
         assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-3, abs=1e-2)
 
 
@@ -229,7 +231,7 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
     rules, at, look = Record(setup.rules), setup.bound(bets.pair_log_e), setup.bound(observe)
 
     def e(arms, m):
-        return math.exp(at(rules, bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0.0, 0.0, m, 0.0)[0])
+        return math.exp(at(rules, bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0)[0])
 
     for _ in range(15):
         arms, run = setup.start()
@@ -246,6 +248,48 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
                     after += chance * e(ahead, m)
                 assert after <= now * (1 + 1e-9)
                 assert m != mu or after >= now * (1 - 1e-4)  # of the smallest stakes, a bound only
+
+
+def all_log_e(b, a, rules, found):
+    for i in range(len(b)):
+        for j in range(len(a)):
+            found[i, j] = surplus(rules, 0, b[i], a[j]) + rules.level
+
+
+def arms_after(setup, values, n):
+    """An arm's records after n pulls of which 0, ..., n had the larger value."""
+    low, high = values
+    many, few = np.arange(n + 1.0), n - np.arange(n + 1.0)
+    arms = np.zeros(n + 1, setup.layout.arm)
+    stakes = np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    arms["up"] = np.outer(few, np.log1p(stakes * low)) + np.outer(many, np.log1p(stakes * high))
+    arms["down"] = np.outer(few, np.log1p(stakes * (1 - low))) + np.outer(many, np.log1p(stakes * (1 - high)))
+    arms["rewards"], arms["squares"] = few * low + many * high, few * low**2 + many * high**2
+    arms["pulls"] = arms["tested"] = n
+    arms["mean"] = arms["tested_mean"] = arms["rewards"] / n
+    return arms
+
+
+@pytest.mark.parametrize(("values", "horizon"), [
+    ((0.0, 1.0), 40), ((0.2, 0.9), 40),
+    *(pytest.param(values, 80, marks=SLOW) for values in ((0.0, 1.0), (0.2, 0.9), (0.0, 0.3), (0.6, 1.0))),
+])  # fmt: skip
+def test_no_sampling_rule_makes_e_cross_more_often_than_promised(values, horizon):
+    """The rule that maximises the chance of E >= x within so many pulls of two equal arms whose rewards are one of two
+    values: all that can go wrong with two arms at delta = 1/x."""
+    setup, most = setup_of(), 0.0
+    fill_in, tables = compiled(setup.bound(all_log_e)), {}
+    for n_b in range(1, horizon):
+        for n_a in range(1, horizon + 1 - n_b):
+            tables[n_b, n_a] = np.empty((n_b + 1, n_a + 1))
+            fill_in(arms_after(setup, values, n_b), arms_after(setup, values, n_a), setup.rules, tables[n_b, n_a])
+    for mu in (0.05, 0.5, 0.95):
+        for x in (1.5, 2.0, 5.0, 20.0):
+            crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
+            found = most_often_crossed(crossed, mu, horizon)
+            assert found <= 1 / x
+            most = max(most, found * x)
+    assert most > 0.05  # so that it could have failed
 
 
 # --- Chance: by simulation -------------------------------------------------------------------------------------------

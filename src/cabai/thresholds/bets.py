@@ -111,7 +111,7 @@ def test(rules, b, a, epsilon, no, yes):
     m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
     if not b.tested * up + a.tested * down > no + LEAST_PRICE:
         return -np.inf
-    return least_log_e(rules, b, a, m, 0.0, 0.0, width, epsilon, no, yes)
+    return least_log_e(rules, b, a, 0, 0.0, 1.0, m, 0.0, 0.0, width, epsilon, no, yes)[0]
 
 
 def faintest(rules, n_b, n_a, m):
@@ -122,7 +122,7 @@ def faintest(rules, n_b, n_a, m):
 
 
 @apart
-def pair_log_e(rules, last, b, a, to_b, to_a, m, epsilon):
+def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     """log E(m) and its slope; a little less, by what rounding may have added to it or, times a distance, to its slope.
 
     From the smallest stake on, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; F, G and
