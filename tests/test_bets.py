@@ -53,6 +53,7 @@ def fill(arm, values, counts, up=0.0):
             arm[name] = [rounded * float(mp.fdot(counts, [mp.log(1 + c * y) for y in side])) for c in stakes]
     arm["pulls"] = arm["tested"] = n
     arm["mean"] = arm["tested_mean"] = min(arm["rewards"] / n, 1.0)
+    bets.weigh(Record(arm), None)
 
 
 def some_rewards(rng, mean, n):
@@ -176,6 +177,43 @@ def test_what_is_kept_of_an_arm_is_what_the_formula_needs():
         np.testing.assert_allclose(arms[0][name], expected[name], rtol=1e-13)
 
 
+def test_what_a_quick_look_refuses_is_not_beaten():
+    """Filters may only say no, and seldom say it where the test itself would say yes: rewards 0 and 1, nearly so, and
+    others."""
+    rng, setup = np.random.default_rng(14), setup_of()
+    rules, refused, beaten = Record(setup.rules), 0, 0
+    for i in range(600):
+        pair = some_pair(rng, 10**5)
+        if i % 2:
+            m, gap = rng.uniform(0.1, 0.9), 10 ** rng.uniform(-2, -0.5)
+            n = [max(int(rng.uniform(3, 15) * 2 * m * (1 - m) / gap**2 * 10 ** rng.uniform(0, 1)), 3) for _ in range(2)]
+            low = 0.02 if i % 4 == 1 else 0.0
+            pair = [([low, 1.0], [k - (ones := round(min(max(m + side * gap / 2, 0), 1) * k)), ones])
+                    for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
+        arms = setup.start()[0]
+        for arm, (values, counts) in zip(arms, pair, strict=True):
+            fill(arm, values, counts)
+        b, a = map(Record, arms)
+        by, yes = setup.bound(surplus)(rules, 0, b, a), setup.bound(beats)(rules, 0, b, a)
+        assert not (yes and by <= 0)
+        beaten += yes
+        refused += by > 1e-6 and not yes
+    assert beaten > 150
+    assert refused <= 2
+
+
+def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
+    rng = np.random.default_rng(15)
+    for _ in range(3000):
+        m, gap = rng.uniform(0, 1), 10 ** rng.uniform(-6, 0)
+        room = 1 - m
+        gap = min(gap, room)
+        mean = m + gap
+        variance = mean * (1 - mean) * rng.choice([1.0, rng.random(), 10 ** rng.uniform(-6, 0)])
+        exact = bets_worth.worth(gap, variance, room)[0] - 1e-16  # its logarithms are rounded
+        assert exact <= bets_worth.worth_at_most(gap, variance, room)
+
+
 def test_the_slope_is_that_of_the_value():
     rng, setup = np.random.default_rng(4), setup_of()
     at = setup.bound(bets.pair_log_e)
@@ -267,6 +305,8 @@ def arms_after(setup, values, n):
     arms["rewards"], arms["squares"] = few * low + many * high, few * low**2 + many * high**2
     arms["pulls"] = arms["tested"] = n
     arms["mean"] = arms["tested_mean"] = arms["rewards"] / n
+    for arm in Records(arms):
+        bets.weigh(arm, None)
     return arms
 
 

@@ -41,6 +41,7 @@ class Threshold(Named):
     choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
     rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
+    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes of each arm: a study does not store it
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         """The level, which depends on delta, and other numbers among the rules; those left out are 0.
