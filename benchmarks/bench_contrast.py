@@ -1,6 +1,6 @@
 """What `contrast` costs against `evalue`, on the same rewards, and how long a trajectory takes.
 
-    python benchmarks/bench_contrast.py [--quick]
+    python benchmarks/bench_contrast.py [--quick] [--trajectories N]
 
 Mean cost over evalue's for top-two and co, on instances of the paper's kind, near ties, wide gaps and costs that differ
 1e5-fold, and on random ones: at most 1 but for noise. Then the proven bill over the lower bound on the paper's gaussian
@@ -88,23 +88,30 @@ def seconds(instance: Instance, policy: str, trajectories: int, delta: float) ->
     return new / old
 
 
-def main(quick: bool) -> None:
-    n = 100 if quick else 1000
-    worst = -np.inf
+def main(quick: bool, n: int) -> None:
+    worst, random = -np.inf, {}
     rows = [["instance", "policy", *(f"delta {delta:g}" for delta in DELTAS)]]
     cases = [Instance(*case) for case in KNOWN]
     for family in ("gaussian", "bernoulli", "poisson", "exponential"):
         cases += random_instances(family, 3 if quick else 20)
-    for instance in cases:
+    for number, instance in enumerate(cases):
         means = ",".join(f"{mean:.3g}" for mean in instance.means[:4])
         for policy in ("top-two", "co"):
             few = n if means != "0.1,0,0" else n // 5
             found = ratios(instance, policy, few)
+            if number >= len(KNOWN):
+                random.setdefault((str(instance.family), policy), []).append([ratio for ratio, _ in found])
             worst = max(worst, *((ratio - 1) / max(error, 1e-9) for ratio, error in found))
             rows.append([f"{instance.family} {means}", policy, *(f"{r:.3f} ± {e:.3f}" for r, e in found)])
     print("Mean cost of contrast over evalue's, the same rewards, ± standard error")
-    print(table(rows, left=2))
+    print(table(rows, left=2), flush=True)
     print(f"most above 1: {worst:.1f} standard errors (goal: below 4, there are {8 * len(cases)} numbers)\n")
+    rows = [["random instances", "policy", *(f"delta {delta:g}" for delta in DELTAS)]]
+    for (family, policy), found in random.items():
+        cells = [f"{np.median(each):.2f} ({min(each):.2f} to {max(each):.2f})" for each in zip(*found, strict=True)]
+        rows.append([f"{len(found)} {family}", policy, *cells])
+    print("The same, of the random instances: median (least to most)")
+    print(table(rows, left=2), flush=True)
     paper = Instance("gaussian", [1.5, 1, 0.5], PAPER)
     for delta, goal in ((0.05, 2.5), (1e-6, 1.35)):
         bills = [
@@ -121,4 +128,6 @@ def main(quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--quick" in sys.argv[1:])
+    is_quick = "--quick" in sys.argv
+    given = int(sys.argv[sys.argv.index("--trajectories") + 1]) if "--trajectories" in sys.argv else None
+    main(is_quick, given or (100 if is_quick else 1000))
