@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 import cabai
-from cabai import Instance, simulate
+from cabai import Instance, Statistics, simulate
 from cabai.core.compiling import compiled
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
@@ -456,6 +456,80 @@ def test_what_is_plain_is_seen(b, a, n):
     one, other = map(Record, arms)
     assert setup.bound(beats)(Record(setup.rules), 0, one, other)
     assert not setup.bound(beats)(Record(setup.rules), 0, other, one)
+
+
+# --- Data that were summed up ----------------------------------------------------------------------------------------
+
+
+def log_e_of_data(data, setup=None):
+    setup = setup or Setup(data.family, Bets(), arms=2, delta=0.1)
+    arms, _ = data.state(setup)
+    return setup.bound(surplus)(Record(setup.rules), 0, Record(arms[0]), Record(arms[1])) + setup.rules["level"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.0, 5.0), (1e6, 1e6 + 1)])
+def test_sums_of_squares_say_less_than_the_rewards_and_never_more(low, high):
+    """Each sum of log(1 + c y) against 40 digits, and log E, for many laws; also where the range is far from 0."""
+    rng, family, stakes = np.random.default_rng(21), Bounded(low, high), np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    setup, seen = Setup(family, Bets(), arms=2, delta=0.1), 0
+    for _ in range(25):
+        shares = [some_sample(rng, int(rng.integers(2, 60)), mean) for mean in (0.7, 0.5)]
+        samples = [np.clip(low + (high - low) * each, low, high) for each in shares]
+        data = Statistics(
+            family,
+            [len(each) for each in samples],
+            [math.fsum(each) for each in samples],
+            squares=[math.fsum(each * each) for each in samples],
+        )
+        arms, _ = data.state(setup)
+        for arm, rewards in zip(arms, samples, strict=True):
+            with mp.workdps(40):
+                exact = [(mpf(float(y)) - mpf(low)) / (mpf(high) - mpf(low)) for y in rewards]
+                for i, c in enumerate(stakes):
+                    assert arm["up"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * y) for y in exact)) + 1e-12
+                    assert arm["down"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * (1 - y)) for y in exact)) + 1e-12
+        full = log_e_of_data(Statistics.of(family, samples), setup)
+        less = log_e_of_data(data, setup)
+        assert less <= full + 1e-9
+        seen += full > 1 and less > 0.5 * full
+    assert seen >= (5 if low < 1e5 else 0)
+
+
+def some_sample(rng, n, mean):
+    spread = 10 ** rng.uniform(-1, 3)
+    return (
+        rng.choice([0.0, 1.0], n, p=[1 - mean, mean])
+        if rng.random() < 0.2
+        else rng.beta(mean * spread, (1 - mean) * spread, n)
+    )
+
+
+def test_rewards_given_at_once_are_those_that_were_told():
+    samples = [[0.9, 0.8, 1.0, 0.0], [0.2, 0.3, 0.1, 0.25]]
+    setup = setup_of()
+    arms, run = setup.start()
+    look = setup.bound(observe)
+    for a, rewards in enumerate(samples):
+        for reward in rewards:
+            look(Records(arms), Record(run), Record(setup.rules), a, reward, 1.0)
+    found, _ = Statistics.of("bounded", samples).state(setup)
+    for name in ("up", "down", "squares", "variance", "reserved", "tested_mean"):
+        assert (found[name] == arms[name]).all()
+
+
+def test_zeros_and_ones_need_no_squares():
+    data = Statistics("bernoulli", [100, 100], [80, 30])
+    assert Bets().beats(data, 0, 1, delta=0.05)
+    squares = Statistics("bounded", [100, 100], [80, 30], squares=[80, 30])
+    assert log_e_of_data(data) == pytest.approx(log_e_of_data(squares), abs=1e-6)
+    with pytest.raises(InvalidInput, match="give the sums of their squares"):
+        Bets().beats(Statistics("bounded", [100, 100], [80, 30]), 0, 1, delta=0.05)
+
+
+@pytest.mark.parametrize("squares", [[81, 30], [63.9, 30]])
+def test_squares_that_cannot_be_are_refused(squares):
+    with pytest.raises(InvalidInput, match=r"squares\[0\] = .* cannot be the sum of the squares of 100 rewards"):
+        Bets().beats(Statistics("bounded", [100, 100], [80, 30], squares=squares), 0, 1, delta=0.05)
 
 
 def test_bets_need_a_range():

@@ -80,6 +80,10 @@ class Threshold(Named):
         """What a nat of evidence costs with ideal sampling, if means and costs are these: for forecasts."""
         return solve(family, means, costs, leader)[0]
 
+    def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
+        """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
+        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
+
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""
         return False

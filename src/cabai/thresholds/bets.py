@@ -16,16 +16,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.shares import solve
-from cabai.core.state import Fields
+from cabai.core.state import Fields, Record
+from cabai.core.statistics import Statistics
 from cabai.families import Family, Gaussian
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
+from cabai.thresholds import bets_moments as moments
 from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
 from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, solve_shares
@@ -214,6 +217,11 @@ class Bets(Threshold):
     all bets together are worth, over all m, is the e-value. A bet is a share of the capital, in proportion to the
     reward: it is fair at the true mean whatever the law, and where rewards hardly vary the best stake is large. For
     rewards 0 and 1 the bets are those of `contrast`.
+
+    >>> from cabai import Statistics
+    >>> data = Statistics("bounded", pulls=[200, 200], rewards=[124, 116], squares=[77.06, 67.46])   # sd 0.03
+    >>> Bets().beats(data, 0, 1, delta=0.05)
+    True
     """
 
     name = "bets"
@@ -239,6 +247,27 @@ class Bets(Threshold):
         """As if rewards were gaussian, each arm with its own variance: what costs c is then worth as much as what costs
         c times the variance if that were 1."""
         return solve(Gaussian(), means, costs * arms["reserved"], leader)[0]
+
+    def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
+        """From the rewards themselves or, with lower bounds, from the sums of them and of their squares."""
+        family, stakes = statistics.family, table()[:KEPT, STAKE]
+        if statistics.samples is not None:
+            rules = SimpleNamespace(stakes=table(), logs=table()[:KEPT, TILT])
+            for arm, rewards in zip(arms, statistics.samples, strict=True):
+                for reward in rewards:
+                    keep(Record(arm), rules, family.scaled(reward))
+            return
+        squares = statistics.rewards if family.whole_rewards else statistics.squares  # 0 and 1 are their own squares
+        if squares is None:
+            raise InvalidInput(
+                "threshold bets needs more than sums of rewards: give the sums of their squares, squares=[...], or the "
+                "rewards themselves to Statistics.of."
+            )
+        first, second, off = moments.shares(family, statistics.pulls, statistics.rewards, squares)
+        arms["squares"] = second
+        for arm, n, own, most, less in zip(arms, statistics.pulls, first, second, off, strict=True):
+            arm["up"] = moments.least_sums(stakes, own - less, most)
+            arm["down"] = moments.least_sums(stakes, n - own - less, n - 2.0 * own + most + 2.0 * less)
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
