@@ -1,6 +1,6 @@
 """One study and its workers: how often they can ask and tell, against the bare database doing the same writes.
 
-    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|sqlite|postgres]
+    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|tests|sqlite|postgres]
 
 `bare` is the database's driver alone, with the same care: two transactions, each on the disk before the next begins,
 that write the same columns of the same rows, the policy's memory included, and read nothing and choose nothing. On
