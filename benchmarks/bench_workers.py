@@ -1,6 +1,6 @@
 """One study and its workers: how often they can ask and tell, against the bare database doing the same writes.
 
-    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|sqlite|postgres]
+    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|tests|sqlite|postgres]
 
 `bare` is the database's driver alone, with the same care: two transactions, each on the disk before the next begins,
 that write the same columns of the same rows, the policy's memory included, and read nothing and choose nothing. On
@@ -17,12 +17,15 @@ also where a rate depends on who else uses the machine.
    bare has the same threads, processes and connections, and makes every call a transaction of its own. Threads that
    wait for a study share one; so there are 8 workers in 8 processes too, where there is nothing to share. The processes
    are young: they choose by plain code. The server is the tests' own, which does not wait for the disk.
+4. One worker on SQLite, by the test: the default of the family over `evalue` (goal: at most 1.2). Tied arms, so that
+   nothing is decided. `plain` is a worker in its first second, which has compiled nothing yet.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import queue
 import sqlite3
 import sys
@@ -184,6 +187,40 @@ def warm_up(study: Study) -> None:
         ask_and_tell(study)
 
 
+def by_test(place: Path, *, quick: bool) -> None:
+    rows = [["family", "policy", "arms", "plain", "compiled", "plain, ms", "compiled, ms"]]
+    for family in ("gaussian(variance=0.1)", "bernoulli", "bounded"):
+        for policy in POLICIES[:2]:
+            for arms in (3, 10):
+                cells = []
+                for is_compiled in (False, True):
+                    jobs = []
+                    for threshold in (None, "evalue"):
+                        study = create_study(
+                            f"{family} {policy} {arms} {threshold}", arms=[f"arm {a}" for a in range(arms)],
+                            family=family, policy=policy, threshold=threshold, delta=0.05, load_if_exists=True,
+                            storage=f"sqlite:///{place}/tests.db",
+                        )  # fmt: skip
+                        study.settings.kernels.compiler = os.getpid()  # compile when told to, not before
+                        if is_compiled:
+                            study.settings.kernels.compile()
+                        for _ in range(20):
+                            tell_something(study)
+                        jobs.append(lambda study=study: tell_something(study))
+                    cells.append(measure(jobs, 100 if quick else 400)[1])
+                ratios = [f"{new / old:.2f}" for new, old in cells]
+                rows.append([family, policy, str(arms), *ratios, *(f"{new:.2f}" for new, _ in cells)])
+    print("\nOne worker on SQLite: processor's time of ask and tell under the default test, over that under evalue")
+    print(table(rows, left=2), flush=True)
+
+
+def tell_something(study: Study) -> None:
+    """Rewards of tied arms: 0 or 1 for bernoulli, about 0.5 for others."""
+    pull = study.ask()
+    reward = (pull.number * 7919 % 1009) / 1009.0
+    study.tell(pull, float(reward > 0.5) if study.settings.family.name == "bernoulli" else reward, cost=1.3)
+
+
 def many_processes(place: Path, *, quick: bool) -> None:
     seconds, processes = 10.0 if quick else 30.0, 30
     url = f"sqlite:///{place}/shared.db"
@@ -302,6 +339,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         if only in ("", "one"):
             one_worker(Path(folder), quick=quick)
+        if only in ("", "tests"):
+            by_test(Path(folder), quick=quick)
         if only in ("", "sqlite"):
             many_processes(Path(folder), quick=quick)
     if only in ("", "postgres"):

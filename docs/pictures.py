@@ -163,7 +163,7 @@ def problem():
     """Mean pulls and mean cost of three policies on the paper's Gaussian instance."""
     instance = cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     policies = ["uniform", "co", "ctas"]
-    compared = cabai.compare(instance, policies, delta=0.05, threshold="evalue", trajectories=1000, seed=0)
+    compared = cabai.compare(instance, policies, delta=0.05, trajectories=1000, seed=0)
     pulls = np.array([summary.mean_pulls for summary in compared.summaries])
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=True)
     for panel, values, title in [

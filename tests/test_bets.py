@@ -11,7 +11,8 @@ from mpmath import mp, mpf
 from scipy import stats
 
 import cabai
-from cabai import Instance, simulate
+from cabai import Instance, Statistics, simulate
+from cabai.core.compiling import compiled
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
@@ -19,6 +20,7 @@ from cabai.core.stopping import beats, is_settled, surplus
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, bets, bets_worth
+from worst_rule import most_often_crossed
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
@@ -51,6 +53,7 @@ def fill(arm, values, counts, up=0.0):
             arm[name] = [rounded * float(mp.fdot(counts, [mp.log(1 + c * y) for y in side])) for c in stakes]
     arm["pulls"] = arm["tested"] = n
     arm["mean"] = arm["tested_mean"] = min(arm["rewards"] / n, 1.0)
+    bets.weigh(Record(arm), None)
 
 
 def some_rewards(rng, mean, n):
@@ -152,7 +155,7 @@ def test_rewards_0_and_1_make_bets_the_tilts_of_bernoulli():
         for arm, count, one in zip(arms, n, ones, strict=True):
             fill(arm, [0.0, 1.0], [int(count - one), int(one)])
         found, _ = setup.bound(bets.pair_log_e)(
-            Record(setup.rules), bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0.0, 0.0, m, 0.0
+            Record(setup.rules), bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0
         )
         u, v = (
             np.exp(tilt * r - k * np.log1p(m * np.expm1(tilt)))
@@ -174,6 +177,43 @@ def test_what_is_kept_of_an_arm_is_what_the_formula_needs():
         np.testing.assert_allclose(arms[0][name], expected[name], rtol=1e-13)
 
 
+def test_what_a_quick_look_refuses_is_not_beaten():
+    """Filters may only say no, and seldom say it where the test itself would say yes: rewards 0 and 1, nearly so, and
+    others."""
+    rng, setup = np.random.default_rng(14), setup_of()
+    rules, refused, beaten = Record(setup.rules), 0, 0
+    for i in range(600):
+        pair = some_pair(rng, 10**5)
+        if i % 2:
+            m, gap = rng.uniform(0.1, 0.9), 10 ** rng.uniform(-2, -0.5)
+            n = [max(int(rng.uniform(3, 15) * 2 * m * (1 - m) / gap**2 * 10 ** rng.uniform(0, 1)), 3) for _ in range(2)]
+            low = 0.02 if i % 4 == 1 else 0.0
+            pair = [([low, 1.0], [k - (ones := round(min(max(m + side * gap / 2, 0), 1) * k)), ones])
+                    for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
+        arms = setup.start()[0]
+        for arm, (values, counts) in zip(arms, pair, strict=True):
+            fill(arm, values, counts)
+        b, a = map(Record, arms)
+        by, yes = setup.bound(surplus)(rules, 0, b, a), setup.bound(beats)(rules, 0, b, a)
+        assert not (yes and by <= 0)
+        beaten += yes
+        refused += by > 1e-6 and not yes
+    assert beaten > 150
+    assert refused <= 2
+
+
+def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
+    rng = np.random.default_rng(15)
+    for _ in range(3000):
+        m, gap = rng.uniform(0, 1), 10 ** rng.uniform(-6, 0)
+        room = 1 - m
+        gap = min(gap, room)
+        mean = m + gap
+        variance = mean * (1 - mean) * rng.choice([1.0, rng.random(), 10 ** rng.uniform(-6, 0)])
+        exact = bets_worth.worth(gap, variance, room)[0] - 1e-16  # its logarithms are rounded
+        assert exact <= bets_worth.worth_at_most(gap, variance, room)
+
+
 def test_the_slope_is_that_of_the_value():
     rng, setup = np.random.default_rng(4), setup_of()
     at = setup.bound(bets.pair_log_e)
@@ -185,8 +225,8 @@ def test_the_slope_is_that_of_the_value():
         b, a = map(Record, arms)
         m = 0.5 * (b.mean + a.mean)
         step = 1e-6 * m * (1 - m)
-        values = [at(Record(setup.rules), 35, b, a, 0.0, 0.0, x, 0.0)[0] for x in (m - step, m + step)]
-        _, slope = at(Record(setup.rules), 35, b, a, 0.0, 0.0, m, 0.0)
+        values = [at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, x, 0.0)[0] for x in (m - step, m + step)]
+        _, slope = at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, m, 0.0)
         assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-3, abs=1e-2)
 
 
@@ -229,7 +269,7 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
     rules, at, look = Record(setup.rules), setup.bound(bets.pair_log_e), setup.bound(observe)
 
     def e(arms, m):
-        return math.exp(at(rules, bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0.0, 0.0, m, 0.0)[0])
+        return math.exp(at(rules, bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0)[0])
 
     for _ in range(15):
         arms, run = setup.start()
@@ -246,6 +286,50 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
                     after += chance * e(ahead, m)
                 assert after <= now * (1 + 1e-9)
                 assert m != mu or after >= now * (1 - 1e-4)  # of the smallest stakes, a bound only
+
+
+def all_log_e(b, a, rules, found):
+    for i in range(len(b)):
+        for j in range(len(a)):
+            found[i, j] = surplus(rules, 0, b[i], a[j]) + rules.level
+
+
+def arms_after(setup, values, n):
+    """An arm's records after n pulls of which 0, ..., n had the larger value."""
+    low, high = values
+    many, few = np.arange(n + 1.0), n - np.arange(n + 1.0)
+    arms = np.zeros(n + 1, setup.layout.arm)
+    stakes = np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    arms["up"] = np.outer(few, np.log1p(stakes * low)) + np.outer(many, np.log1p(stakes * high))
+    arms["down"] = np.outer(few, np.log1p(stakes * (1 - low))) + np.outer(many, np.log1p(stakes * (1 - high)))
+    arms["rewards"], arms["squares"] = few * low + many * high, few * low**2 + many * high**2
+    arms["pulls"] = arms["tested"] = n
+    arms["mean"] = arms["tested_mean"] = arms["rewards"] / n
+    for arm in Records(arms):
+        bets.weigh(arm, None)
+    return arms
+
+
+@pytest.mark.parametrize(("values", "horizon"), [
+    ((0.0, 1.0), 40), ((0.2, 0.9), 40),
+    *(pytest.param(values, 80, marks=SLOW) for values in ((0.0, 1.0), (0.2, 0.9), (0.0, 0.3), (0.6, 1.0))),
+])  # fmt: skip
+def test_no_sampling_rule_makes_e_cross_more_often_than_promised(values, horizon):
+    """The rule that maximises the chance of E >= x within so many pulls of two equal arms whose rewards are one of two
+    values: all that can go wrong with two arms at delta = 1/x."""
+    setup, most = setup_of(), 0.0
+    fill_in, tables = compiled(setup.bound(all_log_e)), {}
+    for n_b in range(1, horizon):
+        for n_a in range(1, horizon + 1 - n_b):
+            tables[n_b, n_a] = np.empty((n_b + 1, n_a + 1))
+            fill_in(arms_after(setup, values, n_b), arms_after(setup, values, n_a), setup.rules, tables[n_b, n_a])
+    for mu in (0.05, 0.5, 0.95):
+        for x in (1.5, 2.0, 5.0, 20.0):
+            crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
+            found = most_often_crossed(crossed, mu, horizon)
+            assert found <= 1 / x
+            most = max(most, found * x)
+    assert most > 0.05  # so that it could have failed
 
 
 # --- Chance: by simulation -------------------------------------------------------------------------------------------
@@ -372,6 +456,80 @@ def test_what_is_plain_is_seen(b, a, n):
     one, other = map(Record, arms)
     assert setup.bound(beats)(Record(setup.rules), 0, one, other)
     assert not setup.bound(beats)(Record(setup.rules), 0, other, one)
+
+
+# --- Data that were summed up ----------------------------------------------------------------------------------------
+
+
+def log_e_of_data(data, setup=None):
+    setup = setup or Setup(data.family, Bets(), arms=2, delta=0.1)
+    arms, _ = data.state(setup)
+    return setup.bound(surplus)(Record(setup.rules), 0, Record(arms[0]), Record(arms[1])) + setup.rules["level"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.0, 5.0), (1e6, 1e6 + 1)])
+def test_sums_of_squares_say_less_than_the_rewards_and_never_more(low, high):
+    """Each sum of log(1 + c y) against 40 digits, and log E, for many laws; also where the range is far from 0."""
+    rng, family, stakes = np.random.default_rng(21), Bounded(low, high), np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    setup, seen = Setup(family, Bets(), arms=2, delta=0.1), 0
+    for _ in range(25):
+        shares = [some_sample(rng, int(rng.integers(2, 60)), mean) for mean in (0.7, 0.5)]
+        samples = [np.clip(low + (high - low) * each, low, high) for each in shares]
+        data = Statistics(
+            family,
+            [len(each) for each in samples],
+            [math.fsum(each) for each in samples],
+            squares=[math.fsum(each * each) for each in samples],
+        )
+        arms, _ = data.state(setup)
+        for arm, rewards in zip(arms, samples, strict=True):
+            with mp.workdps(40):
+                exact = [(mpf(float(y)) - mpf(low)) / (mpf(high) - mpf(low)) for y in rewards]
+                for i, c in enumerate(stakes):
+                    assert arm["up"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * y) for y in exact)) + 1e-12
+                    assert arm["down"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * (1 - y)) for y in exact)) + 1e-12
+        full = log_e_of_data(Statistics.of(family, samples), setup)
+        less = log_e_of_data(data, setup)
+        assert less <= full + 1e-9
+        seen += full > 1 and less > 0.5 * full
+    assert seen >= (5 if low < 1e5 else 0)
+
+
+def some_sample(rng, n, mean):
+    spread = 10 ** rng.uniform(-1, 3)
+    return (
+        rng.choice([0.0, 1.0], n, p=[1 - mean, mean])
+        if rng.random() < 0.2
+        else rng.beta(mean * spread, (1 - mean) * spread, n)
+    )
+
+
+def test_rewards_given_at_once_are_those_that_were_told():
+    samples = [[0.9, 0.8, 1.0, 0.0], [0.2, 0.3, 0.1, 0.25]]
+    setup = setup_of()
+    arms, run = setup.start()
+    look = setup.bound(observe)
+    for a, rewards in enumerate(samples):
+        for reward in rewards:
+            look(Records(arms), Record(run), Record(setup.rules), a, reward, 1.0)
+    found, _ = Statistics.of("bounded", samples).state(setup)
+    for name in ("up", "down", "squares", "variance", "reserved", "tested_mean"):
+        assert (found[name] == arms[name]).all()
+
+
+def test_zeros_and_ones_need_no_squares():
+    data = Statistics("bernoulli", [100, 100], [80, 30])
+    assert Bets().beats(data, 0, 1, delta=0.05)
+    squares = Statistics("bounded", [100, 100], [80, 30], squares=[80, 30])
+    assert log_e_of_data(data) == pytest.approx(log_e_of_data(squares), abs=1e-6)
+    with pytest.raises(InvalidInput, match="give the sums of their squares"):
+        Bets().beats(Statistics("bounded", [100, 100], [80, 30]), 0, 1, delta=0.05)
+
+
+@pytest.mark.parametrize("squares", [[81, 30], [63.9, 30]])
+def test_squares_that_cannot_be_are_refused(squares):
+    with pytest.raises(InvalidInput, match=r"squares\[0\] = .* cannot be the sum of the squares of 100 rewards"):
+        Bets().beats(Statistics("bounded", [100, 100], [80, 30], squares=squares), 0, 1, delta=0.05)
 
 
 def test_bets_need_a_range():

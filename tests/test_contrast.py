@@ -18,6 +18,7 @@ from cabai.core.state import Record
 from cabai.core.stopping import beats, is_settled, surplus
 from cabai.families import family_of, mirror_image
 from cabai.thresholds import Contrast, contrast, tilts
+from worst_rule import most_often_crossed
 
 FAMILIES = ["gaussian(variance=0.3)", "bernoulli", "poisson", "exponential"]
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
@@ -45,10 +46,11 @@ def log_e_of(setup, pulls, means):
 # --- The formula: every pair of tilts, in 50 digits ------------------------------------------------------------------
 
 
-def weights(family):
-    """W_ij, as the module says in words."""
+def weights(family, m):
+    """W_ij for the mean m, as the module says in words."""
     rows = tilts.table(family)
-    gained = rows[:, tilts.GAINED]
+    k = [low <= m < high or m == high == family.mean_range[1] for low, high, _ in family.tilt_ranges].index(True)
+    gained = tilts.ranges(family)[1][k, :, tilts.GAINED]
     smaller = np.minimum.outer(np.arange(len(rows)), np.arange(len(rows)))
     return rows[:, tilts.TILT], np.outer(rows[:, tilts.SHARE], rows[:, tilts.SHARE]) * gained[smaller]
 
@@ -69,26 +71,27 @@ def log_factors(family, number, log, exp, signed, n, mean, m):
     return found
 
 
-def log_e_at(family, pulls, means, m, epsilon):
-    """log E(m): the sum over every pair of tilts."""
+def log_e_at(family, pulls, means, m, epsilon, weighed_at=0.0):
+    """log E(m): the sum over every pair of tilts, with the weights of m + weighed_at."""
     (n_b, n_a), (mean_b, mean_a) = pulls, map(mpf, means)
-    grid, joint = weights(family)
+    grid, joint = weights(family, m + weighed_at)
     up = log_factors(family, mpf, mp.log, mp.exp, grid, n_b, mean_b, m)
     down = log_factors(family, mpf, mp.log, mp.exp, -grid, n_a, mean_a, m + mpf(epsilon))
     u, v = map(mp.exp, up), [mp.exp(x) for x in down]
     return mp.log(mp.fsum(x * mp.fdot(map(mpf, row), v) for row, x in zip(joint, u, strict=True)))
 
 
-def least_log_e(family, pulls, means, epsilon):
+def least_log_e(family, pulls, means, epsilon, weighed_at=0.0):
     """The least log E(m) over a scan of m and a search around its least; its place is found with doubles of 80 bits,
     its value with 50 digits. Whatever the place, the value is not below the minimum."""
     long, low, high = np.longdouble, *family.mean_range
-    grid, joint = (each.astype(long) for each in weights(family))
+    grid = tilts.grid().astype(long)
     factors = partial(log_factors, family, long, np.log, np.exp)
 
     def value(m):
         up = np.array(factors(grid, pulls[0], long(means[0]), long(m)))
         down = np.array(factors(-grid, pulls[1], long(means[1]), long(m) + long(epsilon)))
+        joint = weights(family, m + weighed_at)[1].astype(long)
         return np.log(np.exp(up - up.max()) @ joint @ np.exp(down - down.max())) + up.max() + down.max()
 
     middle = (pulls[0] * means[0] + pulls[1] * (means[1] - epsilon)) / sum(pulls)
@@ -99,14 +102,15 @@ def least_log_e(family, pulls, means, epsilon):
         at = int(np.argmin([value(m) for m in scan]))
         left, right = scan[max(at - 1, 0)], scan[min(at + 1, 8)]
     with mp.workdps(50):
-        return float(log_e_at(family, pulls, means, mpf(float((left + right) / 2)), epsilon))
+        return float(log_e_at(family, pulls, means, mpf(float((left + right) / 2)), epsilon, weighed_at))
 
 
-def some_pair(rng, family, most):
-    """Two arms near the threshold: Z between 1 and 40, pulls in any ratio."""
+def some_pair(rng, family, most, largest=100.0):
+    """Two arms near the threshold: Z between 1 and 40, pulls in any ratio, poisson means up to the largest."""
     n_b, n_a = (int(10 ** rng.uniform(0, math.log10(most))) for _ in range(2))
     z = rng.uniform(1, 40)
     m = {"gaussian": rng.normal(0, 3), "bernoulli": rng.uniform(0.01, 0.99)}.get(family.name, 10 ** rng.uniform(-2, 2))
+    m = 10 ** rng.uniform(-2, math.log10(largest)) if family.name == "poisson" else m
     V = {"gaussian": 0.3, "bernoulli": m * (1 - m), "poisson": m, "exponential": m * m}[family.name]
     gap = math.sqrt(2 * z * V * (1 / n_b + 1 / n_a))
     b, a = m + gap * n_a / (n_a + n_b), m - gap * n_b / (n_a + n_b)
@@ -123,10 +127,23 @@ def some_pair(rng, family, most):
 
 def test_the_weights_are_a_probability():
     for family in FAMILIES:
-        _, joint = weights(family_of(family))
-        assert joint.min() >= 0
-        assert joint.sum() == pytest.approx(1, abs=1e-12)
-        assert (joint == joint.T).all()
+        for m in (0.5, 1.0, 30.0, 1e3, 1e15) if family == "poisson" else (0.5,):
+            _, joint = weights(family_of(family), m)
+            assert joint.min() >= 0
+            assert joint.sum() == pytest.approx(1, abs=1e-12)
+            assert (joint == joint.T).all()
+
+
+def test_ranges_of_means_leave_none_out_and_know_how_their_weights_differ():
+    for kind in (family_of("poisson"), mirror_image(family_of("poisson"))):
+        found = kind.tilt_ranges
+        assert (found[0][0], found[-1][1]) == kind.mean_range
+        assert [high for _, high, _ in found[:-1]] == [low for low, _, _ in found[1:]]
+    kind = family_of("poisson")
+    joint = [weights(kind, low)[1] for low, _, _ in kind.tilt_ranges]
+    for k, own in enumerate(joint):
+        least = min(float((other / own).min()) for other in joint)
+        assert math.exp(tilts.ranges(kind)[0][k, tilts.LOG_LEAST]) == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -137,8 +154,9 @@ def test_the_least_e_is_never_above_a_scan_of_all_pairs_of_tilts(family, epsilon
     kind, rng = family_of(family), np.random.default_rng(1)
     setup, close, count = setup_of(family, epsilon, mirrored), 0, 13
     for _ in range(count):
-        pulls, means = some_pair(rng, kind, 10**7)
-        exact = least_log_e(kind, pulls, means, epsilon)
+        pulls, means = some_pair(rng, kind, 10**7, largest=10**7)
+        weighed_at = epsilon if mirrored and not kind.is_symmetric else 0.0  # the m of the arm that is to win
+        exact = least_log_e(kind, pulls, means, epsilon, weighed_at)
         if mirrored and kind.is_symmetric:
             pulls, means = pulls[::-1], tuple(kind.mirror(mean) for mean in means[::-1])
         elif mirrored:  # the smallest mean is wanted: the arms change places
@@ -147,6 +165,35 @@ def test_the_least_e_is_never_above_a_scan_of_all_pairs_of_tilts(family, epsilon
         assert found <= max(exact, 0.0)
         close += found >= exact - 0.05
     assert close >= count - 3  # tilts too small to tell anything are left out
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_where_two_ranges_of_means_meet_neither_is_forgotten(mirrored):
+    """Poisson pairs whose common mean is about an end of a range, few pulls to many: E jumps there, and its least may
+    be on either side. Never above 400 means around it and the ends of all ranges."""
+    kind, rng, setup, close = family_of("poisson"), np.random.default_rng(11), setup_of("poisson", 0.0, mirrored), 0
+    ends = [low for low, _, _ in kind.tilt_ranges[1:]]
+    for i in range(40):
+        n_b, n_a = (int(10 ** rng.uniform(0, 4)) for _ in range(2))
+        m = ends[i % 5] * (1 + rng.normal() / math.sqrt(ends[i % 5] * (n_a + n_b)))
+        gap = math.sqrt(2 * rng.uniform(3, 20) * m * (1 / n_b + 1 / n_a))
+        b, a = m + gap * n_a / (n_a + n_b), max(m - gap * n_b / (n_a + n_b), 0.0)
+        scan = [*np.linspace(m - 6 * gap, m + 6 * gap, 400), *ends, *np.nextafter(ends, 0)]
+        exact = min(quick_log_e(kind, (n_b, n_a), (b, a), x) for x in scan if x > 0)
+        found = log_e_of(setup, (n_a, n_b), (-a, -b)) if mirrored else log_e_of(setup, (n_b, n_a), (b, a))
+        assert found <= max(exact, 0.0) + 1e-9
+        close += found >= exact - 0.1
+    assert close >= 36
+
+
+def quick_log_e(family, pulls, means, m):
+    """As `log_e_at`, with doubles."""
+    grid, joint = weights(family, m)
+    up, down = (
+        np.array(log_factors(family, float, math.log, math.exp, sign * grid, n, mean, m))
+        for sign, n, mean in zip((1, -1), pulls, means, strict=True)
+    )
+    return math.log(np.exp(up - up.max()) @ joint @ np.exp(down - down.max())) + up.max() + down.max()
 
 
 def test_dropping_rows_and_rounding_never_add_to_log_e():
@@ -158,8 +205,8 @@ def test_dropping_rows_and_rounding_never_add_to_log_e():
         for _ in range(10):
             pulls, means = some_pair(rng, kind, 10**7)
             m = means[1] + rng.uniform(0.2, 0.8) * (means[0] - means[1])
-            last = int(rng.integers(5, tilts.COUNT))
-            found, _ = at(Record(setup.rules), last, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
+            last, k = int(rng.integers(5, tilts.COUNT)), contrast.range_of(Record(setup.rules), m)
+            found, _ = at(Record(setup.rules), last, k, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
             with mp.workdps(50):
                 exact = log_e_at(kind, pulls, means, mpf(m), 0.0)
             assert found <= float(exact) + 1e-15 * sum(pulls) + 1e-13 * abs(float(exact)) + 1e-12
@@ -174,9 +221,9 @@ def test_the_slope_is_that_of_the_value():
             pulls, means = some_pair(rng, kind, 10**4)
             m = means[1] + 0.4 * (means[0] - means[1])
             step = 1e-6 * (means[0] - means[1])
-            values = [at(rules, 30, pulls[0], means[0] - x, pulls[1], means[1] - x, x, 0.0)[0]
+            values = [at(rules, 30, 0, pulls[0], means[0] - x, pulls[1], means[1] - x, x, 0.0)[0]
                       for x in (m - step, m + step)]  # fmt: skip
-            _, slope = at(rules, 30, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
+            _, slope = at(rules, 30, 0, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
             assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-3, abs=1e-2)
 
 
@@ -225,21 +272,25 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds(family):
     m = mu. Tilts up to 1, so that the means can be integrated."""
     kind, setup = family_of(family), setup_of(family)
     rng, rules = np.random.default_rng(5), setup.rules.copy()
-    rules["tilts"][rules["tilts"][:, tilts.TILT] > 1, tilts.GAIN] = 0
-    rules["tilts"][:, tilts.GAINED] = np.cumsum(rules["tilts"][:, tilts.GAIN])
+    rules["gains"][:, rules["tilts"][:, tilts.TILT] > 1, tilts.GAIN] = 0
+    rules["gains"][..., tilts.GAINED] = np.cumsum(rules["gains"][..., tilts.GAIN], axis=1)
     at = compiled(setup.bound(contrast.log_e))
     for _ in range(12):
         (n_b, n_a), (mean_b, mean_a) = some_pair(rng, kind, 100)
-        m = max(0.5 * (mean_b + mean_a), 1e-3)
+        m = max(0.5 * (mean_b + mean_a), -np.inf if kind.name == "gaussian" else 1e-3)
         less, more = m * 0.9, m * 1.05 if kind.name != "bernoulli" else m + 0.05 * (1 - m)
         if m < 0:
             less, more = more, less
 
-        def e(n, total, k, sum_a, m=m):
-            return math.exp(at(rules, tilts.COUNT - 1, n, total / n - m, k, sum_a / k - m, m, 0.0)[0])
+        def log_e(n, total, k, sum_a, m=m):
+            weighed = contrast.range_of(Record(rules), m)
+            return at(rules, tilts.COUNT - 1, weighed, n, total / n - m, k, sum_a / k - m, m, 0.0)[0]
+
+        def e(*state):  # relative to what it is now, which may be too large a number
+            return math.exp(log_e(*state) - before)  # noqa: B023
 
         total, sum_a = n_b * mean_b, n_a * mean_a
-        now = e(n_b, total, n_a, sum_a)
+        before, now = log_e(n_b, total, n_a, sum_a), 1.0
         for mu_b in (m, less):
             after = mean_after(kind, mu_b, lambda y: e(n_b + 1, total + y, n_a, sum_a))  # noqa: B023
             assert after <= now * (1 + 1e-7)
@@ -306,19 +357,10 @@ def tables():
 def test_no_sampling_rule_makes_e_cross_more_often_than_promised(mu, tables):
     """The rule that maximises the chance of E >= x within 60 pulls of two equal arms, by dynamic programming: all that
     can go wrong with two arms at delta = 1/x."""
-    horizon, found = 60, {}
+    found = {}
     for x in (1.5, 2.0, 5.0, 20.0):
         crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
-        ahead = {n: crossed[n, horizon - n].astype(float) for n in range(1, horizon)}
-        for t in range(horizon - 1, 1, -1):
-            now = {}
-            for n in range(1, t):
-                pull_b = mu * ahead[n + 1][1:, :] + (1 - mu) * ahead[n + 1][:-1, :]
-                pull_a = mu * ahead[n][:, 1:] + (1 - mu) * ahead[n][:, :-1]
-                now[n] = np.where(crossed[n, t - n], 1.0, np.maximum(pull_b, pull_a))
-            ahead = now
-        chance = np.array([1 - mu, mu])
-        found[x] = chance @ ahead[1] @ chance
+        found[x] = most_often_crossed(crossed, mu, horizon=60)
         assert found[x] <= 1 / x
     assert found[1.5] > 0.02  # so that it could have failed
 
@@ -357,9 +399,9 @@ TIES = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0}
 SAMPLERS = {"uniform": "uniform", "co": "co", "top-two": "top-two", "follow": follow, "spoil": spoil, "hunt": hunt}
 
 
-def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls, epsilon=0.0):
+def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls, epsilon=0.0, mean=None):
     """All arms tied, but for 1e-9 by which the last is better. Wrong decisions have an exact binomial bound."""
-    mean, delta = TIES[family], 0.1
+    mean, delta = TIES[family] if mean is None else mean, 0.1
     instance = Instance(family, [mean - 1e-9 - epsilon] * (arms - 1) + [mean], np.linspace(1, 0.3, arms))
     runs = simulate(
         instance, SAMPLERS[sampler], delta=delta, threshold="contrast", trajectories=trajectories, seed=6,
@@ -376,6 +418,20 @@ def test_tied_arms_are_told_apart_as_rarely_as_promised(family, sampler):
     """5000 trajectories of at most 1000 pulls."""
     errors = assert_errs_rarely(family, sampler, 2, 5000, 1000)
     assert sampler == "spoil" or errors > 0
+
+
+@pytest.mark.parametrize("mean", [64.0, 3000.0])
+def test_tied_poisson_arms_with_large_means_are_told_apart_as_rarely_as_promised(mean):
+    """5000 trajectories of at most 500 pulls, also where two ranges of means meet."""
+    assert assert_errs_rarely("poisson", "co", 2, 5000, 500, mean=mean) > 0
+
+
+@SLOW
+@pytest.mark.parametrize("mean", [4.0, 64.0, 3000.0, 1024.0**2])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_tied_poisson_arms_with_large_means_are_told_apart_rarely_in_the_long_run(mean, sampler):
+    """100 000 trajectories of at most 900 pulls."""
+    assert_errs_rarely("poisson", sampler, 3, 100_000, 900, mean=mean)
 
 
 @SLOW
@@ -446,7 +502,8 @@ def test_extremes_do_no_harm(name, epsilon, mirrored):
     ("gaussian(variance=1e10)", (5e5, 0.0), (9, 9)), ("bernoulli", (1.0, 0.0), (9, 9)),
     ("bernoulli", (1e-6, 1e-7), (10**8, 10**8)), ("bernoulli", (1 - 1e-7, 1 - 1e-6), (10**8, 10**8)),
     ("poisson", (1.0, 0.0), (9, 9)),
-    ("poisson", (1e12, 1e12 - 1e6), (100, 100)), ("exponential", (1e9, 1e-9), (2, 2)),
+    ("poisson", (1e12, 1e12 - 1e6), (100, 100)), ("poisson", (1e12, 1e12 - 3e6), (6, 6)),
+    ("poisson", (1030.0, 1000.0), (60, 60)), ("exponential", (1e9, 1e-9), (2, 2)),
     ("gaussian", (0.05, 0.0), (10**9, 10**4)), ("gaussian", (0.05, 0.0), (10**4, 10**9)),
     ("exponential", (1.05, 1.0), (10**9, 2 * 10**4)), ("poisson", (1.05, 1.0), (2 * 10**4, 10**9)),
 ])  # fmt: skip

@@ -68,7 +68,7 @@ class Setup:
             if twice:
                 raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: give it another.")
             fields |= more
-        return Layout.of((self.threshold.arm_fields, fields), own)
+        return Layout.of((self.threshold.arm_fields | self.threshold.arm_scratch, fields), own)
 
     @lazy
     def test_binding(self) -> Binding:

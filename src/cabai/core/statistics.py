@@ -22,8 +22,9 @@ from cabai.support.validation import InvalidInput, numbers
 class Statistics:
     """What has been observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
 
-    That is all any threshold looks at. The first rewards may be left out where the threshold does not need them (all
-    but `evalue` outside the bernoulli and bounded families).
+    That is all any threshold but `bets` looks at. The first rewards may be left out where the threshold does not need
+    them (all but `evalue` outside the bernoulli and bounded families). `bets` needs the rewards themselves
+    (`Statistics.of`) or, and then it sees a little less, the sum of their squares.
 
     >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]])
     Statistics('bernoulli', pulls=[4, 4], rewards=[3.0, 1.0])
@@ -36,13 +37,15 @@ class Statistics:
         rewards: Sequence[float] | NDArray[np.float64],
         *,
         first: Sequence[float] | NDArray[np.float64] | None = None,
+        squares: Sequence[float] | NDArray[np.float64] | None = None,
         variance: float | None = None,
     ) -> None:
         self.family = family_of(family, variance)
         counts, sums = numbers(pulls, "pulls"), numbers(rewards, "rewards")
         firsts = None if first is None else numbers(first, "first")
-        if len({len(counts), len(sums), len(counts if firsts is None else firsts)}) > 1:
-            raise InvalidInput("pulls, rewards and first must have the same length, one entry an arm.")
+        self.squares = None if squares is None else numbers(squares, "squares")
+        if len({len(each) for each in (counts, sums, firsts, self.squares) if each is not None}) > 1:
+            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry an arm.")
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):
@@ -58,6 +61,7 @@ class Statistics:
                         f"first[{a}] = {firsts[a]:g} cannot be one of {counts[a]:g} rewards with sum {sums[a]:g}."
                     )
         self._pulls, self._rewards, self._first = counts.astype(np.int64), sums, firsts
+        self.samples: list[list[float]] | None = None  # the rewards themselves, where they are known
 
     def __len__(self) -> int:
         return len(self._pulls)
@@ -76,7 +80,9 @@ class Statistics:
             for i, reward in enumerate(numbers(rewards, f"samples[{a}]")):
                 kind.check_reward(reward.item(), f"samples[{a}][{i}]")
         sums = [float(np.sum(rewards)) for rewards in samples]
-        return cls(kind, [len(rewards) for rewards in samples], sums, first=[rewards[0] for rewards in samples])
+        found = cls(kind, [len(rewards) for rewards in samples], sums, first=[rewards[0] for rewards in samples])
+        found.samples = [list(map(float, rewards)) for rewards in samples]
+        return found
 
     @property
     def pulls(self) -> NDArray[np.int64]:
@@ -128,14 +134,14 @@ class Statistics:
         """Arms and run as they are in a game after these data, as far as a threshold looks at them."""
         if self.first is None and setup.threshold.needs_first(self.family):
             raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
-        if setup.threshold.arm_fields:
-            raise InvalidInput(f"threshold {setup.threshold} keeps more of each arm than its pulls and rewards' sum.")
         arms, run = setup.start()
         seen = [self.family.scaled(mean) for mean in self.means.tolist()]
         sums = self.rewards if self.family.unit == 1.0 else seen * self.pulls
         arms["pulls"], arms["rewards"], arms["mean"] = self.pulls, sums, seen
         arms["first"] = np.nan if self.first is None else [self.family.scaled(each) for each in self.first.tolist()]
         run["t"], run["leader"] = self.pulls.sum(), self.leader
+        if setup.threshold.arm_fields:
+            setup.threshold.recall(arms, self)
         renew = setup.bound(weigh)
         for arm in arms:
             renew(Record(arm), Record(setup.rules))

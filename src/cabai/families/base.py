@@ -147,6 +147,16 @@ class Family(Named):
         low, high = self.call(edges)
         return float(low), float(high)
 
+    @property
+    def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
+        """For `contrast`: ranges of means, in their order, and the usual tilt of each.
+
+        >>> from cabai.families import Gaussian
+        >>> Gaussian().tilt_ranges
+        ((-inf, inf, 0.4),)
+        """
+        return ((*self.mean_range, self.usual_tilts[0]),)
+
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
         """The function that draws rewards for arms with these means."""
         return dict(self.binding).get("draw", draw)

@@ -140,6 +140,10 @@ class Mirrored(Family):
     def usual_tilts(self) -> tuple[float, float]:  # type: ignore[override]
         return self.inner.usual_tilts
 
+    @property
+    def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
+        return tuple((-high, -low, usual) for low, high, usual in reversed(self.inner.tilt_ranges))
+
     def tilt(self, tilt: float) -> tuple[float, float]:
         return self.inner.tilt(-tilt)
 

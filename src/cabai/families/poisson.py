@@ -127,6 +127,14 @@ class Poisson(Family):
     whole_rewards = True
     functions = divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end
 
+    @property
+    def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
+        """The usual tilt is about 1/sd = mean^-0.5: below 4 as for small means, then a quarter for means 16 times as
+        large."""
+        ends = [0.0, *(4.0 * 16.0**k for k in range(13)), math.inf]
+        usual = [self.usual_tilts[0] * factor for factor in (1.0, *(0.25 * 0.25**k for k in range(13)))]
+        return tuple(zip(ends[:-1], ends[1:], usual, strict=True))
+
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
         return draw_of_any_mean if max(means) >= LARGE else draw  # what is not needed need not be compiled
 

@@ -42,8 +42,8 @@ class Column:
         """A list, or None if all is as it was at the start."""
         raw = values.tobytes()
         if raw != self.raw:
-            if self.texts and values.ndim == 1:
-                changed = (values != self.values).nonzero()[0]
+            if self.texts:
+                changed = (values != self.values).reshape(len(values), -1).any(axis=1).nonzero()[0]
                 for a, text in zip(changed.tolist(), spelt(values[changed]), strict=True):
                     self.texts[a] = text
             else:

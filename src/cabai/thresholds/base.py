@@ -41,6 +41,7 @@ class Threshold(Named):
     choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
     rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
     arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
+    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes of each arm: a study does not store it
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         """The level, which depends on delta, and other numbers among the rules; those left out are 0.
@@ -78,6 +79,10 @@ class Threshold(Named):
     ) -> float:
         """What a nat of evidence costs with ideal sampling, if means and costs are these: for forecasts."""
         return solve(family, means, costs, leader)[0]
+
+    def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
+        """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
+        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
 
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from cabai.families.gaussian import shares_by_gaps
-from cabai.thresholds.bets_worth import reserved_variance, start, variance_of
+from cabai.thresholds.bets_worth import start
 
 TOTAL = 8.0  # nats: about what a decision takes
 LEAST = 0.02  # of the worth of a bet, in nats: an arm whose bets are worth nothing yet is pulled too
@@ -29,7 +29,7 @@ def find_highest(arms, run, rules):
     for a in range(len(arms)):
         arm = arms[a]
         part = level / arm.pulls
-        own = arm.mean + max(-(1.0 - arm.mean) * math.expm1(-part), math.sqrt(2.0 * variance_of(arm) * part))
+        own = arm.mean + max(-(1.0 - arm.mean) * math.expm1(-part), math.sqrt(2.0 * arm.variance * part))
         if a != run.leader:
             own -= rules.epsilon
         if own > end:
@@ -60,24 +60,23 @@ def coin(rules, leader, challenger):
     price = leader.cost / challenger.cost
     if part_l + part_c > 0.0:
         return max(part_l, LEAST), max(part_c, LEAST) * price
-    v_l, v_c = reserved_variance(leader), reserved_variance(challenger)
-    return v_l * challenger.pulls, v_c * leader.pulls * price
+    return leader.reserved * challenger.pulls, challenger.reserved * leader.pulls * price
 
 
 def effort(run, arms, a):
     """For co: the square of sqrt(cost) N / sd."""
-    return arms[a].costs * arms[a].pulls / working_variance(run, arms, a)
+    arm = arms[a]
+    return arm.costs * arm.pulls / working_variance(run, arm, a)
 
 
-def working_variance(run, arms, a):
+def working_variance(run, arm, a):
     """The variance with which a gaussian would be as hard to tell from another as this arm is by bets.
 
     A bet on a reward being above m is worth at most about gap/m, and on being below it gap/(1 - m), however small the
     variance. Where the bets of all pulls are worth TOTAL, that is gap²/(2v) for v = TOTAL m²/(2N).
     """
-    arm = arms[a]
     edge = arm.mean if a == run.leader else 1.0 - arm.mean
-    return reserved_variance(arm) + 0.5 * TOTAL * edge * edge / arm.tested
+    return arm.reserved + 0.5 * TOTAL * edge * edge / arm.tested
 
 
 def solve_shares(arms, run, rules):
@@ -85,13 +84,13 @@ def solve_shares(arms, run, rules):
 
     In units of N/variance all arms have the variance 1, and a unit costs cost times variance.
     """
-    leader = working_variance(run, arms, run.leader)
+    leader = working_variance(run, arms[run.leader], run.leader)
     run.z /= leader
     for a in range(len(arms)):
-        arms[a].cost *= working_variance(run, arms, a)
+        arms[a].cost *= working_variance(run, arms[a], a)
     z = shares_by_gaps(arms, run, 0.5, rules.tolerance)
     for a in range(len(arms)):
-        own = working_variance(run, arms, a)
+        own = working_variance(run, arms[a], a)
         arms[a].cost /= own
         if a != run.leader:
             arms[a].u *= leader / own

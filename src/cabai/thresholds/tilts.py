@@ -6,6 +6,9 @@
 The g are such that W_ij is about (smaller/larger)^0.5 / (1 + (log(larger/usual)/width)²): a heavy-tailed prior of the
 scale, around the family's `usual_tilts`, and one of the ratio that leaves room for every ratio of pulls. A sum over all
 pairs of tilts is then a sum over one index, of products of running sums (see `contrast.log_e`).
+
+Weights may depend on m, the mean that is tested. Where a family's variance grows with m and the usual tilt falls, as
+for poisson, means are divided into ranges, each with a g of its own.
 """
 
 from __future__ import annotations
@@ -19,17 +22,40 @@ from cabai.families import Family
 
 COUNT, LARGEST, RATIO = 48, 4 * 2**0.5, 1.7  # the smallest is 8e-11
 POWER = 0.5
-# the columns of the table: a tilt, its q and g, g_0 + ... + g_i, and what the family needs of the tilt up and down
-TILT, SHARE, GAIN, GAINED, RATE_UP, PRICE_UP, RATE_DOWN, PRICE_DOWN = range(8)
+RANGES = 16  # of means, at most
+# the columns of the table of tilts: a tilt, its q, and what the family needs of the tilt up and down
+TILT, SHARE, RATE_UP, PRICE_UP, RATE_DOWN, PRICE_DOWN = range(6)
+# of each table of gains: g, and g_0 + ... + g_i
+GAIN, GAINED = range(2)
+# of the table of ranges: its ends, its usual tilt, and the log of the least W_ij of another range over its own
+LOW, HIGH, USUAL, LOG_LEAST = range(4)
 
 
 @lru_cache(maxsize=64)
 def table(family: Family) -> NDArray[np.float64]:
     """A row per tilt, the largest first."""
-    tilts = LARGEST * RATIO ** -np.arange(COUNT, dtype=np.float64)
-    shares, gains = weights(tilts, *family.usual_tilts)
+    tilts = grid()
     up, down = (np.array([family.tilt(sign * tilt) for tilt in tilts]) for sign in (1.0, -1.0))
-    return np.column_stack([tilts, shares, gains, np.cumsum(gains), up, down])
+    return np.column_stack([tilts, tilts**POWER, up, down])
+
+
+@lru_cache(maxsize=64)
+def ranges(family: Family) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A row per range of means, in their order, and the gains of each; rows that are not needed are 0."""
+    rows, gains = np.zeros((RANGES, 4)), np.zeros((RANGES, COUNT, 2))
+    found = family.tilt_ranges
+    for k, (low, high, usual) in enumerate(found):
+        rows[k, : USUAL + 1] = low, high, usual
+        own = weights(grid(), usual, family.usual_tilts[1])[1]
+        gains[k] = np.column_stack([own, np.cumsum(own)])
+    gained = gains[: len(found), :, GAINED]
+    for k, own in enumerate(gained):
+        rows[k, LOG_LEAST] = np.log((gained / own).min()) - 1e-12
+    return rows, gains
+
+
+def grid() -> NDArray[np.float64]:
+    return LARGEST * RATIO ** -np.arange(COUNT, dtype=np.float64)
 
 
 def weights(tilts: NDArray[np.float64], usual: float, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
