@@ -463,3 +463,26 @@ def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
         row = study._ledger
         play = study._storage.read(lambda connection, row=row: row.play(connection, row.row(connection)))
         assert play.variance(a) == pytest.approx(np.var(mine, ddof=1))
+
+
+@pytest.mark.parametrize("options", [{"family": "bernoulli"}, {"items": 50}])
+def test_a_study_that_was_stopped_by_hand_stays_so_and_has_no_decision(options):
+    study = cabai.create_study(f"by hand {options}", arms=["a", "b"], costs=[1, 1], storage="memory", **options)
+    first, second = study.ask(2)
+    study.tell(first, reward=1)
+    study.stop()
+    study.stop()
+    status = study.status()
+    assert (status.stopped, status.reason, status.decision, study.decision) == (True, "by hand", None, None)
+    assert status.sentence.startswith("Stopped by hand without a guarantee: a leads")
+    with pytest.raises(cabai.StudyStopped):
+        study.ask()
+    study.tell(second, reward=0)
+    assert (study.status().late, study.status().spent) == (1, 2.0)
+
+
+def test_stopping_by_hand_takes_no_decision_back():
+    study = cabai.create_study("decided by hand", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
+    study.run(lambda arm: arm == "a")
+    study.stop()
+    assert (study.decision, study.status().reason) == ("a", "evidence")

@@ -24,7 +24,16 @@ from cabai.cli.run import run
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, show_help_alone
-from cabai.study import FailedPulls, NoPull, RunFailed, SourceChanged, StorageError, StudyStopped, WideRewards
+from cabai.study import (
+    CostlyStudy,
+    FailedPulls,
+    NoPull,
+    RunFailed,
+    SourceChanged,
+    StorageError,
+    StudyStopped,
+    WideRewards,
+)
 from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
 
 app = typer.Typer(
@@ -61,7 +70,7 @@ def teach(
 
 def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
     """A warning about a study is one line; others are for developers."""
-    if issubclass(category, (FailedPulls, SourceChanged, WideRewards)):
+    if issubclass(category, (CostlyStudy, FailedPulls, SourceChanged, WideRewards)):
         typer.echo(f"cabai: warning: {message}", err=True)
 
 

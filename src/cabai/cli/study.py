@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | status | list | export | delete: live studies, from any language."""
+"""cabai study create | ask | tell | stop | status | list | export | delete: live studies, from any language."""
 
 from __future__ import annotations
 
@@ -187,6 +187,15 @@ def tell(
         show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
     else:
         typer.echo(status.sentence)
+
+
+@study_app.command()
+def stop(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """End a study by hand: for good, and without a decision."""
+    study = load_study(name, storage=storage)
+    study.stop()
+    found = study.status()
+    show_json({"stopped": found.stopped, "reason": found.reason}) if as_json else typer.echo(found.sentence)
 
 
 @study_app.command()

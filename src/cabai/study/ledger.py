@@ -22,7 +22,8 @@ from cabai.study.status import Status
 from cabai.support.validation import InvalidInput
 
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE = "evidence", "max_cost", "max_pulls", "certificate"  # why a study stopped
-REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE)
+BY_HAND = "by hand"
+REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
 
 
 class Ledger:

@@ -40,7 +40,7 @@ study = Table(
     # version counted in the order of telling
     Column("memory", Text, nullable=False, default="{}"),  # JSON: what the policy remembers
     Column("stopped", Double),  # when
-    Column("reason", String(20)),  # evidence, max_cost, max_pulls or certificate
+    Column("reason", String(20)),  # evidence, max_cost, max_pulls, certificate or by hand
     Column("decision", Number),  # the number of the arm that led when it stopped
     Column("confidence", Double),  # 1 - delta, or what was reached at the limit
     Column("told_at_stop", Number),

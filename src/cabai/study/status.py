@@ -83,7 +83,7 @@ class Status:
     confidence: float | None  # 1 - the delta at which the leader would have been decided for
     remaining_cost: float | None  # still to be paid if the estimates are the truth; None where it cannot be said
     stopped: bool
-    reason: str | None  # evidence, max_cost, max_pulls or certificate
+    reason: str | None  # evidence, max_cost, max_pulls, certificate or by hand
     decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
     warnings: list[str]
     items: int | None = None  # of a study with items: how many there are
@@ -234,12 +234,12 @@ class Status:
             if self.reason == "certificate":
                 limit = f"{self.certified_pulls} pulls, where the certificate of its threshold ends,"
             else:
-                limit = f"{self.reason} = {self.max_cost if self.reason == 'max_cost' else self.max_pulls:g}"
+                most = self.max_cost if self.reason == "max_cost" else self.max_pulls
+                limit = f"{self.reason} = {most or 0:g}"
+            limit = "by hand" if self.reason == "by hand" else f"at {limit}"
             if self.leader is None:
-                return f"Stopped at {limit} before any reward; no decision."
-            return (
-                f"Stopped at {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
-            )
+                return f"Stopped {limit} before any reward; no decision."
+            return f"Stopped {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
         if self.items is not None and self.leader is not None:
             return self._race_sentence
         if self.leader is None and self.waiting:

@@ -213,6 +213,22 @@ class Study:
         """
         self._lease(pull, worker, anew=True)
 
+    def stop(self) -> None:
+        """End the study by hand: for good, and without a decision. Does nothing if it has stopped already.
+
+        What is under way may still be told: it is on the bill, and marked late.
+
+        >>> from cabai import create_study
+        >>> study = create_study("stop", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
+        >>> study.tell(study.ask(), reward=1)
+        >>> study.stop()
+        >>> study.status().sentence
+        'Stopped by hand without a guarantee: a leads; that it has the largest mean has confidence 0 (asked for: 0.95).
+        1 spent.'
+        """
+        self._import_own()
+        self._together.do(transactions.stop)
+
     def run(
         self,
         test: Callable[..., Any],

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from cabai.study import statements
 from cabai.study.change import Change, Result, cost_of
 from cabai.study.errors import AlreadyTold, LostPull
-from cabai.study.ledger import MAX_COST, Ledger
+from cabai.study.ledger import BY_HAND, MAX_COST, Ledger
 from cabai.study.pull import Pull
 
 
@@ -52,6 +52,12 @@ def tell(change: Change, results: Sequence[Result]) -> list[UserWarning]:
         change.count()
         change.stop_at_limit()
     return change.warnings[warned:]
+
+
+def stop(change: Change) -> None:
+    """End the study here, without a decision."""
+    if not change.is_over:
+        change.end(BY_HAND, change.play.confidence())
 
 
 def lease(
