@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,8 @@ from cabai.study.status import Status
 
 class ItemsLedger(Ledger):
     """The rows of a study with items. Its state is computed from the log, once; then from what is new in it."""
+
+    _seen: ItemsPlay | None = None  # as it was last looked at
 
     def play_on(self, connection: sa.Connection, row: Any) -> Any:
         known, self._known = self._known, None
@@ -51,9 +54,18 @@ class ItemsLedger(Ledger):
 
     def status(self, connection: sa.Connection) -> Status:
         row = self.row(connection)
-        play = self.caught_up(connection, row, None)
-        return items_status.status_of(row, play, self.pulls(connection))
+        with self.looked_at(connection, row) as play:
+            return items_status.status_of(row, play, self.pulls(connection))
 
     def all_scores(self, connection: sa.Connection) -> Any:
         """Every score that is known, by arm and item."""
-        return self.caught_up(connection, self.row(connection), None).scores()
+        with self.looked_at(connection, self.row(connection)) as play:
+            return play.scores()
+
+    @contextmanager
+    def looked_at(self, connection: sa.Connection, row: Any) -> Iterator[ItemsPlay]:
+        """The state, for those who only look; kept for the next of them, and nobody else has it meanwhile."""
+        seen, self._seen = self._seen, None
+        play = self.caught_up(connection, row, seen)
+        yield play
+        self._seen = play
