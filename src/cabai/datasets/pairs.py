@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cabai.datasets.board import Board
 from cabai.datasets.capital import BETS, LARGEST, ROUNDED_UP, ROUNDING, first_bets, is_certain, stake
@@ -74,34 +75,54 @@ def is_paused(board, leader, a):
     return board.best[len(board.epsilons) - 1, leader, a] >= board.target
 
 
+# The same to the last bit, many pairs at a time: faster where not compiled.
+
+
 def compare_at_once(board: Board, arm: int, before: int) -> None:
-    """What `compare` does, all pairs of an item at a time: the same to the last bit, and faster where not compiled."""
-    items, bets, limits = board.shares.shape[1], board.bets, np.maximum(board.bets, LARGEST)
+    """What `compare` does."""
     for j in range(before, int(board.prefix[arm])):
-        left = items - j
         others = np.flatnonzero(board.prefix > j)
         others = others[others != arm]
         alone = np.full(len(others), arm)
-        winners, losers = np.concatenate([alone, others]), np.concatenate([others, alone])
-        for test, epsilon in enumerate(board.epsilons):
-            open_ = ~board.settled[test, winners, losers]
-            b, a = winners[open_], losers[open_]
-            possible = items * (ROUNDING - epsilon)
-            m = (possible - (board.sums[b, j] - board.sums[a, j])) / left
-            plays = (m > -1.0) & (m < 1.0)
-            room = np.where(plays, 1.0 + m, 1.0)
-            gain = (1.0 + (board.shares[b, j] - board.shares[a, j])) / room
-            x = np.minimum(bets * (items / left * room)[:, None], limits)
-            capital = board.capital[test, b, a] * np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
-            total = np.zeros(len(b))
-            for g in range(BETS):
-                total += capital[:, g]
-            total[~plays] = 0.0
-            certain = possible - (board.sums[b, j + 1] - board.sums[a, j + 1]) < 1.0 - left
-            total[certain] = np.inf
-            board.capital[test, b, a] = capital
-            board.best[test, b, a] = np.maximum(board.best[test, b, a], total)
-            board.settled[test, b, a] = (total >= board.target) | (total < GIVEN_UP)
-            if test == 0:
-                board.beaten[a[total >= board.target]] = True
+        bet_at_once(board, np.concatenate([alone, others]), np.concatenate([others, alone]), j)
     throw_out(board)
+
+
+def compare_all(board: Board, before: NDArray[np.int64]) -> None:
+    """What `compare` does for one arm after another, whose prefixes were `before`."""
+    for j in range(int(before.min()), int(board.prefix.max())):
+        arms = np.flatnonzero(board.prefix > j)
+        is_new = before[arms] <= j
+        if is_new.any() and len(arms) > 1:
+            b, a = np.nonzero(is_new[:, None] | is_new)  # and b = a, which is settled
+            bet_at_once(board, arms[b], arms[a], j)
+    throw_out(board)
+
+
+def bet_at_once(board: Board, winners: NDArray[np.int64], losers: NDArray[np.int64], j: int) -> None:
+    """What `bet` does, for each of these pairs."""
+    items, bets, limits = board.shares.shape[1], board.bets, np.maximum(board.bets, LARGEST)
+    left = items - j
+    for test, epsilon in enumerate(board.epsilons):
+        open_ = ~board.settled[test, winners, losers]
+        b, a = winners[open_], losers[open_]
+        if not len(b):
+            continue
+        possible = items * (ROUNDING - epsilon)
+        m = (possible - (board.sums[b, j] - board.sums[a, j])) / left
+        plays = (m > -1.0) & (m < 1.0)
+        room = np.where(plays, 1.0 + m, 1.0)
+        gain = (1.0 + (board.shares[b, j] - board.shares[a, j])) / room
+        x = np.minimum(bets * (items / left * room)[:, None], limits)
+        capital = board.capital[test, b, a] * np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
+        total = np.zeros(len(b))
+        for g in range(BETS):
+            total += capital[:, g]
+        total[~plays] = 0.0
+        certain = possible - (board.sums[b, j + 1] - board.sums[a, j + 1]) < 1.0 - left
+        total[certain] = np.inf
+        board.capital[test, b, a] = capital
+        board.best[test, b, a] = np.maximum(board.best[test, b, a], total)
+        board.settled[test, b, a] = (total >= board.target) | (total < GIVEN_UP)
+        if test == 0:
+            board.beaten[a[total >= board.target]] = True

@@ -55,7 +55,6 @@ class Race:
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
         self.scores = np.full((arms, items), np.nan)  # as they were told
         self.told = 0
-        self._compare = pairs.compare_at_once if self.name == PAIRED else test.compare
 
     @property
     def items(self) -> int:
@@ -76,11 +75,16 @@ class Race:
             self.scores[arm, position] = score
             self.board.shares[arm, position] = self.share(score)
             self.told += 1
-        for arm in sorted({arm for arm, _, _ in results}):
-            before = int(self.board.prefix[arm])
+        before = self.board.prefix.copy()
+        for arm in {arm for arm, _, _ in results}:
             board.extend(self.board, arm)
-            if self.board.prefix[arm] > before:
-                self._compare(self.board, arm, before)
+        grown = np.flatnonzero(self.board.prefix > before).tolist()
+        if self.name == CHAMPION:
+            champion.compare(self.board, board.NO_ARM, 0)
+        elif len(grown) == 1:
+            pairs.compare_at_once(self.board, grown[0], int(before[grown[0]]))
+        elif grown:
+            pairs.compare_all(self.board, before)
 
     # What follows is what the functions of `board` say, of all arms at a time.
 
