@@ -132,13 +132,18 @@ class Race:
         difference = math.fsum([*self.scores[a], *-self.scores[b]])
         return -difference if self.minimize else difference
 
-    def next(self, costs: Sequence[float], under_way: Sequence[Collection[int]]) -> tuple[int, int] | None:
+    def next(
+        self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None
+    ) -> tuple[int, int] | None:
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
-        None if enough is under way."""
+        None if enough is under way. In `passed` it keeps where it has looked, for those who ask again and have told
+        nothing meanwhile."""
         active = self.active(costs)
         if sum(map(len, under_way)) >= self.most_under_way(len(active)):
             return None
-        reached = {a: self._reached(a, under_way[a]) for a in active}
+        begin = {} if passed is None else passed
+        reached = {a: self._reached(a, under_way[a], begin.get(a, int(self.board.prefix[a]))) for a in active}
+        begin.update(reached)
         arm = min(active, key=lambda a: (reached[a], costs[a]))
         return None if reached[arm] == self.items else (arm, reached[arm])
 
@@ -146,9 +151,9 @@ class Race:
         """How many evaluations may be under way: what comes back may decide, and then the others are for nothing."""
         return math.inf if math.isinf(self.speculate) else max(2 * active, self.speculate * self.told)
 
-    def _reached(self, arm: int, busy: Collection[int]) -> int:
-        """The first position of an arm that is neither told nor under way."""
-        position, scores = int(self.board.prefix[arm]), self.scores[arm]
+    def _reached(self, arm: int, busy: Collection[int], position: int) -> int:
+        """The first position of an arm, from this one on, that is neither told nor under way."""
+        scores = self.scores[arm]
         while position < self.items and (position in busy or not math.isnan(scores[position])):
             position += 1
         return position

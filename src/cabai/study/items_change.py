@@ -45,17 +45,14 @@ class ItemsChange(Change):
         return arm in self.play.race.active(self.play.prices)
 
     def next_arm(self) -> int | None:
-        found = self.play.next([set() for _ in self.settings.arms])
-        return None if found is None else found[0]
+        return next((arm for arm, _ in self.play.to_come([])), None)
 
     def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
-        busy: list[set[int]] = [set() for _ in settings.arms]
-        for pull in live:
-            busy[pull.arm].add(pull.item)
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
+        to_come = self.play.to_come(live)
         while len(handed) < count and self.reached(under_way) is None:
-            found = self.play.next(busy)
+            found = next(to_come, None)
             if found is None:
                 why = "enough is under way: what comes back may decide, and more would be paid for nothing"
                 break
@@ -65,6 +62,5 @@ class ItemsChange(Change):
                     why = f"what an evaluation of {settings.arms[arm]!r} costs is not known, and the first is under way"
                 break
             under_way[arm] += 1
-            busy[arm].add(item)
             handed.append(self.hand(arm, worker, item))
         return handed, why

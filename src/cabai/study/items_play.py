@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,12 +125,17 @@ class ItemsPlay(Books):
     def winner(self) -> int | None:
         return self.race.winner(self.prices)
 
-    def next(self, under_way: Sequence[set[int]]) -> tuple[int, int] | None:
-        """The arm and the item to evaluate next, where `under_way[a]` are the items being evaluated for arm a; None if
-        enough is under way."""
-        busy = [{int(self.position[item]) for item in items} for items in under_way]
-        found = self.race.next(self.prices, busy)
-        return None if found is None else (found[0], int(self.order[found[1]]))
+    def to_come(self, under_way: Sequence[Any]) -> Iterator[tuple[int, int]]:
+        """The arms and items to evaluate next, one after another, beside the pulls that are under way; until enough
+        is."""
+        busy: list[set[int]] = [set() for _ in self.settings.arms]
+        for pull in under_way:
+            busy[pull.arm].add(int(self.position[pull.item]))
+        prices, passed = self.prices, dict[int, int]()
+        while (found := self.race.next(prices, busy, passed)) is not None:
+            arm, position = found
+            busy[arm].add(position)
+            yield arm, int(self.order[position])
 
     def confidence(self) -> float:
         """1 - the smallest delta at which the leader would have won by now; 0 if there is none."""
