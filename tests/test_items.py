@@ -216,12 +216,12 @@ def test_many_failures_of_an_arm_are_warned_of():
 
 
 def test_a_budget_holds():
-    scores, study = table(), new(costs=[1, 1, 1], max_cost=30, seed=1)
+    scores, study = table(), new(costs=[1, 1, 1], max_cost=15, seed=1)
     while not study.stopped:
         for pull in study.ask(10):
             study.tell(pull, score(scores, pull))
     status = study.status()
-    assert (status.spent, status.reason, status.decision, status.leader) == (30.0, "max_cost", None, "b")
+    assert (status.spent, status.reason, status.decision, status.leader) == (15.0, "max_cost", None, "b")
     assert 0 < status.confidence < 0.95
     assert "has confidence" in status.sentence
 
