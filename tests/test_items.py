@@ -216,7 +216,7 @@ def test_many_failures_of_an_arm_are_warned_of():
 
 
 def test_a_budget_holds():
-    scores, study = table(), new(costs=[1, 1, 1], max_cost=30, seed=1)
+    scores, study = table(), new(costs=[1, 1, 1], max_cost=30, seed=0)
     while not study.stopped:
         for pull in study.ask(10):
             study.tell(pull, score(scores, pull))
