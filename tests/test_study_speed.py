@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,13 +18,14 @@ import pytest
 
 import cabai
 from cabai.core import compiling
-from cabai.study import create_study, kernels, storage
+from cabai.study import create_study, damage, kernels, statements, storage
 from cabai.study.memory import Memory
 from cabai.study.play import Play
 from cabai.study.storage import Guests
 from cabai.study.turns import Turn
 from cabai.support.lazy import lazy
 from storages import BOTH
+from studies import new, start
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -303,3 +305,74 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
     assert "value" in vars(slow)
+
+
+# A study that others have changed is read again, which must be quick: everybody else waits meanwhile.
+
+
+def stored(study: Any) -> tuple[Any, list[Any]]:
+    ledger = study._ledger
+    return study._storage.read(lambda c: (ledger.row(c), statements.ARMS.rows(c, ledger.of)))
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize("threshold", ["contrast", "evalue", "paper", "mixture"])
+@pytest.mark.parametrize("policy", ["racing", "top-two", "co", "ctas", "tas", "uniform"])
+def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, threshold):
+    """To the last bit, with results that wait, failures, lapses and withdrawn pulls: what is weighed arm by arm, at
+    once, and what the worker who told has in hand."""
+    chance, seen = random.Random(7), set()
+    study = new(policy=policy, threshold=threshold, delta=0.2, lease=20.0, seed=1)
+    kernels, usual = study.settings.kernels, study.settings.kernels.weighs_as_usual
+    held: list[Any] = []
+    for turn in range(150):
+        if study.stopped:
+            break
+        if not held or chance.random() < 0.5:
+            with contextlib.suppress(cabai.NoPull):
+                held += study.ask(chance.choice([1, 1, 3]))
+        else:
+            pull = held.pop(chance.randrange(len(held)))
+            lucky = chance.random() < (0.9, 0.4, 0.1)["abc".index(pull.arm)]
+            what = {"failed": "no luck"} if chance.random() < 0.1 else {"reward": float(lucky)}
+            with contextlib.suppress(cabai.AlreadyTold):
+                study.tell(pull, cost=chance.choice([0.5, 1.0]), **what)
+        clock.now += 30.0 if turn % 40 == 39 else 0.1
+        row, arms = stored(study)
+        again = study._ledger.restored(row, arms)
+        kernels.weighs_as_usual = False
+        slowly = study._ledger.restored(row, arms)
+        kernels.weighs_as_usual = usual
+        revision, kept = study._ledger._known or (row.revision, again)  # unknown after a call that has changed nothing
+        assert revision == row.revision
+        for side in ("told", "ordered"):
+            one, other, mine = (getattr(play, side) for play in (again, slowly, kept))
+            assert one.arms.tobytes() == other.arms.tobytes()
+            assert one.run.tobytes() == other.run.tobytes()
+            for name in ("tested", "tested_mean", "price", "pulls", "rewards", "mean", "costs", "in_play"):
+                assert one.arms[name].tobytes() == mine.arms[name].tobytes(), name
+        seen |= {name for name in ("failures", "lapses", "discarded") if getattr(again, name).any()}
+        seen |= {"waiting"} if again.has_waiting else set()
+    assert {"failures", "waiting"} <= seen
+
+
+def test_what_looks_sound_passes_the_careful_check():
+    """Whatever stands in a row: a glance never lets through what the careful check would not."""
+    study = new()
+    start(study, [1, 0, 1, 1])
+    _, arms = stored(study)
+    low, high = study.settings.family.mean_range
+    values = [None, "", "x", b"", True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, 1e308, np.inf,
+              -np.inf, np.nan, np.float64(1.0), np.int64(1)]  # fmt: skip
+    chance, passed = random.Random(3), 0
+    columns = [name for name in arms[0]._fields if name not in ("study", "number", "name")]
+    rows = [arm._replace(**{name: value}) for arm in arms for name in columns for value in values]
+    for _ in range(20_000):
+        changed = chance.sample(columns, chance.randint(2, 5))
+        rows.append(chance.choice(arms)._replace(**{name: chance.choice(values) for name in changed}))
+    for row in [*arms, *rows]:
+        if damage.looks_sound(row, study.settings, low, high):
+            damage.check_arm(row, study.settings, low, high)
+            passed += 1
+    assert all(damage.looks_sound(arm, study.settings, low, high) for arm in arms)
+    assert 100 < passed < len(rows) / 2

@@ -7,13 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from cabai import AlreadyTold, InvalidInput
-from cabai.study import Study, create_study, load_study, schema, transactions
+from cabai import AlreadyTold, InvalidInput, StorageError
+from cabai.study import Study, create_study, load_study, schema, storage, transactions
 from cabai.study.change import Change, Result
 from cabai.study.together import Call
 from storages import BOTH, POSTGRES
@@ -127,6 +128,27 @@ def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: A
     assert set(held.results.values()) == {None}
     check_log(study, {pull.id: (1.0, 1.0, None) for pull in first[1:]})
     assert len(study.observations()) == 2
+
+
+def test_the_patience_of_a_call_counts_from_its_own_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wait behind one that waits for a connection give up with it, not one after the other."""
+    study, tries = new_study("memory", load_if_exists=True), [0]
+    first = study.ask(5)
+
+    def connect() -> Any:
+        tries[0] += 1
+        raise sa.exc.OperationalError(None, None, Exception("sorry, too many clients already"))
+
+    monkeypatch.setattr(storage, "PATIENCE", 1.0)
+    monkeypatch.setattr(study._storage, "writers", SimpleNamespace(connect=connect))
+    started = time.monotonic()
+    with Held(study) as held:
+        for i, pull in enumerate(first):
+            held.call(i, lambda pull=pull: study.tell(pull, 1.0, cost=1.0))
+    assert 1.0 <= time.monotonic() - started < 4.0
+    assert all(isinstance(result, StorageError) for result in held.results.values())
+    assert len(held.results) == 5
+    assert tries[0] >= 5  # each has tried
 
 
 @BOTH

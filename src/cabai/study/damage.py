@@ -68,26 +68,52 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
         raise ValueError(f"its arms are {names[:20]}, not {list(settings.arms)[:20]}")
     low, high = settings.family.mean_range
     for arm in arms:
-        require(is_count(arm.pulls) and is_count(arm.failures), arm, "name", "pulls", "failures")
-        require(is_amount(arm.costs) and is_amount(arm.spent), arm, "name", "costs", "spent")
-        require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
-        require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
-        require(is_count(arm.discarded), arm, "name", "discarded")
-        require(arm.squares is None or is_amount(arm.squares), arm, "name", "squares")
-        require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
-        require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
-        sums = arm.pulls, arm.rewards, arm.first, arm.costs
-        ordered = arm.ordered_pulls, arm.ordered_rewards, arm.ordered_first, arm.ordered_costs
-        for prefix, values in [("", sums)] if ordered == sums else [("", sums), ("ordered_", ordered)]:
-            pulls, rewards, first, costs = values
-            columns = [prefix + name for name in ("pulls", "rewards", "first", "costs")]
-            require(is_number(rewards) and is_number(first), arm, "name", *columns)
-            if pulls:
-                possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
-                require(possible and (costs > 0 or settings.items is not None), arm, "name", *columns)
+        if not looks_sound(arm, settings, low, high):
+            check_arm(arm, settings, low, high)
     total = sum(arm.pulls + arm.failures + arm.discarded for arm in arms)
     if total != told:
         raise ValueError(f"its arms have {total} pulls, but {told} were told")
+
+
+def looks_sound(arm: Any, settings: Settings, low: float, high: float) -> bool:
+    """Whether `check_arm` would find nothing, seen at a glance; False if only it can tell."""
+    counts = (arm.pulls, arm.failures, arm.offers, arm.lapses, arm.discarded, arm.ordered_pulls)
+    perhaps = (0.0 if value is None else value for value in (arm.largest_cost, arm.squares))
+    amounts = (arm.costs, arm.spent, arm.ordered_costs, *perhaps)
+    ordered = (arm.ordered_pulls, arm.ordered_rewards, arm.ordered_first, arm.ordered_costs)
+    return (
+        set(map(type, counts)) == {int}
+        and set(map(type, amounts)) == {float}
+        and type(arm.rewards) is type(arm.first) is float
+        and ordered == (arm.pulls, arm.rewards, arm.first, arm.costs)
+        and min(counts) >= 0
+        and min(amounts) >= 0
+        and math.isfinite(sum(amounts) + arm.rewards + arm.first)
+        and (arm.pulls == 0 or arm.costs > 0 or settings.items is not None)
+        and (arm.pulls == 0 or low <= settings.shown(arm.rewards / arm.pulls) <= high)
+        and (arm.pulls == 0 or low <= settings.shown(arm.first) <= high)
+    )
+
+
+def check_arm(arm: Any, settings: Settings, low: float, high: float) -> None:
+    """The sums of one arm."""
+    require(is_count(arm.pulls) and is_count(arm.failures), arm, "name", "pulls", "failures")
+    require(is_amount(arm.costs) and is_amount(arm.spent), arm, "name", "costs", "spent")
+    require(arm.largest_cost is None or is_amount(arm.largest_cost), arm, "name", "largest_cost")
+    require(is_count(arm.offers) and is_count(arm.lapses), arm, "name", "offers", "lapses")
+    require(is_count(arm.discarded), arm, "name", "discarded")
+    require(arm.squares is None or is_amount(arm.squares), arm, "name", "squares")
+    require(is_count(arm.ordered_pulls) and arm.ordered_pulls <= arm.pulls, arm, "name", "ordered_pulls", "pulls")
+    require(is_amount(arm.ordered_costs), arm, "name", "ordered_costs")
+    sums = arm.pulls, arm.rewards, arm.first, arm.costs
+    ordered = arm.ordered_pulls, arm.ordered_rewards, arm.ordered_first, arm.ordered_costs
+    for prefix, values in [("", sums)] if ordered == sums else [("", sums), ("ordered_", ordered)]:
+        pulls, rewards, first, costs = values
+        columns = [prefix + name for name in ("pulls", "rewards", "first", "costs")]
+        require(is_number(rewards) and is_number(first), arm, "name", *columns)
+        if pulls:
+            possible = all(low <= settings.shown(seen) <= high for seen in (rewards / pulls, first))
+            require(possible and (costs > 0 or settings.items is not None), arm, "name", *columns)
 
 
 def check_play(play: Play) -> None:
@@ -101,17 +127,15 @@ def check_play(play: Play) -> None:
 
 
 def check_side(side: Side) -> None:
-    arms, run = side.arms, side.run
-    in_play = arms["in_play"]
-    indices = [int(run[name]) for name in ("last", "leader", "rival")]
-    known = run["leader"] < 0 or (arms[run["leader"]]["pulls"] > 0 and in_play[run["leader"]] == 1)
+    pulls, in_play, run = side.arms["pulls"].tolist(), side.arms["in_play"].tolist(), side.run
+    last, leader, rival, t = (int(run[name]) for name in ("last", "leader", "rival", "t"))
     if (
-        not all(-1 <= index < len(arms) for index in indices)
-        or not ((in_play == 0) | (in_play == 1)).all()
-        or run["left"] != in_play.sum()
-        or run["t"] != arms["pulls"].sum()
-        or (run["t"] > 0) != (run["leader"] >= 0)
-        or not known
+        not all(-1 <= index < len(pulls) for index in (last, leader, rival))
+        or not set(in_play) <= {0, 1}
+        or run["left"] != sum(in_play)
+        or t != sum(pulls)
+        or (t > 0) != (leader >= 0)
+        or (leader >= 0 and not (pulls[leader] > 0 and in_play[leader] == 1))
     ):
         raise ValueError("what its policy remembers does not fit its arms")
 

@@ -34,6 +34,7 @@ class Kernels:
             "observe": setup.bound(observe), "weigh": setup.bound(weigh_pulled), "choose": setup.choose,
             "stop": setup.stop,
         }  # fmt: skip
+        self.weighs_as_usual = "weigh" not in dict(setup.binding)
         self.compiled: dict[str, Any] = {}
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
@@ -43,7 +44,10 @@ class Kernels:
 
     def weigh(self, arms: NDArray[Any], run: Any) -> None:
         """What the threshold needs of each arm."""
-        self._call("weigh", arms, run)
+        if self.weighs_as_usual:  # what the slot's own body does, for all arms at a time
+            arms["tested"], arms["tested_mean"] = arms["pulls"], arms["mean"]
+        else:
+            self._call("weigh", arms, run)
 
     def choose(self, arms: NDArray[Any], run: Any) -> int:
         return int(self._call("choose", arms, run))

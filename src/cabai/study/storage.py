@@ -95,15 +95,16 @@ class Storage:
             self.engine.dispose()
             raise
 
-    def write(self, work: Work[T]) -> T:
-        """Run `work` in one transaction, durable when this returns.
+    def write(self, work: Work[T], *, since: float | None = None) -> T:
+        """Run `work` in one transaction, durable when this returns. Who has waited already says `since` when, by
+        `time.monotonic`: that is part of the time that it waits for a connection.
 
         If the connection breaks, it is run once more on a new one: so `work` must be safe to repeat, as asking and
         telling are.
         """
         if self.file is not None:
             return self._run(work, self.in_turn, self.turn)
-        return self._run(work, lambda: self.connected(self.writers), self.turn)
+        return self._run(work, lambda: self.connected(self.writers, since), self.turn)
 
     def read(self, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database, whoever writes meanwhile."""
@@ -156,9 +157,9 @@ class Storage:
                 writer.close()
 
     @contextlib.contextmanager
-    def connected(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+    def connected(self, engine: sa.Engine, since: float | None = None) -> Iterator[sa.Connection]:
         """A connection in a transaction. Where the server has none to spare, wait for one that others give back."""
-        deadline, pause = time.monotonic() + PATIENCE, 0.05
+        deadline, pause = (time.monotonic() if since is None else since) + PATIENCE, 0.05
         while True:
             try:
                 connection = engine.connect()

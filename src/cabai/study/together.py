@@ -4,6 +4,7 @@ wait, in one transaction. A lock, a state to be read and a commit then serve man
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Call:
     work: Callable[[Change], Any]
     number: int | None
     process: int = field(default_factory=os.getpid)
+    since: float = field(default_factory=time.monotonic)
     is_open: bool = True  # until it is done, or its thread has given up
     result: Any = None
 
@@ -69,12 +71,12 @@ class Together:
             return [result]
 
         try:
-            results = self.storage.write(work)
+            results = self.storage.write(work, since=call.since)
         except Exception:
             if len(calls) == 1:
                 raise
             del calls[1:]
-            results = self.storage.write(alone)
+            results = self.storage.write(alone, since=call.since)
         for each, result in zip(calls, results, strict=True):
             each.result, each.is_open = result, False
 
