@@ -116,7 +116,11 @@ class PlainRace:
             return None
         if len(active) > 1 and any(self.prefix[a] < self.items for a in active):
             return None
-        return min(active, key=lambda a: (-self.sums[a][-1], costs[a]))
+        leader = self.leader(costs)
+        if self.prefix[leader] < self.items:
+            return leader
+        finished = [a for a in range(self.arms) if self.prefix[a] == self.items]
+        return min(finished, key=lambda a: (-self.sums[a][-1], costs[a]))
 
     def next(self, costs, under_way):
         active = self.active(costs)

@@ -277,3 +277,128 @@ def test_progress_is_shown_where_it_is_wanted(capsys):
     assert "leads" in capsys.readouterr().err
     cabai.evaluate(ARMS, ITEMS, score)
     assert capsys.readouterr().err == ""
+
+
+def test_everything_reused_is_known_exactly_and_right():
+    scores = np.zeros((2, 100))
+    scores[0, :50] = 1
+    scores[1, 49:] = 1  # better by one item
+    known = {arm: dict(enumerate(scores[a].tolist())) for a, arm in enumerate("ab")}
+    for seed in range(20):
+        found = cabai.evaluate(["a", "b"], range(100), score, delta=0.9, reuse=known, seed=seed)
+        assert (found.decision, found.spent) == ("b", 0)
+        assert found.statement.endswith("known exactly, since everything was evaluated")
+
+
+def test_scores_of_another_dataset_or_range_are_not_reused():
+    first = cabai.evaluate(["a", "b"], [f"old {i}" for i in range(50)], lambda arm, item: arm == "a", seed=1)
+    with pytest.raises(cabai.InvalidInput, match="was about other items"):
+        cabai.evaluate(["a", "b"], [f"new {i}" for i in range(50)], lambda arm, item: arm == "b", reuse=first)
+    with pytest.raises(cabai.InvalidInput, match="was about other items"):
+        cabai.evaluate(["a", "b"], [{"id": i} for i in range(50)], lambda arm, item: arm == "b", reuse=first)
+    same = [f"old {i}" for i in range(50)]
+    with pytest.raises(cabai.InvalidInput, match="another range"):
+        cabai.evaluate(["a", "b"], same, lambda a, i: 50, reuse=first, family="bounded(low=0, high=100)")
+    second = cabai.evaluate(["a", "b", "c"], same, lambda arm, item: arm == "c", reuse=first, seed=2)
+    with pytest.raises(cabai.InvalidInput, match="need a new order"):
+        cabai.evaluate(["a", "b", "c", "d"], same, lambda arm, item: arm == "d", reuse=second, seed=1)
+
+
+@pytest.mark.parametrize("result", [2, (1, -1), (1, 1, 1), None, {"grade": 1}, "good", float("nan")])
+def test_what_is_no_score_ends_the_run_and_counts_nowhere(result):
+    def test(arm, item):
+        return result if arm == "b" and item["number"] % 2 else score(arm, item)
+
+    with pytest.raises(cabai.RunFailed, match="what is no score and cost") as failed:
+        cabai.evaluate(ARMS, ITEMS, test, seed=1)
+    found = failed.value.evaluation
+    assert found.status.failures == 0
+    assert "`reuse` takes" in str(failed.value)
+    assert cabai.evaluate(ARMS, ITEMS, score, reuse=found).decision == "b"
+
+
+def test_an_evaluation_may_be_free_and_may_say_score():
+    found = cabai.evaluate(ARMS, ITEMS, lambda arm, item: {"score": score(arm, item), "cost": 0})
+    assert (found.decision, found.spent) == ("b", 0)
+
+
+def test_an_async_test_that_leaves_does_not_hang():
+    async def test(arm, item):
+        if item["number"] % 7 == 0:
+            raise SystemExit(3)
+        return score(arm, item)
+
+    with pytest.raises(SystemExit):
+        cabai.evaluate(ARMS, ITEMS, test, workers=3)
+
+
+def test_a_function_that_returns_a_coroutine_is_awaited_too():
+    async def later(arm, item):
+        return score(arm, item)
+
+    assert cabai.evaluate(ARMS, ITEMS, lambda arm, item: later(arm, item)).decision == "b"
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+def test_an_arm_that_fails_on_the_first_items_is_not_stuck():
+    found = cabai.evaluate(["a", "b"], range(40), lambda arm, item: 1.0, seed=1, max_failures=5)
+    first = [row["item"] for row in found.study.observations() if row["arm"] == "a"][:4]
+
+    def test(arm, item):
+        if arm == "a" and item in first:
+            raise ValueError("odd")
+        return float(arm == "a" or item % 2)
+
+    assert cabai.evaluate(["a", "b"], range(40), test, seed=1, epsilon=0.1).status.failures == 4
+    with pytest.raises(cabai.RunFailed, match="a larger max_failures"):
+        cabai.evaluate(["a", "b"], range(40), lambda arm, item: 1 / (arm == "b"), seed=1)
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+def test_what_everything_costs_does_not_grow_with_failures():
+    def test(arm, item):
+        if arm == "a" and item % 2:
+            raise ValueError("odd")
+        return 0.5
+
+    study = cabai.create_study("failing half", arms=["a", "b"], items=20, costs=None, storage="memory")
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, **({"failed": "no"} if pull.arm == "a" and pull.item % 2 else {"reward": 0.5}), cost=1)
+    assert study.status().full_cost == 40
+
+
+def test_a_pull_that_is_still_tried_here_is_not_tried_again():
+    """Though its lease has ended, since the process stood still."""
+    study = cabai.create_study("stood still", arms=["a", "b"], items=20, lease=0.05, costs=[1, 1], storage="memory")
+    tried = Counter()
+
+    def test(arm, item):
+        tried[arm, item] += 1
+        if sum(tried.values()) == 1:
+            time.sleep(0.5)  # longer than the lease, which a busy main thread does not renew
+        return float(arm == "a")
+
+    import cabai.study.runner as runner
+
+    renew = runner.Loop.renew
+    runner.Loop.renew = lambda self: None
+    try:
+        study.run(test, workers=3)
+    finally:
+        runner.Loop.renew = renew
+    assert max(tried.values()) == 1
+
+
+@pytest.mark.parametrize("items", [{"a": 1}, b"abc", 3.5])
+def test_what_is_no_sequence_of_items(items):
+    with pytest.raises(cabai.InvalidInput, match="items must be a sequence"):
+        cabai.evaluate(ARMS, items, score)
+
+
+def test_items_may_be_a_frame():
+    import pandas as pd
+
+    frame = pd.DataFrame({"id": np.arange(60), "number": range(60)}, index=range(5, 65))
+    assert cabai.evaluate(ARMS, frame, score).decision == "b"
+    assert cabai.evaluate(ARMS, frame["number"], lambda arm, item: arm == "a").decision == "a"

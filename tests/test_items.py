@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import sqlite3
+import time
 import warnings
 
 import numpy as np
@@ -415,3 +417,57 @@ def test_ask_and_tell_on_the_shell(tmp_path):
     assert fields["arms"] == ["a", "b"]
     asked = json.loads(here("study", "ask", "t", "--json", *where).stdout)["pulls"][0]
     assert asked["item"] in (0, 1, 2)
+
+
+def test_an_item_that_is_told_twice_counts_once_whoever_reads_it():
+    """An arm pauses, its pull lapses and is withdrawn; the arm resumes, and the same item is handed out again."""
+    study = new(20, epsilon=0.4, delta=0.5, speculate=float("inf"), lease=0.2, seed=1, race="paired")
+    twin = cabai.load_study(study.name, storage="memory")
+    pulls = study.ask(30)
+    a, b, c = ([pull for pull in pulls if pull.arm == arm] for arm in ARMS)
+    for k in range(7):  # b beats a within epsilon: a pauses
+        study.tell(a[k], 0.5, 1)
+        study.tell(b[k], 0.55, 1)
+    slow = a[7]
+    time.sleep(0.3)
+    again = study.ask(40)
+    study.tell(next(pull for pull in again if pull.id == c[0].id), 0.9, 1)  # c leads now, and does not beat a
+    second = next(pull for pull in study.ask(60) if pull.arm == "a" and pull.item == slow.item)
+    assert second.id != slow.id
+    study.tell(slow, 1, 1)
+    study.tell(second, 0, 1)
+    assert study.scores()["a"][slow.item] == 1
+    fresh = cabai.load_study(study.name, storage="memory")
+    assert study.status() == twin.status() == fresh.status()
+    assert fresh.status().discarded == 1
+    both = [each for each in fresh.observations() if (each["arm"], each["item"]) == ("a", slow.item)]
+    assert [each["counted"] for each in both] == [True, False]
+    with contextlib.suppress(cabai.NoPull):
+        fresh.ask()
+
+
+@pytest.mark.parametrize("race", ["paired", "champion"])
+def test_where_everything_is_known_the_winner_is_the_best_of_all(race):
+    """Also if an arm that was thrown out, as delta allows, turns out to be better."""
+    scores = np.zeros((2, 40))
+    scores[0, :20] = 1
+    scores[1, 19:] = 1  # better by one item
+    for seed in range(60):
+        twin = Race(2, 40, delta=0.9, race=race, speculate=float("inf"))
+        order = np.random.default_rng(seed).permutation(40)
+        twin.tell_many([(a, j, scores[a, order[j]]) for a in range(2) for j in range(40)])
+        assert twin.winner([1, 1]) == 1
+        assert twin.is_complete
+
+
+def test_what_comes_late_changes_nothing_of_what_was_claimed():
+    scores, study = table(items=20), new(20, costs=[1, 1, 1], seed=1)
+    play(study, scores)
+    claimed = study.status()
+    assert claimed.confidence == 0.95
+    rest = {(arm, item) for arm in ARMS for item in range(20)} - {
+        (each["arm"], each["item"]) for each in study.observations()
+    }
+    assert rest
+    assert claimed.statement.endswith("wrong with probability at most 0.05")
+    assert study.status().statement == claimed.statement

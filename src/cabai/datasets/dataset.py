@@ -39,7 +39,12 @@ class Dataset:
     def of(cls, items: Any) -> Dataset:
         if isinstance(items, (str, Path)):
             items = read_items(Path(items))
-        if not isinstance(items, Sequence) and not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+        if hasattr(items, "to_dict") and hasattr(items, "columns"):  # a frame: one item a row
+            items = items.to_dict("records")
+        elif hasattr(items, "tolist") and hasattr(items, "index"):  # a column of one
+            items = items.tolist()
+        is_sequence = isinstance(items, Sequence) or (hasattr(items, "__len__") and hasattr(items, "__getitem__"))
+        if not is_sequence or isinstance(items, (bytes, bytearray, Mapping)):
             raise InvalidInput(f"items must be a sequence, or the path of a .jsonl or .csv file, got {shown(items)}.")
         if len(items) == 0:
             raise InvalidInput("there must be at least one item.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.datasets.board import choose, find_leader, is_active, is_decided, tell
+from cabai.datasets.board import choose, find_leader, is_decided, tell
 
 
 def run_race(state, order, shares, costs, prices, rank, pulls):
@@ -21,9 +21,10 @@ def run_race(state, order, shares, costs, prices, rank, pulls):
 
 
 def winner(state, leader, rank):
-    """The leader, or the best of the active arms where all of them have finished everything."""
+    """The leader or, if it has finished everything, the best of all arms that have."""
+    items = state.shares.shape[1]
     found = leader
     for a in range(len(rank)):
-        if is_active(state, leader, a) and rank[a] < rank[found]:
+        if state.prefix[leader] == items and state.prefix[a] == items and rank[a] < rank[found]:
             found = a
     return found

@@ -111,16 +111,18 @@ class Race:
         return found
 
     def winner(self, costs: Sequence[float]) -> int | None:
-        """The arm that has won, if the race is over. Of arms that have finished everything it is the one with the
-        largest sum of scores, without any rounding, and the cheapest of those that tie."""
+        """The arm that has won, if the race is over. If it has finished everything, it is the one with the largest sum
+        of scores, without any rounding, of all that have, and the cheapest of those that tie."""
         leader = self.leader(costs)
         if leader is None:
             return None
-        best, *rest = active = self._active(leader)
-        if not rest:
-            return best
-        if not (self.board.prefix[active] == self.items).all():
+        finished = self.board.prefix == self.items
+        active = self._active(leader)
+        if len(active) > 1 and not finished[active].all():
             return None
+        if not finished[leader]:
+            return leader
+        best, *rest = np.flatnonzero(finished).tolist()  # also those that are out: now it is known
         for a in rest:
             lead = self.lead(a, best)
             if lead > 0 or (lead == 0 and costs[a] < costs[best]):
@@ -133,13 +135,14 @@ class Race:
         return -difference if self.minimize else difference
 
     def next(
-        self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None
-    ) -> tuple[int, int] | None:
+        self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,
+        beyond: int = 0,
+    ) -> tuple[int, int] | None:  # fmt: skip
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
-        None if enough is under way. In `passed` it keeps where it has looked, for those who ask again and have told
-        nothing meanwhile."""
+        None if enough is under way, and so many `beyond` that. In `passed` it keeps where it has looked, for those who
+        ask again and have told nothing meanwhile."""
         active = self.active(costs)
-        if sum(map(len, under_way)) >= self.most_under_way(len(active)):
+        if sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
             return None
         begin = {} if passed is None else passed
         reached = {a: self._reached(a, under_way[a], begin.get(a, int(self.board.prefix[a]))) for a in active}

@@ -58,7 +58,7 @@ def enter(
     """Log scores that a new study has from another."""
     play, log = ItemsPlay(settings), []
     for number, (arm, item, score) in enumerate(known, 1):
-        play.observe(arm, item, score, 0.0)
+        play.observe(arm, item, score, 0.0, reused=True)
         log.append({"study": key, "number": number, "place": number, "arm": arm, "item": item, "reward": score,
                     "cost": 0.0, "asked": now, "told": now, "worker": REUSED, "offers": 0})  # fmt: skip
     connection.execute(sa.insert(schema.observation), log)

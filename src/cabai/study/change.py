@@ -206,14 +206,14 @@ class Change:
                 self.change_pull(pull.number, values)
                 handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1, pull.item))
                 lapsed[pull.arm] += lapses - pull.lapses
-                if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES:
+                if lapses > pull.lapses and lapsed[pull.arm] in MILESTONES and self.settings.items is None:
                     self.warn(lapsing(self.play, pull.arm, lapsed[pull.arm]))
             else:
                 unpaid.append(pull)
             under_way[pull.arm] += 1
         return handed, unpaid
 
-    def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
+    def hand_out(self, live: Sequence[Any], count: int, worker: str | None, beyond: int = 0) -> tuple[list[Pull], str]:
         """Up to so many new pulls, and why there are no more."""
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         if self.play.decides:

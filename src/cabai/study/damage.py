@@ -167,7 +167,7 @@ def check_scores(log: Iterable[Any], settings: Settings) -> None:
         require(is_item(each.item, settings), each, "number", "item")
         known = each.failed is None and is_number(each.reward) and settings.family.allows_reward(each.reward)
         require(known or (each.reward is None and each.failed is not None), each, "number", "reward", "failed")
-        require(is_number(each.told) and is_amount(each.cost), each, "number", "told", "cost")
+        require(is_number(each.told) and is_count(each.offers), each, "number", "told", "offers")
 
 
 def tests_of(text: str, settings: Settings) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cabai.support.validation import InvalidInput
 
 
@@ -26,7 +28,10 @@ class StudyStopped(NoPull):
 
 
 class RunFailed(Exception):
-    """An arm failed again and again; the study is kept, and goes on when it is run again."""
+    """An arm failed again and again, or a test returned what is no score; the study is kept, and goes on when it is run
+    again."""
+
+    evaluation: Any = None  # of `evaluate`: what was gathered before
 
 
 class StorageError(Exception):

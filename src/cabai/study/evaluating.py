@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
+import shutil
 import sys
 import threading
 import time
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
 from cabai.families import Bounded, Family, family_of
+from cabai.study.errors import RunFailed
 from cabai.study.items import WORST, Items
 from cabai.study.open import STORAGE, load_study, open_study
 from cabai.study.runner import run
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 LEASE = 60.0  # seconds; a run leases anew what takes longer
 RETRIES = 2
+STOPPED = "the loop that awaits async tests was stopped by one of them"
 _numbers = itertools.count(1)  # of evaluations without a name
 
 
@@ -131,26 +135,42 @@ def evaluate(
         dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
     )  # fmt: skip
     where = "memory" if name is None else storage or STORAGE
-    earlier = known_scores(reuse, where, seed)
-    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, earlier)
-    with one_loop(test) as call, shown_progress(study, progress) as report:
+    earlier = earlier_studies(reuse, where)
+    checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
+    known = known_scores(earlier, checked, kind)
+    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known)
+    awaiting = Awaiting()
 
-        def try_once(pull: Pull) -> Any:
-            result = call(pull.arm, dataset.items[dataset.number(pull.item)])
-            return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
+    def try_once(pull: Pull) -> Any:
+        result = test(pull.arm, dataset.items[dataset.number(pull.item)])
+        if inspect.isawaitable(result):
+            result = awaiting.result_of(result)
+        if isinstance(result, Mapping) and "score" in result:
+            result = {"reward" if key == "score" else key: value for key, value in result.items()}
+        return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
 
-        status = run(study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report)
+    try:
+        with shown_progress(study, progress) as report:
+            status = run(study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report)
+    except RunFailed as error:
+        error.evaluation = Evaluation(study, study.status(), study.scores())
+        if name is None:  # the same call would begin anew
+            what = str(error).partition(" The study ")[0]
+            error.args = (f"{what} What was gathered is in the error's `evaluation`, which `reuse` takes.",)
+        raise
+    finally:
+        awaiting.close()
     return Evaluation(study, status, study.scores())
 
 
-def known_scores(reuse: Any, storage: str, seed: int | None) -> list[tuple[str, str | int, float]]:
-    """Arms, items and scores of earlier evaluations: themselves, their studies or names, or scores by arm and item."""
+def earlier_studies(reuse: Any, storage: str) -> list[Any]:
+    """What is to be reused, one by one: studies with items, or scores by arm and item."""
     from cabai.study.study import Study
 
     if reuse is None:
         return []
     if isinstance(reuse, (list, tuple)):
-        return [each for one in reuse for each in known_scores(one, storage, seed)]
+        return [each for one in reuse for each in earlier_studies(one, storage)]
     if isinstance(reuse, str):
         reuse = load_study(reuse, storage=storage)
     if isinstance(reuse, Evaluation):
@@ -158,34 +178,97 @@ def known_scores(reuse: Any, storage: str, seed: int | None) -> list[tuple[str, 
     if isinstance(reuse, Study):
         if reuse.settings.items is None:
             raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
-        if reuse.settings.seed == seed:
-            raise InvalidInput(f"seed {seed} gave the order of study {reuse.name!r}: its scores need a new order.")
-        told = [row for row in reuse.observations() if row["reward"] is not None]  # failed ones are evaluated again
-        return [(row["arm"], row["item"], row["reward"]) for row in told]
-    if isinstance(reuse, Mapping) and all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
-        return [(arm, item, score) for arm, of_arm in reuse.items() for item, score in of_arm.items()]
-    raise InvalidInput(
-        f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
-    )
+    elif not isinstance(reuse, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
+        raise InvalidInput(
+            f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
+        )
+    return [reuse]
 
 
-@contextmanager
-def one_loop(test: Callable[[str, Any], Any]) -> Iterator[Callable[[str, Any], Any]]:
-    """A test that workers can call: if it is async, all calls are awaited in one loop, in a thread of its own."""
-    if not inspect.iscoroutinefunction(test) and not inspect.iscoroutinefunction(getattr(test, "__call__", None)):  # noqa: B004
-        yield test
-        return
-    import asyncio
+def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[tuple[str, str | int, float]]:
+    """Arms, items and scores of earlier evaluations of the same items."""
+    found = []
+    for each in earlier:
+        if isinstance(each, Mapping):
+            found += [(arm, item, score) for arm, of_arm in each.items() for item, score in of_arm.items()]
+            continue
+        before = each.settings.items
+        if each.settings.family.mean_range != family.mean_range:
+            raise InvalidInput(
+                f"study {each.name!r} has scores of another range: {each.settings.family}, and not {family}."
+            )
+        by_position = before.ids is None and items.ids is None
+        if (before.ids is None) != (items.ids is None) or (by_position and not is_same(before, items)):
+            raise InvalidInput(
+                f"study {each.name!r} was about other items, or called them otherwise: its scores cannot be found "
+                'again among these. Give every item an "id", in both.'
+            )
+        told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
+        found += [(row["arm"], row["item"], row["reward"]) for row in told]
+    return found
 
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="cabai awaits", daemon=True)
-    thread.start()
-    try:
-        yield lambda arm, item: asyncio.run_coroutine_threadsafe(test(arm, item), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+
+def is_same(one: Items, other: Items) -> bool:
+    """Whether two datasets are the same, as far as that is known."""
+    return (one.count, one.digest) == (other.count, other.digest)
+
+
+def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
+    """The seeds of the orders that whoever chooses arms now may have seen; the new one must not be among them."""
+    seeds: list[int] = []
+    for each in earlier:
+        if not isinstance(each, Mapping):
+            seeds += [each.settings.seed, *each.settings.items.seeds]
+            if seed in seeds:
+                raise InvalidInput(f"seed {seed} gave an order that study {each.name!r} has seen: scores that are "
+                                   "reused need a new order.")  # fmt: skip
+    return tuple(dict.fromkeys(seeds))
+
+
+class Awaiting:
+    """Awaits what async tests return, for workers in other threads: all in one loop, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: Any = None  # once there is something to await
+        self.thread: Any = None
+
+    def result_of(self, awaitable: Any) -> Any:
+        """What it returns or raises; also what would end the loop, and not the worker."""
+        import asyncio
+        from concurrent.futures import TimeoutError as NotYet
+
+        async def ending_well() -> tuple[Any, BaseException | None]:
+            try:
+                return await awaitable, None
+            except BaseException as error:
+                return None, error
+
+        with self.lock:
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                self.thread = threading.Thread(target=self.loop.run_forever, name="cabai awaits", daemon=True)
+                self.thread.start()
+        if not self.thread.is_alive():
+            raise RuntimeError(STOPPED)
+        future = asyncio.run_coroutine_threadsafe(ending_well(), self.loop)
+        while True:
+            try:
+                result, error = future.result(timeout=1)
+                break
+            except NotYet:
+                if not self.thread.is_alive():
+                    raise RuntimeError(STOPPED) from None
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        if self.loop is not None:
+            if self.thread.is_alive():
+                self.loop.call_soon_threadsafe(self.loop.stop)
+                self.thread.join()
+            self.loop.close()
 
 
 @contextmanager
@@ -202,7 +285,7 @@ def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], N
             return
         try:
             started = time.monotonic()
-            line = study.status().sentence
+            line = study.status().sentence[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write("\r" + line.ljust(width))
             sys.stderr.flush()
             width, taken = len(line), time.monotonic() - started

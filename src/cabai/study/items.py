@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,7 @@ class Items:
     failed: str | float
     speculate: float
     digest: str | None = None  # of the items themselves, if whoever created the study knew them
+    seeds: tuple[int, ...] = field(default=(), compare=False)  # of the orders in which reused scores were gathered
 
     @classmethod
     def checked(cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any) -> Items:
@@ -46,6 +47,7 @@ class Items:
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon), failed=checked_failed(failed, family),
             speculate=checked_speculation(speculate), digest=getattr(items, "digest", None),
+            seeds=getattr(items, "seeds", ()),
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
@@ -62,8 +64,8 @@ class Items:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Items:
-        ids = values["ids"]
-        return cls(**{**values, "ids": None if ids is None else tuple(ids)})
+        ids, seeds = values["ids"], tuple(values.get("seeds", ()))
+        return cls(**{**values, "ids": None if ids is None else tuple(ids), "seeds": seeds})
 
     @property
     def in_words(self) -> str:
@@ -96,6 +98,18 @@ class Items:
         return float(self.failed)
 
 
+def plain_id(id_: Any) -> str | int:
+    """An id as it is kept."""
+    if isinstance(id_, np.integer):
+        id_ = int(id_)
+    is_id = isinstance(id_, (str, int)) and not isinstance(id_, bool) and id_ != ""
+    if not is_id or (isinstance(id_, int) and abs(id_) >= 2**63) or len(str(id_)) > LONGEST_ID:
+        raise InvalidInput(
+            f"an item's id must be a text or a whole number, of at most {LONGEST_ID} characters, got {shown(id_)}."
+        )
+    return id_  # type: ignore[no-any-return]
+
+
 def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
     """How many items there are, and their ids."""
     if isinstance(items, (Items, Dataset)):
@@ -108,12 +122,7 @@ def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
         raise InvalidInput(f"items must be their number, or a list of their ids, got {shown(items)}.")
     if not 1 <= len(items) <= MOST:
         raise InvalidInput(f"there must be from 1 to {MOST} items, got {len(items)}.")
-    ids = tuple(items)
-    for id_ in ids:
-        if isinstance(id_, bool) or not isinstance(id_, (str, int)) or len(str(id_)) > LONGEST_ID or id_ == "":
-            raise InvalidInput(
-                f"an item's id must be a text or a whole number, of at most {LONGEST_ID} characters, got {shown(id_)}."
-            )
+    ids = tuple(map(plain_id, items))
     double, often = Counter(map(str, ids)).most_common(1)[0]
     if often > 1:
         raise InvalidInput(f"items must have ids that differ from each other: {shown(double)} is there twice.")

@@ -47,10 +47,10 @@ class ItemsChange(Change):
     def next_arm(self) -> int | None:
         return next((arm for arm, _ in self.play.to_come([])), None)
 
-    def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
+    def hand_out(self, live: Sequence[Any], count: int, worker: str | None, beyond: int = 0) -> tuple[list[Pull], str]:
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
-        to_come = self.play.to_come(live)
+        to_come = self.play.to_come(live, beyond)
         while len(handed) < count and self.reached(under_way) is None:
             found = next(to_come, None)
             if found is None:

@@ -29,7 +29,7 @@ class ItemsPlay(Books):
         self.failed_score = self.items.failed_score(settings.family, settings.direction)
         self.pulls = np.zeros(arms, np.int64)  # evaluations that returned a score
         self.rewards, self.first, self.counted = np.zeros(arms), np.zeros(arms), np.zeros(arms)  # of those
-        self.paid_for = np.zeros(arms, np.int64)  # of those, the ones that were not taken from an earlier study
+        self.paid_for = np.zeros(arms, np.int64)  # evaluations, failed ones too, that no earlier study has paid for
         self.rows = 0  # of the log
         self.last: tuple[int, float] | None = None  # the last of them: which pull, and when it was told
         self._bill = 0.0
@@ -41,15 +41,15 @@ class ItemsPlay(Books):
         self.pulls[:], self.rewards[:] = columns["pulls"], columns["rewards"]
         self.first[:], self.counted[:] = columns["first"], columns["costs"]
         self._bill = spent
-        scores = []
+        scores: dict[tuple[int, int], float] = {}  # the first that was told of each
         for row in log:
             self.rows += 1
             self.last = (row.number, row.told)
             score = self.failed_score if row.reward is None else row.reward
-            self.paid_for[row.arm] += row.reward is not None and row.cost > 0
-            if score is not None and self.is_missing(row.arm, row.item):
-                scores.append((row.arm, int(self.position[row.item]), score))
-        self.race.tell_many(scores)
+            if score is not None and (row.arm, row.item) not in scores and self.is_missing(row.arm, row.item):
+                scores[row.arm, row.item] = score
+                self.paid_for[row.arm] += row.offers > 0
+        self.race.tell_many([(a, int(self.position[item]), score) for (a, item), score in scores.items()])
 
     @property
     def bill(self) -> float:
@@ -67,7 +67,7 @@ class ItemsPlay(Books):
         """Whether the score of arm a on an item is not known."""
         return math.isnan(self.race.scores[a, self.position[item]])
 
-    def observe(self, a: int, item: int, reward: float | None, cost: float) -> None:
+    def observe(self, a: int, item: int, reward: float | None, cost: float, *, reused: bool = False) -> None:
         """An evaluation returned a score, or failed, and was paid for. A score that is known counts once."""
         score = self.failed_score if reward is None else reward
         self.rows += 1
@@ -81,10 +81,10 @@ class ItemsPlay(Books):
             if self.pulls[a] == 0:
                 self.first[a] = seen
             self.pulls[a] += 1
-            self.paid_for[a] += 1
             self.rewards[a] += seen
             self.counted[a] += cost
         if score is not None and self.is_missing(a, item):
+            self.paid_for[a] += not reused
             self.race.tell(a, int(self.position[item]), score)
         self.pay(a, cost)
 
@@ -125,14 +125,14 @@ class ItemsPlay(Books):
     def winner(self) -> int | None:
         return self.race.winner(self.prices)
 
-    def to_come(self, under_way: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    def to_come(self, under_way: Sequence[Any], beyond: int = 0) -> Iterator[tuple[int, int]]:
         """The arms and items to evaluate next, one after another, beside the pulls that are under way; until enough
-        is."""
+        is, and so many beyond that."""
         busy: list[set[int]] = [set() for _ in self.settings.arms]
         for pull in under_way:
             busy[pull.arm].add(int(self.position[pull.item]))
         prices, passed = self.prices, dict[int, int]()
-        while (found := self.race.next(prices, busy, passed)) is not None:
+        while (found := self.race.next(prices, busy, passed, beyond)) is not None:
             arm, position = found
             busy[arm].add(position)
             yield arm, int(self.order[position])

@@ -127,9 +127,12 @@ def open_study(
             settings = dataclasses.replace(settings, seed=study.settings.seed)
         different = study.settings.differences(settings)
         if different:
+            how = "choose another name, or delete the study"
+            if items is not None:
+                how = f"choose another name, for an evaluation that may reuse={name!r}"
             raise InvalidInput(
                 f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
-                "change: choose another name, or delete the study."
+                f"change: {how}."
             )
     return study
 
@@ -140,11 +143,10 @@ def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) 
         return []
     assert settings.items is not None
     arms = {arm: number for number, arm in enumerate(settings.arms)}
-    found = {
-        (arms[arm], settings.items.numbers[item]): settings.family.check_reward(score)
-        for arm, item, score in known
-        if arm in arms and item in settings.items.numbers
-    }
+    found: dict[tuple[int, int], float] = {}
+    for arm, item, score in known:
+        if arm in arms and item in settings.items.numbers:
+            found.setdefault((arms[arm], settings.items.numbers[item]), settings.family.check_reward(score))
     if not found:
         raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
     return [(arm, item, score) for (arm, item), score in found.items()]

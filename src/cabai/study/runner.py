@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def run(
     kind = Loop if study.settings.items is None else ItemsLoop
     loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0))
     often = study.settings.lease / 4
-    with begun(study, loop.mark), ThreadPoolExecutor(count) as executor:
+    with begun(study, loop), ThreadPoolExecutor(count) as executor:
         try:
             futures = [executor.submit(loop.work, i) for i in range(count)]
             loop.ready.set()
@@ -79,21 +79,21 @@ def run(
         finally:
             loop.over.set()
             loop.ready.set()
-    loop.close()
     for future in futures:
         future.result()
     return study.status()
 
 
 @contextmanager
-def begun(study: Study, mark: str) -> Iterator[None]:
+def begun(study: Study, loop: Loop) -> Iterator[None]:
     """Let what killed runs had under way lapse; and this run be known as long as it lasts."""
-    _runs.add(mark)
+    _runs.add(loop.mark)
     try:
         study._lapse(was_killed)
         yield
     finally:
-        _runs.discard(mark)
+        loop.close()
+        _runs.discard(loop.mark)
 
 
 def was_killed(worker: str | None) -> bool:
@@ -136,17 +136,31 @@ class Loop:
         self.ready.wait()
         while not self.over.is_set():
             try:
-                pull = self.study.ask(worker=f"{self.name}:{worker}")
+                pull = self.ask(f"{self.name}:{worker}")
             except StudyStopped:
                 return
             except NoPull:
                 self.wait()
+                continue
+            if self.is_tried_here(pull):
                 continue
             self.trying[worker] = pull
             try:
                 self.finish(pull)
             finally:
                 del self.trying[worker]
+
+    def ask(self, worker: str) -> Pull:
+        return self.study.ask(worker=worker)
+
+    def is_tried_here(self, pull: Pull) -> bool:
+        """Whether another worker of this run has this pull: its lease has ended, since all stood still. It has it
+        anew."""
+        for worker, other in list(self.trying.items()):
+            if other.id == pull.id:
+                self.trying[worker] = pull
+                return True
+        return False
 
     def finish(self, pull: Pull) -> None:
         """Try what a pull asks for, and tell what came of it."""
@@ -207,11 +221,11 @@ class Loop:
         if self.failing[pull.arm] >= self.limit:
             raise self.failure(pull.arm, self.limit, result)
 
-    def failure(self, arm: str, times: int, last: Failed) -> RunFailed:
+    def failure(self, arm: str, times: int, last: Failed, more: str = "") -> RunFailed:
         often = "failed" if times == 1 else f"failed {times} times in a row, the last time"
         return RunFailed(
-            f"arm {arm!r} {often} with: {last.why.rstrip('.')}. The study {self.study.name!r} is kept; run it again to "
-            "go on."
+            f"arm {arm!r} {often} with: {last.why.rstrip('.')}.{more} The study {self.study.name!r} is kept; run it "
+            "again to go on."
         )
 
     def tell_failed(self, pull: Pull, result: Failed) -> None:
@@ -230,12 +244,24 @@ class ItemsLoop(Loop):
         super().__init__(*arguments)
         self.guard = threading.Lock()
         self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # by arm: what failed since it last succeeded
-        self.succeeded: set[str] = set()  # arms
-        self.answered: set[Any] = set()  # items on which some arm has succeeded
 
     def kept(self) -> list[Pull]:
         with self.guard:
             return [*super().kept(), *(pull for held in self.held.values() for pull, _ in held)]
+
+    def ask(self, worker: str) -> Pull:
+        with self.guard:
+            held = sum(map(len, self.held.values()))
+        return self.study._ask(1, worker, beyond=held)[0]
+
+    def is_tried_here(self, pull: Pull) -> bool:
+        with self.guard:
+            for held in self.held.values():
+                for place, (other, result) in enumerate(held):
+                    if other.id == pull.id:
+                        held[place] = (pull, result)
+                        return True
+        return super().is_tried_here(pull)
 
     def attempt(self, pull: Pull) -> Any:
         """Test, and again if it fails; what failed tries have cost is added up where it is known."""
@@ -245,11 +271,14 @@ class ItemsLoop(Loop):
             if not isinstance(result, Failed):
                 try:
                     told = self.study._checked(pull, **read(result))
-                except InvalidInput as error:
-                    result = Failed(str(error), paid_in(result))
-                else:
-                    cost = None if told.cost is None else told.cost + paid
-                    return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
+                except InvalidInput as error:  # no fault of the arm's: it must not count as the worst score
+                    raise RunFailed(
+                        f"the test of arm {pull.arm!r} on item {pull.item!r} has returned what is no score and cost: "
+                        f"{str(error).rstrip('.')}. It does not count. The study {self.study.name!r} is kept; mend "
+                        "the test and run it again to go on."
+                    ) from error
+                cost = None if told.cost is None else told.cost + paid
+                return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
             paid += result.cost or 0.0
             if self.over.is_set():
                 break
@@ -258,16 +287,12 @@ class ItemsLoop(Loop):
     def tell(self, pull: Pull, result: Any) -> None:
         if not isinstance(result, Failed):
             super().tell(pull, result)
-            with self.guard:
-                self.succeeded.add(pull.arm)
-                self.answered.add(pull.item)
             self.tell_held(pull.arm)
-            self.failing[pull.arm] = 0
             return
         with self.guard:
             held = self.held.setdefault(pull.arm, [])
             held.append((pull, result))
-            times = len(held) + self.failing[pull.arm]
+            times = len(held)
         assert self.study.settings.items is not None
         if times >= self.limit or self.study.settings.items.failed == STOP:
             self.give_up(pull.arm)
@@ -287,33 +312,22 @@ class ItemsLoop(Loop):
         for pull, _ in held:
             self.give_back(pull)
         if held:
-            raise self.failure(arm, len(held) + self.failing[arm], held[-1][1])
+            raise self.failure(arm, len(held), held[-1][1], " None of these counts; a larger max_failures lets them.")
 
     def wait(self) -> None:
-        """Where nothing else can be tried before what failed is told, say whose fault it was."""
+        """Where nothing else can be tried before what failed is told, it is told."""
         with self.guard:
-            stalled = {} if self.trying else {arm: [pull.item for pull, _ in held] for arm, held in self.held.items()}
-        for arm, items in stalled.items():
-            if self.is_at_fault(arm, items):
-                self.give_up(arm)
-            self.failing[arm] += len(items)
+            stalled = [] if self.trying else list(self.held)
+        for arm in stalled:
             self.tell_held(arm)
         time.sleep(PAUSE)
 
-    def is_at_fault(self, arm: str, items: Sequence[Any]) -> bool:
-        """Whether these items failed by the arm's fault: it has not succeeded in this run, and others did on several
-        of them; or nobody ever did on anything."""
-        if arm in self.succeeded:
-            return False
-        if len(items) > 1 and self.answered.intersection(items):
-            return True
-        scored = self.study.status().arms[self.study.arms.index(arm)]
-        return not self.succeeded and scored.pulls + scored.waiting == 0
-
     def close(self) -> None:
-        for held in self.held.values():
-            for pull, _ in held:
-                self.give_back(pull)
+        with self.guard:
+            held = [pull for each in self.held.values() for pull, _ in each]
+            self.held.clear()
+        for pull in held:
+            self.give_back(pull)
 
 
 def read(result: Any) -> dict[str, Any]:

@@ -158,7 +158,9 @@ LOCK_AND_TAKE = Statement(sa.select(*_first.c, *_beside).select_from(_first.oute
 
 LOG = Statement(sa.select(observation).where(observation.c.study == _study).order_by(observation.c.place))
 SCORES = Statement(  # in a study with items, from a place of the log on
-    sa.select(*(observation.c[name] for name in ("number", "place", "arm", "item", "reward", "cost", "failed", "told")))
+    sa.select(
+        *(observation.c[name] for name in ("number", "place", "arm", "item", "reward", "failed", "told", "offers"))
+    )
     .where(observation.c.study == _study, observation.c.place > sa.bindparam("of_place"))
     .order_by(observation.c.place)
 )

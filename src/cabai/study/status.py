@@ -192,7 +192,7 @@ class Status:
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
         'wrong with probability at most 0.05'
         """
-        if self.is_complete:
+        if self.confidence == 1:  # it was, when the study stopped
             return "known exactly, since everything was evaluated"
         if self.proven:
             return f"wrong with probability at most {self.delta:g}"
@@ -351,7 +351,9 @@ class Status:
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
             more.append(f"{self.waiting} rewards told that the study stopped without")
-        if self.discarded:
+        if self.discarded and self.items is not None:
+            more.append(f"{self.discarded} told of an item that was told before: they do not count")
+        elif self.discarded:
             more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")

@@ -133,17 +133,21 @@ class Study:
         >>> [pull.arm for pull in study.ask(2, worker="me")]
         ['b', 'c']
         """
-        count = 1 if n is None else whole(n, "n", 1)
+        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker)
+        return pulls[0] if n is None else pulls
+
+    def _ask(self, count: int, worker: str | None, *, beyond: int = 0) -> list[Pull]:
+        """With items, `beyond` so many may be under way more than else: those whose result is known but not told."""
         name = checked_worker(worker)
         self._import_own()
         pulls: list[Pull]
-        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name))
+        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, beyond))
         warn(warned)
         if why is not None:
             raise NoPull(why)
         if not pulls:
             raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-        return pulls[0] if n is None else pulls
+        return pulls
 
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
@@ -292,8 +296,13 @@ class Study:
         """
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
-            row = self._ledger.row(connection)
-            return [self._observation(each, row) for each in self._ledger.log(connection)]
+            row, found = self._ledger.row(connection), []
+            seen: set[tuple[int, int]] = set()  # in a study with items, the first that was told of an item counts
+            for each in self._ledger.log(connection):
+                found.append(self._observation(each, row, again=(each.arm, each.item) in seen))
+                if self.settings.items is not None:
+                    seen.add((each.arm, each.item))
+            return found
 
         return self._storage.read(work)
 
@@ -378,7 +387,8 @@ class Study:
         else:
             failed = storable(failed)
         if cost is not None:
-            cost = positive(cost, "cost") if failed is None else amount(cost, "cost")
+            free = failed is not None or self.settings.items is not None
+            cost = amount(cost, "cost") if free else positive(cost, "cost")
             if cost < 0:
                 raise InvalidInput(f"cost must not be negative, got {cost!r}.")
         elif self.settings.costs is None and failed is None:
@@ -394,12 +404,12 @@ class Study:
         kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
         return kept
 
-    def _observation(self, told: Any, row: Any) -> dict[str, Any]:
+    def _observation(self, told: Any, row: Any, *, again: bool) -> dict[str, Any]:
         late = row.told_at_stop is not None and told.place > row.told_at_stop
         in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.counted_before)
         items = self.settings.items
         if items is not None:
-            in_order = True
+            in_order = not again
         return {
             "pull": self._ledger.pull_id(told.number),
             "arm": self.arms[told.arm],

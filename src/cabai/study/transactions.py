@@ -18,7 +18,9 @@ from cabai.study.ledger import BY_HAND, MAX_COST, Ledger
 from cabai.study.pull import Pull
 
 
-def ask(change: Change, count: int, worker: str | None) -> tuple[list[Pull], str | None, list[UserWarning]]:
+def ask(
+    change: Change, count: int, worker: str | None, beyond: int = 0
+) -> tuple[list[Pull], str | None, list[UserWarning]]:
     """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
     if change.is_over:
         return [], None, []
@@ -27,7 +29,7 @@ def ask(change: Change, count: int, worker: str | None) -> tuple[list[Pull], str
     handed: list[Pull] = []
     if not change.is_over:
         handed, unpaid = change.offer_again(live, count, worker)
-        fresh, reason = change.hand_out(live, count - len(handed), worker)
+        fresh, reason = change.hand_out(live, count - len(handed), worker, beyond)
         handed += fresh
         if not handed and len(live) > len(unpaid):
             why = f"{reason}: tell what is under way first."
