@@ -6,16 +6,14 @@ import math
 
 PILOT = 4  # trajectories of a task while it is not known how long they take
 GROWTH = 16  # the largest factor from the tasks that were measured to the next: a few short trajectories may mislead
-MOST_BYTES = 2**24  # that a task's rows may take on its worker
 
 
 class Chunks:
     """Trajectories 0 ... n - 1, cut as they are handed out. How they are cut changes no result."""
 
-    def __init__(self, trajectories: int, aim: float, shortest: float, row_bytes: int) -> None:
+    def __init__(self, trajectories: int, aim: float, shortest: float, most: int) -> None:
         self.left, self.next_first = trajectories, 0
-        self.aim, self.shortest = aim, shortest  # seconds
-        self.most = max(1, MOST_BYTES // row_bytes)
+        self.aim, self.shortest, self.most = aim, shortest, most  # seconds, and trajectories
         self.measured, self.seconds, self.largest = 0, 0.0, 0
 
     def next(self, cores: int) -> tuple[int, int]:

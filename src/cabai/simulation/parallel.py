@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from cabai.simulation.chunks import Chunks
 from cabai.simulation.engines import Engine, EngineFailed
+from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
 from cabai.simulation.work import Part, Work
 
 Progress = Callable[[int], None]
+MOST_BYTES = 2**24  # that the rows of one task may take
 RETRIES = 3  # of a chunk whose process has died
 
 
@@ -52,7 +54,8 @@ def run_all(
     progress: Progress | None,
 ) -> None:
     """Run chunks until all trajectories are done; none of it in this thread, which stays free to hear Ctrl-C."""
-    chunks = Chunks(trajectories, engine.aim, engine.shortest, work.row_bytes)
+    most = max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else trajectories
+    chunks = Chunks(trajectories, engine.aim, engine.shortest, most)
     shared = engine.share(work)
     ended: SimpleQueue[Future[Part]] = SimpleQueue()
     under_way: dict[Future[Part], tuple[int, int, int]] = {}
@@ -85,7 +88,7 @@ def run_all(
                     raise
                 raise told from error
             if part.done != count:
-                raise EngineFailed(f"{engine.name} has stopped a task that it should not have.")
+                raise EngineFailed(f"a task {engine.where} has stopped before its end.")
             chunks.took(count, part.seconds)
             take(part)
             done += count
@@ -93,6 +96,6 @@ def run_all(
                 progress(done)
     except BaseException as error:
         engine.cancel()
-        if under_way and engine.name != "threads":
-            error.add_note(f"{len(under_way)} tasks that were under way or queued on {engine.name} are cancelled.")
+        if under_way and not isinstance(engine, Threads):
+            error.add_note(f"{len(under_way)} tasks that were under way or queued {engine.where} are cancelled.")
         raise

@@ -17,6 +17,8 @@ from cabai.simulation.truth import truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 
+BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums are kept
+
 
 class Part(NamedTuple):
     """What has become of a chunk of trajectories."""
@@ -69,10 +71,30 @@ class Work:
 
     def run(self, first: int, count: int, signals: NDArray[np.int64]) -> Part:
         """Trajectories first ... first + count - 1, unless `signals` say to stop."""
-        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
-
-        loop, choose, stop = self.compiled()
+        self.compiled()
         started = time.perf_counter()
+        if self.keeps_rows:
+            done, rows = self.rows(first, count, signals)
+            return Part(first, done, time.perf_counter() - started, rows, [])
+        sums: list[Sums] = []
+        done, block = 0, max(1, BLOCK_BYTES // self.row_bytes)
+        while done < count:
+            size = min(block, count - done)
+            made, more = self.rows(first + done, size, signals)
+            done += made
+            if made < size:  # it was told to stop
+                break
+            sums = [a + b for a, b in zip(sums, self.sums(*more), strict=True)] if sums else self.sums(*more)
+        return Part(first, done, time.perf_counter() - started, (), sums)
+
+    def sums(self, results: NDArray[Any], pulls: NDArray[Any], _: NDArray[Any]) -> list[Sums]:
+        """What is kept of rows, for each level."""
+        right = right_arms(self.instance, self.setup.epsilon)
+        return [Sums.of(results[:, j], pulls[:, j], right) for j in range(len(self.levels))]
+
+    def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:
+        """How many of these trajectories were run; their results, pulls and paths."""
+        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
 
         K, shape = len(self.instance), (count, len(self.levels))
         results = (
@@ -89,13 +111,8 @@ class Work:
             np.uint64(self.seed), np.uint64(first), self.truth.copy(), self.levels, self.max_pulls,
             self.max_cost, self.grid, *results, signals,
         )  # fmt: skip
+        loop, choose, stop = self.compiled()
         done = loop(choose, stop, state, chunk)
         if signals[NO_SUCH_ARM]:
             raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
-        if self.keeps_rows:
-            kept = tuple(each[:done] for each in results)
-            return Part(first, done, time.perf_counter() - started, kept, [])
-        right = right_arms(self.instance, self.setup.epsilon)
-        rows, pulls = results[0][:done], results[1][:done]
-        sums = [Sums.of(rows[:, j], pulls[:, j], right) for j in range(len(self.levels)) if done]
-        return Part(first, done, time.perf_counter() - started, (), sums)
+        return done, tuple(each[:done] for each in results)

@@ -17,7 +17,7 @@ class EngineFailed(RuntimeError):
 class Engine(ABC):
     """Closed at the end of a `with`; what it has started itself ends then, what it was given goes on."""
 
-    name: ClassVar[str]
+    where: ClassVar[str]  # in words
     aim: ClassVar[float] = 1.0  # seconds that a task should take
     shortest: ClassVar[float] = 0.2  # and at least, while there is enough to do
     workers: int | None = None  # the most tasks at a time, if the user has said so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,7 +25,7 @@ PATIENCE = 3.0  # seconds after which a chunk looks now and then whether anybody
 
 
 class Dask(Engine):
-    name = "Dask"
+    where = "on Dask"
 
     def __init__(self, client: Any = None, address: str | None = None, workers: int | None = None) -> None:
         """A client; or the scheduler at an address, or the client that there is, or a cluster of this machine."""
@@ -43,14 +44,17 @@ class Dask(Engine):
     def new_client(self, distributed: Any, address: str | None) -> Any:
         if address is None:
             cluster = distributed.LocalCluster(
-                n_workers=self.workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None
-            )
+                n_workers=self.workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )  # fmt: skip
             self.started.append(cluster)
         try:
             client = distributed.Client(address or cluster, set_as_default=False)
         except (OSError, ValueError) as error:
             raise EngineFailed(f"cannot reach a Dask scheduler at {address}: {error}") from error
         self.started.insert(0, client)
+        if address is None:
+            client.run(task.ignore_interrupts)
         return client
 
     @property

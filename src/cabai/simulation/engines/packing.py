@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import pickle
 import sys
@@ -29,8 +30,10 @@ def packed(work: Work) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         def persistent_id(self, value: Any) -> bytes | None:
             """What is a user's own is packed apart: a worker that has met it knows it again by its bytes."""
-            own = isinstance(value, Named) and value.is_own
-            return cloudpickle.dumps(value) if own else None
+            if not isinstance(value, Named) or not value.is_own:
+                return None
+            parameters = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return cloudpickle.dumps((type(value), parameters))  # type: ignore[no-any-return]
 
     content = io.BytesIO()
     parts = work.instance.family, work.setup.threshold, work.setup.policy

@@ -16,14 +16,15 @@ from cabai.support.validation import optional
 class Processes(Engine):
     """Loky's pool, the one that joblib uses: it does not import the program that is running in its processes."""
 
-    name = "processes"
+    where = "in other processes"
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers
         self.pool = self.new_pool()
 
     def new_pool(self) -> Any:
-        return optional("joblib.externals.loky").ProcessPoolExecutor(self.cores)
+        loky = optional("joblib.externals.loky")
+        return loky.ProcessPoolExecutor(self.cores, initializer=task.ignore_interrupts)
 
     @property
     def cores(self) -> int:

@@ -17,7 +17,7 @@ RETRIES = 3  # of a task whose worker has died
 
 
 class Ray(Engine):
-    name = "Ray"
+    where = "on Ray"
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         """The Ray that this process is connected to; else the one at an address; else one of this machine."""

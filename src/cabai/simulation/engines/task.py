@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import signal
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -17,6 +18,11 @@ from cabai.simulation.engines.base import EngineFailed
 from cabai.simulation.work import Part, Work
 
 _one_at_a_time = threading.Lock()  # threads of one worker are not to compile the same
+
+
+def ignore_interrupts() -> None:
+    """A terminal sends Ctrl-C to every process that was started from it: the first of them stops the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run(packed: bytes, first: int, count: int, watch: Any = None) -> Part:
@@ -51,4 +57,5 @@ class Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def own(packed: bytes) -> Any:
     """A family, threshold or policy of a user's own: the same object each time, so that it is compiled once."""
-    return pickle.loads(packed)
+    kind, parameters = pickle.loads(packed)
+    return kind(**parameters)

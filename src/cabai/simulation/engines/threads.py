@@ -12,7 +12,7 @@ from cabai.simulation.work import Part, Work
 
 
 class Threads(Engine):
-    name = "threads"
+    where = "in threads"
     aim, shortest = 0.2, 0.005  # a task costs next to nothing here
 
     def __init__(self, workers: int | None = None) -> None:
