@@ -37,7 +37,7 @@ def dask():
     """A client of a Dask cluster of two worker processes, of one thread each."""
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -202,7 +202,7 @@ def worker_pids(engine, client) -> list[int]:
 
     if engine == "dask":
         return list(client.run(os.getpid).values())
-    name = "ray::run" if engine == "ray" else "loky"
+    name = "ray::run" if engine == "ray" else "LokyProcess"
     children = psutil.Process().children(recursive=True)
     return [each.pid for each in children if any(name in part for part in each.cmdline())]
 

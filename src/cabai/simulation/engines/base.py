@@ -18,14 +18,18 @@ class Engine(ABC):
     """Closed at the end of a `with`; what it has started itself ends then, what it was given goes on."""
 
     where: ClassVar[str]  # in words
-    aim: ClassVar[float] = 1.0  # seconds that a task should take
-    shortest: ClassVar[float] = 0.2  # and at least, while there is enough to do
+    shortest: ClassVar[float] = 0.2  # seconds that a task should take at least, while there is enough to do
     workers: int | None = None  # the most tasks at a time, if the user has said so
 
     @property
     @abstractmethod
     def cores(self) -> int:
         """How many tasks run at a time: of a cluster, what it has now."""
+
+    @property
+    def aim(self) -> float:
+        """Seconds that a task should take: with many cores longer, or one scheduler could not keep up with them."""
+        return min(max(1.0, self.cores / 100), 1.8)
 
     @property
     def room(self) -> int:

@@ -44,7 +44,7 @@ class Dask(Engine):
     def new_client(self, distributed: Any, address: str | None) -> Any:
         if address is None:
             cluster = distributed.LocalCluster(
-                n_workers=self.workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None,
+                n_workers=self.workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             )  # fmt: skip
             self.started.append(cluster)
