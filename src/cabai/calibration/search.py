@@ -31,7 +31,7 @@ class Search:
     policy: Policy
     delta: float
     max_pulls: int
-    engine: Engine
+    engine: Engine | None
     progress: Progress
 
     @property

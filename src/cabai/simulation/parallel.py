@@ -95,7 +95,12 @@ def run_all(
             if progress is not None:
                 progress(done)
     except BaseException as error:
-        engine.cancel()
-        if under_way and not isinstance(engine, Threads):
-            error.add_note(f"{len(under_way)} tasks that were under way or queued {engine.where} are cancelled.")
+        what = f"{len(under_way)} tasks that were under way or queued {engine.where}"
+        try:
+            engine.cancel()
+        except Exception as failure:  # as where the cluster is gone
+            error.add_note(f"{what} could not be cancelled: {failure}")
+        else:
+            if under_way and not isinstance(engine, Threads):
+                error.add_note(f"{what} are cancelled.")
         raise

@@ -25,10 +25,8 @@ class Ray(Engine):
         self.workers, self.counted, self.cores_then = workers, 0.0, 1
         self.started = not ray.is_initialized()
         if self.started:
-            quiet: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
-            alone = {} if address is not None else {"num_cpus": workers, "include_dashboard": False}
             try:
-                ray.init(address=address, **quiet, **alone)
+                ray.init(address=address, logging_level="error", log_to_driver=False, include_dashboard=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise EngineFailed(f"cannot reach a Ray cluster at {address}: {error}") from error
         elif address is not None:
