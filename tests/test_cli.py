@@ -268,7 +268,7 @@ def threads_of(pid: int) -> int:
 
 
 def test_import_and_help_load_nothing_heavy():
-    heavy = "('numba', 'scipy', 'pandas', 'matplotlib', 'joblib')"
+    heavy = "('numba', 'scipy', 'pandas', 'matplotlib', 'joblib', 'cloudpickle', 'distributed', 'ray')"
     for code in (
         "import cabai",
         "import sys; sys.argv = ['cabai', '--help']; import cabai.cli; cabai.cli.app(standalone_mode=False)",

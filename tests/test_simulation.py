@@ -43,30 +43,6 @@ def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
     assert not np.array_equal(other.steps, whole.steps)
 
 
-def test_processes_give_what_threads_give(paper_instance):
-    import joblib
-
-    threads = cabai.simulate(paper_instance, "co", trajectories=60, threshold="paper")
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        processes = cabai.simulate(paper_instance, "co", trajectories=60, threshold="paper", engine="joblib")
-    assert same(threads, processes)
-
-
-def test_a_joblib_backend_that_cannot_return_results_one_by_one_is_refused(paper_instance):
-    """As joblib's Ray backend cannot: here one that says so itself, without Ray."""
-    import joblib
-
-    class RayBackend(joblib._parallel_backends.SequentialBackend):
-        supports_return_generator = False
-
-    joblib.register_parallel_backend("ray-alike", RayBackend)
-    with (
-        joblib.parallel_config(backend="ray-alike"),
-        pytest.raises(InvalidInput, match=r"RayBackend cannot .*; the backends threading, loky and dask can"),
-    ):
-        cabai.simulate(paper_instance, "co", trajectories=4, workers=2, engine="joblib")
-
-
 def test_all_policies_see_the_same_rewards(paper_instance):
     """With one long trajectory each, the sum of an arm's first n rewards is the same: recompute it from the draws."""
     draw = drawer(paper_instance, 0, 0)

@@ -11,7 +11,7 @@ from cabai.datasets import MissingScores, Replay, replay
 from cabai.families import Family
 from cabai.instance import Instance
 from cabai.policies import Policy, policy
-from cabai.simulation import Comparison, Runs, Summary, compare, simulate
+from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
 from cabai.study import (
     AlreadyTold,
     CostlyStudy,
@@ -45,6 +45,7 @@ __all__ = [
     "Certificate",
     "Comparison",
     "CostlyStudy",
+    "EngineFailed",
     "Evaluation",
     "Evidence",
     "FailedPulls",
@@ -68,6 +69,7 @@ __all__ = [
     "StudyStopped",
     "Summary",
     "Threshold",
+    "Totals",
     "WideRewards",
     "bound",
     "calibrate",

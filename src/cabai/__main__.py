@@ -2,4 +2,5 @@
 
 from cabai.cli import main
 
-main()
+if __name__ == "__main__":  # not where a process that it starts imports it again
+    main()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cabai.datasets import Replay
-    from cabai.simulation import Comparison
+    from cabai.simulation import Comparison, Runs
 
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
     axis.set_xlim(0, None)
 
 
-def comparison_figure(comparison: Comparison) -> Figure:
+def comparison_figure(comparison: Comparison[Runs]) -> Figure:
     """What each policy of a comparison pays: boxes hold the middle half, whiskers 5 % to 95 %, dots are means."""
     figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
     summary = comparison.summaries[0]

@@ -33,6 +33,7 @@ from cabai.calibration.search import Progress, Search, descend, hardest, pilot, 
 from cabai.families import Family, family_of
 from cabai.instance import check_costs
 from cabai.policies import Policy, policy_of
+from cabai.simulation.engines import EngineLike, opened
 from cabai.support.validation import InvalidInput, numbers, probability, whole
 from cabai.thresholds import Calibrated
 from cabai.thresholds.calibrated import written
@@ -52,13 +53,16 @@ def calibrate(
     cost_model: str = "fixed",
     seed: int = 0,
     workers: int | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """Find the least evidence with which a policy keeps delta on the hardest instances of a family, by simulation.
 
     `costs` are the arms' mean costs, as far as you know them; their number is the number of arms. `max_pulls` is how
     long a run may last: errors are counted up to there, and a trajectory that has not ended by then is none. More
-    `trajectories` find a smaller c, at the same confidence. `progress` is called with a line on what is being done.
+    `trajectories` find a smaller c, at the same confidence. `workers`, `engine` and `address` are those of `simulate`:
+    where the trajectories run. `progress` is called with a line on what is being done.
 
     The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that
     the run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the
@@ -93,27 +97,28 @@ def calibrate(
             f"got {trajectories}."
         )
     whole(seed, "seed", 0)
-    search = Search(
-        hard_instances(kind, prices.tolist(), chance, max_pulls, cost_model), chosen, chance, max_pulls, workers,
-        progress or (lambda text: None),
-    )  # fmt: skip
-    aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
-    guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, aside)
-    others = replace(search, instances=more_instances(kind, prices.tolist(), cost_model, aside))
-    worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), aside)
-    search = replace(search, instances=search.instances + [others.instances[j] for j in worst])
-    guess, order, sizes = pilot(search, trajectories, least, 1 - sure, aside, guess)
-    search = replace(search, instances=[search.instances[j] for j in order])
-    tried: list[float] = []
-    for attempt in range(ATTEMPTS):
-        alpha = (1 - sure) / 2 ** (attempt + 1)
-        found = descend(search, guess, sizes, alpha, seed_of(seed, attempt + 1), tried)
-        if found is not None:
-            c, errors = found
-            break
-        guess *= 1.25
-    else:
-        raise InvalidInput(f"no constant up to c = {guess:.3g} could be certified; give more trajectories.")
+    with opened(engine, workers=workers, address=address) as place:
+        search = Search(
+            hard_instances(kind, prices.tolist(), chance, max_pulls, cost_model), chosen, chance, max_pulls, place,
+            progress or (lambda text: None),
+        )  # fmt: skip
+        aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
+        guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, aside)
+        others = replace(search, instances=more_instances(kind, prices.tolist(), cost_model, aside))
+        worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), aside)
+        search = replace(search, instances=search.instances + [others.instances[j] for j in worst])
+        guess, order, sizes = pilot(search, trajectories, least, 1 - sure, aside, guess)
+        search = replace(search, instances=[search.instances[j] for j in order])
+        tried: list[float] = []
+        for attempt in range(ATTEMPTS):
+            alpha = (1 - sure) / 2 ** (attempt + 1)
+            found = descend(search, guess, sizes, alpha, seed_of(seed, attempt + 1), tried)
+            if found is not None:
+                c, errors = found
+                break
+            guess *= 1.25
+        else:
+            raise InvalidInput(f"no constant up to c = {guess:.3g} could be certified; give more trajectories.")
     threshold = Calibrated(c, written(chosen), kind.key, len(prices), chance, max_pulls)
     searched = [
         Searched(

@@ -14,6 +14,7 @@ from cabai.calibration.instances import Hard
 from cabai.policies import CO, POLICIES, Policy
 from cabai.policies.co import stop as co_stop
 from cabai.simulation import simulate
+from cabai.simulation.engines import Engine
 from cabai.thresholds import Stylized
 
 STEP = 1.07  # between constants tried: a fifteenth of a nat
@@ -30,7 +31,7 @@ class Search:
     policy: Policy
     delta: float
     max_pulls: int
-    workers: int | None
+    engine: Engine | None
     progress: Progress
 
     @property
@@ -45,9 +46,9 @@ class Search:
         self.progress(f"c = {constants[0]:.3g}: {each.what}, {trajectories} trajectories")
         runs = simulate(
             each.instance, watched(self.policy), threshold=Stylized(), delta=[self.delta / c for c in constants],
-            trajectories=trajectories, max_pulls=self.max_pulls, seed=seed, workers=self.workers,
+            trajectories=trajectories, max_pulls=self.max_pulls, keep="summary", seed=seed, engine=self.engine,
         )  # fmt: skip
-        return [int(run.wrong.sum()) for run in runs]
+        return [run.sums.errors for run in runs]
 
 
 def pilot(

@@ -9,18 +9,23 @@ import typer
 from cabai import policies
 from cabai.cli.options import (
     POLICY_HELP,
+    AddressOption,
     CostModelOption,
     CostsOption,
     DeltaOption,
+    EngineOption,
     FamilyOption,
+    SchedulerOption,
     SeedOption,
     WorkersOption,
+    read_engine,
 )
 from cabai.cli.tools import (
     JsonOption,
     read_numbers,
     show_json,
     status_line,
+    told_what_is_cancelled,
 )
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
@@ -45,6 +50,9 @@ def calibrate(
     cost_model: CostModelOption = "fixed",
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
+    address: AddressOption = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Write the certificate to this JSON file; --threshold can read it.")
     ] = None,
@@ -64,14 +72,15 @@ def calibrate(
     """
     from cabai.calibration import calibrate
 
+    place = read_engine(engine, scheduler, address)
     if out is not None and not out.endswith(".json"):
         raise InvalidInput(f"--out must end in .json, got {out!r}.")
     if out is not None:
         file_to_write(out)  # before any work is done
-    with status_line() as progress:
+    with told_what_is_cancelled(), status_line() as progress:
         certificate = calibrate(
             family, read_numbers(costs, "--costs"), policy, delta=delta, max_pulls=max_pulls, trajectories=trajectories,
-            confidence=confidence, cost_model=cost_model, seed=seed, workers=workers, progress=progress,
+            confidence=confidence, cost_model=cost_model, seed=seed, workers=workers, **place, progress=progress,
         )  # fmt: skip
     if out is not None:
         certificate.save(out)

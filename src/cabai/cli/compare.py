@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cabai.cli.options import (
     POLICY_HELP,
+    AddressOption,
     CostModelOption,
     DeltaOption,
+    EngineOption,
     EpsilonOption,
     FamilyOption,
+    KeepOption,
     LawOption,
     MaxCostOption,
     MaxPullsOption,
     NamesOption,
+    SchedulerOption,
     SdOption,
     SeedOption,
     ThresholdOption,
     WorkersOption,
+    read_engine,
     read_instance,
     read_threshold,
 )
@@ -30,6 +35,7 @@ from cabai.cli.tools import (
     read_numbers,
     read_whole_numbers,
     show_json,
+    told_what_is_cancelled,
 )
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
@@ -57,6 +63,10 @@ def compare(
     max_pulls: MaxPullsOption = None,
     max_cost: MaxCostOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
+    address: AddressOption = None,
+    keep: KeepOption = "rows",
     plot: Annotated[
         str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
     ] = None,
@@ -87,19 +97,23 @@ def compare(
     from cabai.simulation import compare
     from cabai.simulation.grid import grid
 
-    chosen = read_names(policies)
+    chosen, place = read_names(policies), read_engine(engine, scheduler, address)
+    if keep != "rows" and (plot is not None or on_grid):
+        raise InvalidInput("--plot and --grid look at every trajectory: they need --keep rows.")
     if on_grid:
         if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
             raise InvalidInput(
                 "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
             )
+        if max_pulls is not None:
+            place["max_pulls"] = max_pulls
         rules, sizes = read_names(thresholds), read_whole_numbers(arms, "--arms")
-        with progress_bar(len(chosen) * len(rules) * len(sizes) * instances, "simulations") as progress:
+        number = len(chosen) * len(rules) * len(sizes) * instances
+        with told_what_is_cancelled(), progress_bar(number, "simulations") as progress:
             found = grid(
                 family, chosen, thresholds=rules, deltas=read_numbers(deltas, "--deltas"), arms=sizes,
                 instances=instances, trajectories=100 if trajectories is None else trajectories, seed=seed,
-                workers=workers, progress=progress,
-                **({} if max_pulls is None else {"max_pulls": max_pulls}),
+                workers=workers, **place, progress=progress,
             )  # fmt: skip
         show_json({"cells": found.to_dicts()}) if as_json else typer.echo(found)
         return
@@ -109,12 +123,12 @@ def compare(
         picture_kind(plot)  # before any work is done
         file_to_write(plot)
     instance = read_instance(family, means, costs, names, cost_model, law, sd)
-    trajectories = 1000 if trajectories is None else trajectories
-    with progress_bar(trajectories * len(chosen)) as progress:
-        comparison = compare(
+    trajectories, place["keep"] = 1000 if trajectories is None else trajectories, keep
+    with told_what_is_cancelled(), progress_bar(trajectories * len(chosen)) as progress:
+        comparison: Any = compare(
             instance, chosen, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
             trajectories=trajectories, seed=seed,
-            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+            workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if plot is not None:
         save(comparison_figure(comparison), plot)

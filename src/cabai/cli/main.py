@@ -24,6 +24,7 @@ from cabai.cli.run import run
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, show_help_alone
+from cabai.simulation import EngineFailed
 from cabai.study import (
     CostlyStudy,
     FailedPulls,
@@ -131,7 +132,7 @@ def main() -> None:
         fail(str(error), 3)
     except NoPull as error:
         fail(str(error), 4)
-    except (StorageError, RunFailed) as error:
+    except (EngineFailed, StorageError, RunFailed) as error:
         fail(str(error), 1)
     except Interrupted as error:
         fail(str(error), interrupts.CODE)

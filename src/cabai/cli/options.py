@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from cabai.families import FAMILIES
 from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS, Instance
 from cabai.policies import POLICIES
+from cabai.support.validation import InvalidInput
 from cabai.thresholds import THRESHOLDS
 
 FamilyOption = Annotated[
@@ -57,11 +58,35 @@ MaxCostOption = Annotated[
     float | None, typer.Option("--max-cost", help="Leave a trajectory unfinished once it has paid this.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", help="Threads to use; all cores unless told otherwise.")
+    int | None,
+    typer.Option("--workers", help="How many trajectories run at a time: all cores, unless told otherwise."),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="Where trajectories run: processes, dask or ray. In threads, unless told otherwise."),
+]
+SchedulerOption = Annotated[
+    str | None, typer.Option("--scheduler", help="With --engine dask: the scheduler's address, tcp://host:8786.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="With --engine ray: the cluster's address, ray://host:10001, or auto.")
+]
+KeepOption = Annotated[
+    str,
+    typer.Option("--keep", help="rows, or summary: any number of trajectories in little memory, quantiles to 0.05 %."),
 ]
 POLICY_HELP = (
     f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio); or your own, module:name."
 )
+
+
+def read_engine(engine: str | None, scheduler: str | None, address: str | None) -> dict[str, Any]:
+    """The engine that the options name, and the address of its cluster, as options of what takes them."""
+    if scheduler is not None and engine != "dask":
+        raise InvalidInput("--scheduler is the address of a Dask scheduler: it needs --engine dask.")
+    if address is not None and engine != "ray":
+        raise InvalidInput("--address is the address of a Ray cluster: it needs --engine ray.")
+    return {"engine": engine, "address": scheduler or address}
 
 
 def read_instance(

@@ -7,14 +7,19 @@ from typing import Annotated
 import typer
 
 from cabai.cli.options import (
+    AddressOption,
+    EngineOption,
+    SchedulerOption,
     SeedOption,
     TrajectoriesOption,
     WorkersOption,
+    read_engine,
 )
 from cabai.cli.tools import (
     JsonOption,
     show_json,
     status_line,
+    told_what_is_cancelled,
 )
 from cabai.paper import MORE, PARTS
 from cabai.support.validation import InvalidInput
@@ -31,6 +36,9 @@ def reproduce(
     seed: SeedOption = 0,
     quick: Annotated[bool, typer.Option("--quick", help="100 trajectories: rough numbers in seconds.")] = False,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the paper's tables, figures and claims again, check them against the printed numbers, and write a report.
@@ -40,11 +48,19 @@ def reproduce(
     from cabai.paper import reproduce
     from cabai.paper.report import text
 
+    place = read_engine(engine, scheduler, address)
     if not out:
         raise InvalidInput("--out must name a folder, got ''.")
-    with status_line() as progress:
+    with told_what_is_cancelled(), status_line() as progress:
         sections, written = reproduce(
-            part, out=out, trajectories=trajectories, seed=seed, quick=quick, workers=workers, progress=progress
+            part,
+            out=out,
+            trajectories=trajectories,
+            seed=seed,
+            quick=quick,
+            workers=workers,
+            **place,
+            progress=progress,
         )
     if as_json:
         show_json({

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cabai import policies
 from cabai.cli.options import (
     POLICY_HELP,
+    AddressOption,
     CostModelOption,
     CostsOption,
     DeltaOption,
+    EngineOption,
     EpsilonOption,
     FamilyOption,
+    KeepOption,
     LawOption,
     MaxCostOption,
     MaxPullsOption,
     MeansOption,
     NamesOption,
+    SchedulerOption,
     SdOption,
     SeedOption,
     ThresholdOption,
     TrajectoriesOption,
     WorkersOption,
+    read_engine,
     read_instance,
     read_threshold,
 )
@@ -31,8 +36,10 @@ from cabai.cli.tools import (
     JsonOption,
     progress_bar,
     show_json,
+    told_what_is_cancelled,
 )
 from cabai.support.files import file_to_write
+from cabai.support.validation import InvalidInput
 
 
 def simulate(
@@ -52,6 +59,10 @@ def simulate(
     max_pulls: MaxPullsOption = None,
     max_cost: MaxCostOption = None,
     workers: WorkersOption = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
+    address: AddressOption = None,
+    keep: KeepOption = "rows",
     out: Annotated[
         str | None, typer.Option("--out", help="Also write one row per trajectory to this Parquet file.")
     ] = None,
@@ -64,13 +75,16 @@ def simulate(
     from cabai.simulation import simulate
 
     instance = read_instance(family, means, costs, names, cost_model, law, sd)
+    place = read_engine(engine, scheduler, address) | {"keep": keep}
+    if out is not None and keep != "rows":
+        raise InvalidInput("--out writes every trajectory: it needs --keep rows.")
     if out is not None:
         file_to_write(out)  # before any work is done
-    with progress_bar(trajectories) as progress:
-        runs = simulate(
+    with told_what_is_cancelled(), progress_bar(trajectories) as progress:
+        runs: Any = simulate(
             instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
             trajectories=trajectories, seed=seed,
-            workers=workers, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
+            workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip
     if out is not None:
         runs.to_parquet(out)

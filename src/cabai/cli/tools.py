@@ -53,6 +53,18 @@ def read_whole_numbers(text: str, option: str) -> list[int]:
 
 
 @contextmanager
+def told_what_is_cancelled() -> Iterator[None]:
+    """After Ctrl-C, say also what has become of tasks on a cluster."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        notes = getattr(error, "__notes__", None)
+        if notes is None:
+            raise
+        raise Interrupted(f"stopped: {notes[0]}") from error
+
+
+@contextmanager
 def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
     """A progress bar on stderr if that is a terminal, else none."""
     if not sys.stderr.isatty():

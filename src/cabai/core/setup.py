@@ -19,6 +19,7 @@ from cabai.support.lazy import lazy
 from cabai.support.specialise import SLOTS, Binding, binding, check_known, function_for, needs
 from cabai.support.validation import InvalidInput, probability, whole
 
+MADE = ("binding", "test_binding", "choose", "stop")  # of functions, when first asked for
 TOLERANCE = 1e-7  # of shares computed in a policy, relative
 
 
@@ -109,7 +110,7 @@ class Setup:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to other processes: functions that were made here are made there again."""
-        return {name: value for name, value in vars(self).items() if name not in ("choose", "stop")}
+        return {name: value for name, value in vars(self).items() if name not in MADE}
 
     def start(self) -> tuple[NDArray[Any], np.void]:
         """The state before the first pull."""

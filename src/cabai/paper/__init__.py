@@ -11,6 +11,7 @@ from cabai.support.validation import InvalidInput, whole
 
 if TYPE_CHECKING:
     from cabai.paper.section import Section
+    from cabai.simulation.engines import EngineLike
 
 # name, file and function of each part, in the order of the report
 PARTS = {
@@ -32,6 +33,8 @@ def reproduce(
     seed: int = 0,
     quick: bool = False,
     workers: int | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Section], list[Path]]:
     """Make a part of the paper again, or all of it; write a report below `out` if that is given.
@@ -39,19 +42,22 @@ def reproduce(
     The part `beyond` is not of the paper, and `all` leaves it out.
 
     Returns the sections of the report and the files written. `quick` runs 100 trajectories; `progress` is called with a
-    word on what is being done.
+    word on what is being done. `workers`, `engine` and `address` are those of `simulate`; what is timed for a table,
+    and the small simulations of the errata, run in this process whatever they say.
     """
     from cabai.paper.lab import Lab
+    from cabai.simulation.engines import opened
 
     known = PARTS | MORE
     if part != "all" and part not in known:
         raise InvalidInput(f"unknown part {part!r}; known: {', '.join(known)}, all.")
     count = 100 if quick else whole(trajectories, "trajectories", 20)
-    lab = Lab(count, seed, workers, quick, progress or (lambda text: None))
     sections = []
-    for name in PARTS if part == "all" else [part]:
-        file, function = known[name]
-        sections.append(getattr(import_module(f"cabai.paper.{file}"), function)(lab))
+    with opened(engine, workers=workers, address=address) as place:
+        lab = Lab(count, seed, place, quick, progress or (lambda text: None))
+        for name in PARTS if part == "all" else [part]:
+            file, function = known[name]
+            sections.append(getattr(import_module(f"cabai.paper.{file}"), function)(lab))
     if out is None:
         return sections, []
     from cabai.paper.report import write_report

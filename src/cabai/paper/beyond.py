@@ -190,7 +190,7 @@ def tails(lab: Lab, section: Section) -> None:
     good = lab.runs(problem, TOP_TWO, delta, share=0.4)
     bad = simulate(
         problem, own_policy(empirical_leader), delta=delta, trajectories=len(good),
-        seed=lab.seed, workers=lab.workers, threshold="paper")  # fmt: skip
+        seed=lab.seed, engine=lab.engine, threshold="paper")  # fmt: skip
     for name, runs in (("largest upper end", good), ("best mean", bad)):
         costs = runs.costs
         quantiles = [f"{np.quantile(costs, q):.5g}" for q in (0.5, 0.99, 1)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cabai import thresholds
 from cabai.instance import Instance
 from cabai.simulation import Runs, simulate
+from cabai.simulation.engines import Engine
 
 SLOWER = ("co", "racing", "d-lucb")  # a run for each delta, because their choices depend on it
 
@@ -18,7 +19,7 @@ class Lab:
 
     trajectories: int = 1000
     seed: int = 0
-    workers: int | None = None
+    engine: Engine | None = None
     quick: bool = False
     progress: Callable[[str], None] = lambda text: None
     done: dict[tuple[object, ...], Runs] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Lab:
             self.progress(f"{policy} on {instance.family}, K = {len(instance)}, delta {', '.join(map(str, group))}")
             results = simulate(
                 instance, policy, delta=group, threshold=threshold, grid=grid, max_pulls=max_pulls,
-                trajectories=count, seed=self.seed, workers=self.workers,
+                trajectories=count, seed=self.seed, engine=self.engine,
             )  # fmt: skip
             for runs in results:
                 self.done[(instance, policy, runs.delta, *rest)] = runs

@@ -1,7 +1,8 @@
-"""Many trajectories, compiled, on all cores."""
+"""Many trajectories, compiled, on all cores or on a cluster."""
 
 from cabai.simulation.comparing import compare
-from cabai.simulation.results import Comparison, Runs, Summary
+from cabai.simulation.engines import EngineFailed
+from cabai.simulation.results import Comparison, Runs, Summary, Totals
 from cabai.simulation.simulating import simulate
 
-__all__ = ["Comparison", "Runs", "Summary", "compare", "simulate"]
+__all__ = ["Comparison", "EngineFailed", "Runs", "Summary", "Totals", "compare", "simulate"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 from cabai.instance import Instance
 from cabai.policies import Policy
+from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.parallel import Progress
-from cabai.simulation.results import Comparison, Runs
+from cabai.simulation.results import Comparison, Runs, Totals
 from cabai.simulation.simulating import simulate
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
@@ -15,6 +17,44 @@ from cabai.thresholds import Threshold
 POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")
 
 
+@overload
+def compare(
+    instance: Instance,
+    policies: Sequence[str | Policy] = ...,
+    *,
+    delta: float = ...,
+    threshold: str | Threshold | None = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["rows"] = ...,
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> Comparison[Runs]: ...
+@overload
+def compare(
+    instance: Instance,
+    policies: Sequence[str | Policy] = ...,
+    *,
+    delta: float = ...,
+    threshold: str | Threshold | None = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["summary"],
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> Comparison[Totals]: ...
 def compare(
     instance: Instance,
     policies: Sequence[str | Policy] = POLICIES,
@@ -25,12 +65,14 @@ def compare(
     trajectories: int = 1000,
     seed: int = 0,
     workers: int | None = None,
-    engine: str | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
+    keep: Literal["rows", "summary"] = "rows",
     max_pulls: int | None = None,
     max_cost: float | None = None,
     grid: Sequence[int] | None = None,
     progress: Progress | None = None,
-) -> Comparison:
+) -> Comparison[Runs] | Comparison[Totals]:
     """Run several policies on one instance, facing the same rewards and costs; the options are those of `simulate`.
 
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
@@ -42,17 +84,16 @@ def compare(
     """
     if isinstance(policies, str) or not policies:
         raise InvalidInput(f"policies must be a list of policies, got {policies!r}.")
-    done = 0
-    runs: list[Runs] = []
-    for policy in policies:
-        base = done
-        watch = None if progress is None else (lambda n, base=base: progress(base + n))
-        runs.append(
-            simulate(
-                instance, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
-                seed=seed, workers=workers, engine=engine, max_pulls=max_pulls, max_cost=max_cost, grid=grid,
-                progress=watch,
-            )
-        )  # fmt: skip
-        done += len(runs[-1])
-    return Comparison(instance, runs)
+    found: list[Any] = []
+    with opened(engine, workers=workers, address=address) as place:
+        for policy in policies:
+            base = len(found) * trajectories
+            watch = None if progress is None else (lambda n, base=base: progress(base + n))
+            found.append(
+                simulate(
+                    instance, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
+                    seed=seed, engine=place, keep=keep, max_pulls=max_pulls, max_cost=max_cost, grid=grid,
+                    progress=watch,
+                )
+            )  # fmt: skip
+    return Comparison(instance, found)

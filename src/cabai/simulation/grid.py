@@ -14,6 +14,7 @@ from cabai.families import family_of
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
 from cabai.simulation import simulate
+from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.results import Runs
 from cabai.support.tables import table
 from cabai.support.validation import InvalidInput, optional, probability, whole
@@ -121,13 +122,16 @@ def grid(
     trajectories: int = 100,
     seed: int = 0,
     workers: int | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
     max_pulls: int | None = 10_000_000,
     progress: Callable[[int], None] | None = None,
 ) -> Grid:
     """Run policies with thresholds at deltas on random instances: what each pays over the lower bound.
 
-    All face the same instances, rewards and costs. `progress` is called with the number of simulations done, of
-    len(policies) * len(thresholds) * len(arms) * instances.
+    All face the same instances, rewards and costs. `workers`, `engine` and `address` are those of `simulate`.
+    `progress` is called with the number of simulations done, of len(policies) * len(thresholds) * len(arms) *
+    instances.
 
     >>> found = grid("bernoulli", ["co"], thresholds=["evalue"], deltas=[0.1], arms=[3], instances=2, trajectories=10)
     >>> found.cells[0].mean_ratio > 1
@@ -141,22 +145,24 @@ def grid(
     if max(chances) >= 0.5:
         raise InvalidInput(f"a grid needs every delta below 0.5, for there to be a lower bound, got {list(deltas)!r}.")
     whole(instances, "instances", 2)
-    options = {"trajectories": trajectories, "seed": seed, "workers": workers, "max_pulls": max_pulls}
+    options: dict[str, Any] = {"trajectories": trajectories, "seed": seed, "max_pulls": max_pulls}
     cells, done = [], 0
-    for count in arms:
-        drawn = [random_instance(family, whole(count, "arms", 2), whole(seed, "seed", 0), i) for i in range(instances)]
-        bounds = [bound(instance) for instance in drawn] if family_of(family).has_bound else []
-        found: dict[tuple[float, str, str], list[Runs]] = {}
-        for rule in rules:
-            for policy in chosen:
-                for instance in drawn:
-                    for runs in at_each_delta(instance, policy, chances, threshold=rule, **options):
-                        found.setdefault((runs.delta, str(rule), str(policy)), []).append(runs)
-                    done += 1
-                    if progress is not None:
-                        progress(done)
-        order = [(delta, str(rule), str(policy)) for delta in chances for rule in rules for policy in chosen]
-        cells += [cell_of(count, place, found[place], [each.cost(place[0]) for each in bounds]) for place in order]
+    with opened(engine, workers=workers, address=address) as options["engine"]:
+        for count in arms:
+            whole(count, "arms", 2)
+            drawn = [random_instance(family, count, whole(seed, "seed", 0), i) for i in range(instances)]
+            bounds = [bound(instance) for instance in drawn] if family_of(family).has_bound else []
+            found: dict[tuple[float, str, str], list[Runs]] = {}
+            for rule in rules:
+                for policy in chosen:
+                    for instance in drawn:
+                        for runs in at_each_delta(instance, policy, chances, threshold=rule, **options):
+                            found.setdefault((runs.delta, str(rule), str(policy)), []).append(runs)
+                        done += 1
+                        if progress is not None:
+                            progress(done)
+            order = [(delta, str(rule), str(policy)) for delta in chances for rule in rules for policy in chosen]
+            cells += [cell_of(count, place, found[place], [each.cost(place[0]) for each in bounds]) for place in order]
     return Grid(str(family_of(family)), instances, cells)
 
 

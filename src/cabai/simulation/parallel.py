@@ -1,70 +1,106 @@
-"""Chunks of trajectories, side by side."""
+"""All trajectories, in chunks, on an engine."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.simulation.work import Work
-from cabai.support.validation import InvalidInput, optional, whole
+from cabai.simulation.chunks import Chunks
+from cabai.simulation.engines import Engine, EngineFailed
+from cabai.simulation.engines.threads import Threads
+from cabai.simulation.sums import Sums
+from cabai.simulation.work import Part, Work
 
 Progress = Callable[[int], None]
-ENGINES = (None, "joblib")
+MOST_BYTES = 2**24  # that the rows of one task may take
+RETRIES = 3  # of a chunk whose process has died
 
 
-def collect(
-    work: Work, trajectories: int, workers: int | None, engine: str | None, progress: Progress | None
-) -> list[NDArray[Any]]:
-    """Run all trajectories in chunks, and put their results in order."""
-    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
-    size = max(1, min(100, math.ceil(trajectories / (4 * jobs))))
-    signals = np.zeros(2, np.int64)
-    chunks = [(first, min(size, trajectories - first), signals) for first in range(0, trajectories, size)]
+def rows_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[NDArray[Any]]:
+    """The results, pulls and paths of all trajectories, in order."""
     gathered: list[NDArray[Any]] = []
-    done = 0
-    try:
-        for first, count, parts in in_parallel(work.run, chunks, jobs, engine):
-            if not gathered:
-                gathered = [np.empty((trajectories, *part.shape[1:]), part.dtype) for part in parts]
-            for target, part in zip(gathered, parts, strict=True):
-                target[first : first + count] = part[:count]
-            done += count
-            if progress is not None:
-                progress(done)
-    except BaseException:  # Ctrl-C for one: tell the workers to stop where they are
-        signals[:] = 1
-        raise
+
+    def take(part: Part) -> None:
+        if not gathered:
+            gathered.extend(np.empty((trajectories, *rows.shape[1:]), rows.dtype) for rows in part.rows)
+        for target, rows in zip(gathered, part.rows, strict=True):
+            target[part.first : part.first + part.done] = rows
+
+    run_all(work, trajectories, engine, take, progress)
     return gathered
 
 
-def in_parallel(
-    function: Callable[..., Any], arguments: list[tuple[Any, ...]], jobs: int, engine: str | None
-) -> Iterator[Any]:
-    """function(*arguments[i]) for every i, in any order, none of it in this thread, which stays free to hear Ctrl-C.
+def sums_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[Sums]:
+    """What is kept of all trajectories instead of rows, for each level."""
+    gathered: list[Sums] = []
 
-    The engine is None, for threads of this process, or "joblib": threads, or where its parallel_config says, in other
-    processes or on a Dask cluster.
-    """
-    if engine == "joblib":
-        joblib = optional("joblib")
-        backend, _ = joblib.parallel.get_active_backend(prefer="threads")
-        if not backend.supports_return_generator:
-            raise InvalidInput(
-                f"joblib's {type(backend).__name__} cannot return results one by one, which a simulation needs; "
-                "the backends threading, loky and dask can."
-            )
-        tasks = (joblib.delayed(function)(*each) for each in arguments)
-        yield from joblib.Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered")(tasks)
-        return
-    executor = ThreadPoolExecutor(jobs)
+    def take(part: Part) -> None:
+        gathered[:] = [a + b for a, b in zip(gathered, part.sums, strict=True)] if gathered else part.sums
+
+    run_all(work, trajectories, engine, take, progress)
+    return gathered
+
+
+def run_all(
+    work: Work,
+    trajectories: int,
+    engine: Engine,
+    take: Callable[[Part], None],
+    progress: Progress | None,
+) -> None:
+    """Run chunks until all trajectories are done; none of it in this thread, which stays free to hear Ctrl-C."""
+    most = max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else trajectories
+    chunks = Chunks(trajectories, engine.aim, engine.shortest, most)
+    shared = engine.share(work)
+    ended: SimpleQueue[Future[Part]] = SimpleQueue()
+    under_way: dict[Future[Part], tuple[int, int, int]] = {}
+    done = 0
+
+    def start(first: int, count: int, attempt: int = 1) -> None:
+        future = engine.submit(shared, first, count)
+        under_way[future] = first, count, attempt
+        future.add_done_callback(ended.put)
+
     try:
-        for future in as_completed([executor.submit(function, *each) for each in arguments]):
-            yield future.result()
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+        while done < trajectories:
+            while chunks.left and len(under_way) < (engine.room if chunks.measured else engine.cores):
+                start(*chunks.next(engine.cores))
+            future = ended.get()
+            first, count, attempt = under_way.pop(future)
+            try:
+                part = future.result()
+            except BrokenExecutor as error:
+                if attempt > RETRIES:
+                    raise EngineFailed(
+                        f"trajectories {first} to {first + count - 1} were tried {attempt} times, and each time a "
+                        "process died."
+                    ) from error
+                start(first, count, attempt + 1)
+                continue
+            except Exception as error:
+                told = engine.explained(error)
+                if told is error:
+                    raise
+                raise told from error
+            if part.done != count:
+                raise EngineFailed(f"a task {engine.where} has stopped before its end.")
+            chunks.took(count, part.seconds)
+            take(part)
+            done += count
+            if progress is not None:
+                progress(done)
+    except BaseException as error:
+        what = f"{len(under_way)} tasks that were under way or queued {engine.where}"
+        try:
+            engine.cancel()
+        except Exception as failure:  # as where the cluster is gone
+            error.add_note(f"{what} could not be cancelled: {failure}")
+        else:
+            if under_way and not isinstance(engine, Threads):
+                error.add_note(f"{what} are cancelled.")
+        raise

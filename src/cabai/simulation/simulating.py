@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from cabai import policies
 from cabai.core.setup import Setup
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
-from cabai.simulation.parallel import ENGINES, Progress, collect
-from cabai.simulation.results import Runs
+from cabai.simulation.engines import EngineLike, opened
+from cabai.simulation.parallel import Progress, rows_of, sums_of
+from cabai.simulation.results import Runs, Totals
 from cabai.simulation.work import Work
 from cabai.support.validation import InvalidInput, positive, probability, whole
 from cabai.thresholds import Threshold, threshold_of
@@ -32,7 +33,9 @@ def simulate(
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
-    engine: str | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["rows"] = ...,
     max_pulls: int | None = ...,
     max_cost: float | None = ...,
     grid: Sequence[int] | None = ...,
@@ -49,12 +52,52 @@ def simulate(
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
-    engine: str | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["rows"] = ...,
     max_pulls: int | None = ...,
     max_cost: float | None = ...,
     grid: Sequence[int] | None = ...,
     progress: Progress | None = ...,
 ) -> list[Runs]: ...
+@overload
+def simulate(
+    instance: Instance,
+    policy: str | Policy = ...,
+    *,
+    delta: float = ...,
+    threshold: str | Threshold | None = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["summary"],
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> Totals: ...
+@overload
+def simulate(
+    instance: Instance,
+    policy: str | Policy = ...,
+    *,
+    delta: Sequence[float],
+    threshold: str | Threshold | None = ...,
+    epsilon: float = ...,
+    trajectories: int = ...,
+    seed: int = ...,
+    workers: int | None = ...,
+    engine: EngineLike = ...,
+    address: str | None = ...,
+    keep: Literal["summary"],
+    max_pulls: int | None = ...,
+    max_cost: float | None = ...,
+    grid: Sequence[int] | None = ...,
+    progress: Progress | None = ...,
+) -> list[Totals]: ...
 def simulate(
     instance: Instance,
     policy: str | Policy = policies.DEFAULT,
@@ -65,12 +108,14 @@ def simulate(
     trajectories: int = 1000,
     seed: int = 0,
     workers: int | None = None,
-    engine: str | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
+    keep: Literal["rows", "summary"] = "rows",
     max_pulls: int | None = None,
     max_cost: float | None = None,
     grid: Sequence[int] | None = None,
     progress: Progress | None = None,
-) -> Runs | list[Runs]:
+) -> Runs | list[Runs] | Totals | list[Totals]:
     """Run a policy on an instance many times.
 
     Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
@@ -81,6 +126,12 @@ def simulate(
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
+
+    `engine` says where trajectories run: None, in threads of this process; "processes"; "dask" or "ray", on the cluster
+    at `address`, or the one that this process is connected to, or else a new one of this machine's cores; or a
+    `dask.distributed.Client`. `workers` is how many run at a time: all cores of the machine or the cluster, unless
+    given. With keep="summary", only what a summary needs is kept, for any number of trajectories in little memory.
+    None of these changes a result.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
@@ -98,8 +149,10 @@ def simulate(
         raise InvalidInput(f"delta must be a number or a list of different numbers, got {delta!r}.")
     if len(deltas) > 1 and chosen.depends_on_delta:
         raise InvalidInput(f"the choices of policy {chosen} depend on delta: give one delta at a time, got {delta!r}.")
-    if engine not in ENGINES:
-        raise InvalidInput(f"engine must be None, for threads of this process, or 'joblib', got {engine!r}.")
+    if keep not in ("rows", "summary"):
+        raise InvalidInput(f"keep must be 'rows' or 'summary', got {keep!r}.")
+    if keep == "summary" and grid is not None:
+        raise InvalidInput("grid records pulls in every trajectory: it needs keep='rows'.")
     whole(trajectories, "trajectories", 1)
     whole(seed, "seed", 0, below=2**64)
     most_pulls = 2**62 if max_pulls is None else whole(max_pulls, "max_pulls", len(instance))
@@ -107,20 +160,31 @@ def simulate(
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
     order = sorted(deltas, reverse=True)
-    check_memory(trajectories, len(deltas), len(instance), len(marks))
+    if keep == "rows":
+        check_memory(trajectories, len(deltas), len(instance), len(marks))
     setups = [Setup(instance.family, rule, chosen, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
-    work = Work(instance, setups, seed, most_pulls, most_cost, marks)
-    work.compiled()  # here, once, rather than in every worker at the same time
-    started = time.perf_counter()
-    results, pulls, path = collect(work, trajectories, workers, engine, progress)
-    seconds = time.perf_counter() - started
+    work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
+    rest = float(epsilon), chosen.stops_by_itself
+    with opened(engine, workers=workers, address=address) as place:
+        work.compiled()  # here first: what is wrong with a user's own is told in terms of it
+        started = time.perf_counter()
+        if keep == "summary":
+            sums = sums_of(work, trajectories, place, progress)
+            seconds = time.perf_counter() - started
+            totals = {
+                value: Totals(instance, str(chosen), rule, value, seed, each, seconds, *rest)
+                for value, each in zip(order, sums, strict=True)
+            }
+            return [totals[value] for value in deltas] if several else totals[deltas[0]]
+        results, pulls, path = rows_of(work, trajectories, place, progress)
+        seconds = time.perf_counter() - started
     runs = {}
     for j, value in enumerate(order):
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
             instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
-            seconds, float(epsilon), chosen.stops_by_itself,
+            seconds, *rest,
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 
@@ -135,5 +199,6 @@ def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:
     if needed > there:
         raise InvalidInput(
             f"{trajectories} trajectories would take {needed / 1e9:,.0f} GB of memory, and this machine has "
-            f"{there / 1e9:,.0f} GB: give fewer trajectories" + (", or a shorter grid." if marks else ".")
+            f"{there / 1e9:,.0f} GB: give fewer trajectories"
+            + (", or a shorter grid." if marks else ", or keep='summary'.")
         )

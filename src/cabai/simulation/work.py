@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,22 @@ from cabai.core.setup import Setup
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.instance import Instance
 from cabai.simulation.costs import DRAWS
+from cabai.simulation.sums import Sums, right_arms
 from cabai.simulation.truth import truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
+
+BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums are kept
+
+
+class Part(NamedTuple):
+    """What has become of a chunk of trajectories."""
+
+    first: int
+    done: int  # trajectories: fewer than were asked for only if it was told to stop
+    seconds: float
+    rows: tuple[NDArray[Any], ...]  # results, pulls and path
+    sums: list[Sums]  # or, of each level, what is kept instead of rows
 
 
 class Work:
@@ -27,8 +41,9 @@ class Work:
         max_pulls: int,
         max_cost: float,
         grid: NDArray[np.int64],
+        keeps_rows: bool = True,
     ) -> None:
-        self.instance, self.setup, self.seed = instance, setups[0], seed
+        self.instance, self.setup, self.seed, self.keeps_rows = instance, setups[0], seed, keeps_rows
         self.levels = np.array([float(setup.rules["level"]) for setup in setups])
         self.max_pulls, self.max_cost, self.grid = max_pulls, max_cost, grid
         self.truth, self.start = truth_of(instance), self.setup.start()
@@ -49,8 +64,36 @@ class Work:
             return loop, choose, explained(self.setup, self.setup.stop, self.setup.stop, stopping(layout))
         return loop, choose, compiled_rule(self.setup, self.setup.stop, stopping(layout))
 
-    def run(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, int, tuple[NDArray[Any], ...]]:
-        """Trajectories first ... first + count - 1; returns first, how many were run, and their results."""
+    @property
+    def row_bytes(self) -> int:
+        """What the results of one trajectory take."""
+        return 8 * (len(self.levels) * (3 + len(self.instance)) + len(self.grid) * len(self.instance))
+
+    def run(self, first: int, count: int, signals: NDArray[np.int64]) -> Part:
+        """Trajectories first ... first + count - 1, unless `signals` say to stop."""
+        self.compiled()
+        started = time.perf_counter()
+        if self.keeps_rows:
+            done, rows = self.rows(first, count, signals)
+            return Part(first, done, time.perf_counter() - started, rows, [])
+        sums: list[Sums] = []
+        done, block = 0, max(1, BLOCK_BYTES // self.row_bytes)
+        while done < count:
+            size = min(block, count - done)
+            made, more = self.rows(first + done, size, signals)
+            done += made
+            if made < size:  # it was told to stop
+                break
+            sums = [a + b for a, b in zip(sums, self.sums(*more), strict=True)] if sums else self.sums(*more)
+        return Part(first, done, time.perf_counter() - started, (), sums)
+
+    def sums(self, results: NDArray[Any], pulls: NDArray[Any], _: NDArray[Any]) -> list[Sums]:
+        """What is kept of rows, for each level."""
+        right = right_arms(self.instance, self.setup.epsilon)
+        return [Sums.of(results[:, j], pulls[:, j], right) for j in range(len(self.levels))]
+
+    def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:
+        """How many of these trajectories were run; their results, pulls and paths."""
         from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
 
         K, shape = len(self.instance), (count, len(self.levels))
@@ -72,4 +115,4 @@ class Work:
         done = loop(choose, stop, state, chunk)
         if signals[NO_SUCH_ARM]:
             raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
-        return first, done, results
+        return done, tuple(each[:done] for each in results)

@@ -60,14 +60,14 @@ def told_by_line() -> Iterator[None]:
     except InvalidInput:
         raise
     except Exception as error:
-        frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
         if not frames:
             raise
         where = f"{frames[-1].filename}, line {frames[-1].lineno}, `{frames[-1].line}`"
         raise InvalidInput(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
     """Whether a file is cabai's, or installed, or made by Python itself."""
     return file.startswith("<") or Path(file).is_relative_to(PACKAGE) or "site-packages" in file
 

@@ -33,7 +33,7 @@ class Named:
     @property
     def is_own(self) -> bool:
         """Whether it is of a user's making, not one of cabai's."""
-        return type(self).__module__.partition(".")[0] != "cabai"
+        return (type(self).__module__ or "").partition(".")[0] != "cabai"  # none, of a function that exec has made
 
     @property
     def key(self) -> str:

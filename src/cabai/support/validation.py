@@ -30,12 +30,15 @@ def shown(value: Any) -> str:
 
 
 EXTRAS = {
+    "cloudpickle": "processes",
+    "distributed": "dask",
     "genai_prices": "prices",
-    "joblib": "cluster",
+    "joblib": "processes",
     "matplotlib": "plots",
     "pandas": "frames",
     "psycopg": "postgres",
     "pyarrow": "frames",
+    "ray": "ray",
     "scipy": "paper",
     "sklearn": "demo",
 }  # what brings the packages that cabai can do without

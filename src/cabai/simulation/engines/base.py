@@ -1,0 +1,72 @@
+"""What an engine is: it takes chunks of trajectories, and gives a future for each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, ClassVar
+
+from cabai.simulation.work import Part, Work
+
+
+class EngineFailed(RuntimeError):
+    """The cluster, not the simulation: it cannot be reached, or its workers cannot do this work."""
+
+
+class Engine(ABC):
+    """Closed at the end of a `with`; what it has started itself ends then, what it was given goes on."""
+
+    where: ClassVar[str]  # in words
+    shortest: ClassVar[float] = 0.2  # seconds that a task should take at least, while there is enough to do
+    workers: int | None = None  # the most tasks at a time, if the user has said so
+
+    @property
+    @abstractmethod
+    def cores(self) -> int:
+        """How many tasks run at a time: of a cluster, what it has now."""
+
+    @property
+    def aim(self) -> float:
+        """Seconds that a task should take: with many cores longer, or one scheduler could not keep up with them."""
+        return min(max(1.0, self.cores / 100), 1.8)
+
+    @property
+    def room(self) -> int:
+        """How many tasks may be under way: one waits for each that runs, so that no core is idle in between."""
+        return 2 * self.cores
+
+    @abstractmethod
+    def share(self, work: Work) -> Any:
+        """The work, as `submit` takes it."""
+
+    @abstractmethod
+    def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
+        """Begin with the chunk of trajectories first ... first + count - 1."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Drop what waits, and stop what runs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what this engine has started."""
+
+    def explained(self, error: Exception) -> Exception:
+        """What to raise for an error that came back in place of a result."""
+        return error
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def unusable_worker(engine: str, error: ModuleNotFoundError) -> EngineFailed:
+    return EngineFailed(
+        f"a worker of {engine} has no module {error.name!r}: install the packages that you have here on every worker, "
+        "cabai in the same version first."
+    )

@@ -1,0 +1,55 @@
+"""The engine that a user has named or given."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cabai.simulation.engines.base import Engine
+from cabai.simulation.engines.threads import Threads
+from cabai.support.validation import InvalidInput, shown, whole
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+EngineLike: TypeAlias = "str | Engine | Client | None"
+NAMES = ("processes", "dask", "ray")
+ADDRESSED = ("dask", "ray")
+
+
+def opened(
+    engine: EngineLike = None, *, workers: int | None = None, address: str | None = None
+) -> AbstractContextManager[Engine]:
+    """A context with the engine: None is for threads of this process. One that is open already is left open."""
+    if workers is not None:
+        whole(workers, "workers", 1)
+    if isinstance(engine, Engine):
+        return nullcontext(engine)
+    if address is not None and engine not in ADDRESSED:
+        raise InvalidInput(f"an address is that of a cluster: it needs engine 'dask' or 'ray', got {shown(engine)}.")
+    if engine is None:
+        return Threads(workers)
+    # What follows loads much: only where it is asked for.
+    if engine == "processes":
+        from cabai.simulation.engines.processes import Processes
+
+        return Processes(workers)
+    if engine == "ray":
+        from cabai.simulation.engines.ray import Ray
+
+        return Ray(address, workers)
+    if engine == "dask" or is_client(engine):
+        from cabai.simulation.engines.dask import Dask
+
+        return Dask(None if engine == "dask" else engine, address, workers)
+    raise InvalidInput(
+        "engine must be None, for threads of this process, one of 'processes', 'dask' and 'ray', or a "
+        f"dask.distributed.Client, got {shown(engine)}."
+    )
+
+
+def is_client(value: Any) -> bool:
+    """Whether it is a client of Dask, without loading Dask for it."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(value, distributed.Client)

@@ -1,0 +1,75 @@
+"""A Ray cluster: one that is running, or one of this machine's cores. Plain tasks, which Ray retries by itself."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from typing import Any
+
+from cabai.simulation.engines import task
+from cabai.simulation.engines.base import Engine, EngineFailed, unusable_worker
+from cabai.simulation.engines.packing import packed
+from cabai.simulation.work import Part, Work
+from cabai.support.validation import optional
+
+COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
+RETRIES = 3  # of a task whose worker has died
+
+
+class Ray(Engine):
+    where = "on Ray"
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        """The Ray that this process is connected to; else the one at an address; else one of this machine."""
+        self.ray = ray = optional("ray")
+        self.workers, self.counted, self.cores_then = workers, 0.0, 1
+        self.started = not ray.is_initialized()
+        if self.started:
+            try:
+                ray.init(address=address, logging_level="error", log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise EngineFailed(f"cannot reach a Ray cluster at {address}: {error}") from error
+        elif address is not None:
+            raise EngineFailed("this process is connected to a Ray cluster already: leave out the address.")
+        self.run = ray.remote(num_cpus=1, max_retries=RETRIES)(task.run)
+        self.under_way: dict[Future[Part], Any] = {}
+
+    @property
+    def cores(self) -> int:
+        if self.workers is not None:
+            return self.workers
+        if time.monotonic() - self.counted > COUNTED_AGAIN:
+            self.cores_then = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+            self.counted = time.monotonic()
+        return self.cores_then
+
+    @property
+    def room(self) -> int:
+        return self.workers or 2 * self.cores
+
+    def share(self, work: Work) -> Any:
+        return self.ray.put(packed(work))
+
+    def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
+        reference = self.run.remote(shared, first, count)
+        future: Future[Part] = reference.future()
+        self.under_way[future] = reference
+        future.add_done_callback(lambda done: self.under_way.pop(done, None))
+        return future
+
+    def cancel(self) -> None:
+        for reference in list(self.under_way.values()):
+            self.ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        if self.started:
+            self.ray.shutdown()
+
+    def explained(self, error: Exception) -> Exception:
+        cause = getattr(error, "cause", None)  # what the task itself has raised
+        found = cause if isinstance(cause, Exception) else error
+        if isinstance(found, ModuleNotFoundError):
+            return unusable_worker("the Ray cluster", found)
+        if type(found).__module__.startswith("ray."):
+            return EngineFailed(f"the Ray cluster cannot do this work: {str(found).strip().splitlines()[0]}")
+        return found

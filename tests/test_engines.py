@@ -1,0 +1,450 @@
+"""Threads, processes, Dask and Ray: the same results to the bit, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai import EngineFailed, InvalidInput
+from cabai.core.setup import Setup
+from cabai.simulation.chunks import Chunks
+from cabai.simulation.engines import opened, task
+from cabai.simulation.engines.packing import packed
+from cabai.simulation.sums import Sums, exact_sums
+from cabai.simulation.work import Work
+from shell import here
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+HARD = ["--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]  # all but endless
+ENGINES = ["processes", "dask", "ray"]
+
+
+@pytest.fixture(scope="module")
+def dask():
+    """A client of a Dask cluster of two worker processes, of one thread each."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A Ray of two worker processes."""
+    ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def engine(request):
+    """What to give as `engine`, by its name; a cluster is running already."""
+    if request.param == "dask":
+        return request.getfixturevalue("dask")
+    if request.param == "ray":
+        request.getfixturevalue("ray")
+    return request.param
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A family, a threshold and a policy of a user's own."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from geometric import Geometric
+    from half_log import HalfLog
+    from thompson import thompson
+
+    return Geometric(), HalfLog(extra=0.5), thompson
+
+
+def check_same(a: cabai.Runs, b: cabai.Runs) -> None:
+    for name in ("decisions", "costs", "steps", "pulls", "path"):
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+def check_same_sums(a: cabai.Totals, b: cabai.Totals) -> None:
+    """To the bit: pickles of the same numbers are the same."""
+    assert pickle.dumps(vars(a.sums)) == pickle.dumps(vars(b.sums))
+
+
+# --- The same results ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own, monkeypatch):
+    family, threshold, policy = own
+    instance = cabai.Instance(family, means=[3, 1, 0.5], costs=[1, 0.1, 0.01], cost_model="beta")
+    options = {"delta": [0.01, 0.2], "threshold": threshold, "trajectories": 700, "seed": 3}
+    here = cabai.simulate(instance, policy, grid=[3, 20], **options)
+    short = cabai.simulate(instance, policy, keep="summary", **options)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # of this machine: a cluster has its own
+    with opened(engine, workers=2 if engine == "processes" else None) as place:
+        assert place.cores == 2
+        for a, b in zip(here, cabai.simulate(instance, policy, grid=[3, 20], engine=place, **options), strict=True):
+            check_same(a, b)
+        there = cabai.simulate(instance, policy, keep="summary", engine=place, **options)
+    for a, b in zip(short, there, strict=True):
+        check_same_sums(a, b)
+
+
+def test_a_client_with_one_core_uses_all_of_its_cluster(dask, paper_instance, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    cabai.simulate(paper_instance, "top-two", delta=1e-9, trajectories=3000, engine=dask)
+    asked = dask.run(lambda: tasks_here())
+    assert len(asked) == 2
+    assert min(asked.values()) > 0
+
+
+def tasks_here() -> int:
+    from cabai.simulation.engines import task
+
+    counted = task.unpacked.cache_info()
+    return counted.hits + counted.misses
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.slow
+def test_compare_calibrate_grid_and_reproduce_take_an_engine(engine, paper_instance):
+    from cabai.paper import reproduce
+    from cabai.simulation.grid import grid
+
+    options = {"delta": 0.1, "trajectories": 60}
+    for keep in ("rows", "summary"):
+        seen: list[int] = []
+        pair = [
+            cabai.compare(paper_instance, ["co", "ctas"], keep=keep, engine=each, progress=seen.append, **options)
+            for each in (None, engine)
+        ]
+        assert repr(pair[0]) == repr(pair[1])
+        assert seen[-1] == 120
+    certificates = [
+        cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300, engine=each)
+        for each in (None, engine)
+    ]
+    assert certificates[0].searched == certificates[1].searched
+    grids = [grid("bernoulli", ["co"], thresholds=["evalue"], deltas=[0.1], arms=[3], instances=2, trajectories=10,
+                  engine=each) for each in (None, engine)]  # fmt: skip
+    assert grids[0] == grids[1]
+    tables = [reproduce("table1", trajectories=20, engine=each)[0][0].tables for each in (None, engine)]
+    assert tables[0][0].rows == tables[1][0].rows
+
+
+@pytest.mark.slow
+def test_dask_without_a_cluster_starts_one_and_ends_it(paper_instance):
+    code = (
+        "import cabai\n"
+        "if __name__ == '__main__':\n"
+        "    instance = cabai.Instance('gaussian', means=[1.5, 1, 0.5], costs=[1, 0.1, 0.01])\n"
+        "    for engine in (None, 'dask', 'ray', 'processes'):\n"
+        "        print(cabai.simulate(instance, trajectories=50, engine=engine, workers=2).costs.sum().hex())\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) == 4
+    assert len(set(done.stdout.split())) == 1
+
+
+def test_what_is_ones_own_is_unpacked_where_its_files_are_not(own, tmp_path):
+    family, threshold, policy = own
+    instance = cabai.Instance(family, means=[3, 1, 0.5], costs=[1, 0.1, 0.01])
+    work = Work(
+        instance, [Setup(family, threshold, policy, arms=3, delta=0.1)], 0, 2**62, math.inf, np.empty(0, np.int64)
+    )
+    (tmp_path / "work").write_bytes(packed(work))
+    code = (
+        "import pickle, sys\n"
+        "from cabai.simulation.engines import task\n"
+        "part = task.run(open('work', 'rb').read(), 10, 5)\n"
+        "again = task.unpacked(open('work', 'rb').read())\n"
+        "assert 'thompson' not in sys.modules\n"
+        "assert again is task.unpacked(open('work', 'rb').read())\n"
+        "print(part.rows[0]['cost'].sum().hex())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == work.run(10, 5, np.zeros(2, np.int64)).rows[0]["cost"].sum().hex()
+
+
+def test_a_user_s_own_is_compiled_once_also_for_other_work(own, paper_instance):
+    family, threshold, policy = own
+    works = []
+    for means in ([3, 1, 0.5], [4, 1, 0.5]):
+        instance = cabai.Instance(family, means=means, costs=[1, 0.1, 0.01])
+        setup = Setup(family, threshold, policy, arms=3, delta=0.1)
+        works.append(task.unpacked(packed(Work(instance, [setup], 0, 2**62, math.inf, np.empty(0, np.int64)))))
+    assert works[0] is not works[1]
+    assert works[0].compiled()[0] is works[1].compiled()[0]
+    assert works[0].compiled()[1] is works[1].compiled()[1]
+
+
+# --- What can happen to workers --------------------------------------------------------------------------------------
+
+
+def worker_pids(engine, client) -> list[int]:
+    import psutil
+
+    if engine == "dask":
+        return list(client.run(os.getpid).values())
+    name = "ray::run" if engine == "ray" else "LokyProcess"
+    children = psutil.Process().children(recursive=True)
+    return [each.pid for each in children if any(name in part for part in each.cmdline())]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.slow
+def test_a_worker_that_is_killed_costs_nothing_but_time(engine, request, paper_instance):
+    client = request.getfixturevalue("dask") if engine == "dask" else None
+    if engine == "ray":
+        request.getfixturevalue("ray")
+    options = {"delta": 1e-9, "trajectories": 60_000}
+    expected = cabai.simulate(paper_instance, "top-two", **options)
+    killed: list[int] = []
+
+    def kill(done: int) -> None:
+        if not killed and done > 2000:
+            killed.extend(worker_pids(engine, client)[:1])
+            os.kill(killed[0], signal.SIGKILL)
+
+    place = client or engine
+    found = cabai.simulate(paper_instance, "top-two", engine=place, workers=2, progress=kill, **options)
+    assert len(killed) == 1
+    check_same(expected, found)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.slow
+def test_ctrl_c_stops_within_seconds_and_says_what_is_cancelled(engine):
+    """To all processes of the group, as a terminal sends it."""
+    command = [sys.executable, "-m", "cabai", "simulate", *HARD, "--engine", engine, "--workers", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(20)
+    assert process.poll() is None
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - started < 15
+    assert (process.returncode, out) == (130, "")
+    where = {"processes": "in other processes", "dask": "on Dask", "ray": "on Ray"}[engine]
+    assert err == f"cabai: stopped: 2 tasks that were under way or queued {where} are cancelled.\n"
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_a_cluster_that_goes_on_is_idle(dask):
+    """Also of the trajectories that were running, which would not have ended."""
+    address = dask.scheduler.address
+    command = [sys.executable, "-m", "cabai", "simulate", *HARD, "--engine", "dask", "--scheduler", address]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    busy = lambda: sum(map(len, dask.processing().values()))  # noqa: E731
+    running = lambda: sum(dask.run(lambda dask_worker: len(dask_worker.state.executing)).values())  # noqa: E731
+    deadline = time.monotonic() + 60
+    while running() < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "2 tasks that were under way or queued on Dask are cancelled" in err
+    deadline = time.monotonic() + 15
+    while (busy() or running()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (busy(), running()) == (0, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.slow
+def test_what_a_policy_does_wrong_is_told_as_by_threads(engine, paper_instance):
+    @cabai.policy
+    def beyond(arms, run, rules):
+        return len(arms)
+
+    with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
+        cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper", engine=engine)
+
+
+def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
+    setup = Setup(paper_instance.family, cabai.thresholds.Stylized(), cabai.policies.CO(), arms=3, delta=0.1)
+    work = Work(paper_instance, [setup], 0, 2**62, math.inf, np.empty(0, np.int64))
+    sent = packed(work)
+    monkeypatch.setattr(cabai, "__version__", "0.0.9")
+    with pytest.raises(EngineFailed, match=r"a worker has cabai 0\.0\.9, and you have .*: install the same version"):
+        task.unpacked(sent)
+
+
+# --- What is kept instead of rows ------------------------------------------------------------------------------------
+
+
+def test_sums_are_exact():
+    random = np.random.default_rng(0)
+    values = np.concatenate([10 ** random.uniform(-100, 100, 500), [0.1] * 100, [5e-324, 1e300, 0.0]])
+    total, squares = exact_sums(values)
+    assert Fraction(total, 2**1126) == sum(map(Fraction, values.tolist()))
+    assert Fraction(squares, 2**2252) == sum(Fraction(value) ** 2 for value in values.tolist())
+
+
+def test_totals_say_what_rows_say(paper_instance):
+    options = {"delta": 0.2, "trajectories": 3000, "max_pulls": 250, "threshold": "stylized"}
+    rows = cabai.simulate(paper_instance, "co", **options).summary()
+    kept = cabai.simulate(paper_instance, "co", keep="summary", **options)
+    assert len(kept) == 3000
+    found, expected = kept.summary().to_dict(), rows.to_dict()
+    assert found["errors"] > 0
+    assert found["unfinished"] > 0
+    for name, value in expected.items():
+        if name == "cost_quantiles":
+            assert all(math.isclose(found[name][q], value[q], rel_tol=2**-11) for q in value)
+        elif isinstance(value, (int, str)):
+            assert found[name] == value, name
+        elif name != "seconds":
+            assert found[name] == pytest.approx(value, rel=1e-12), name
+
+
+@pytest.mark.parametrize("cut", [[1], [999], [1, 2, 3, 500, 501], list(range(1, 1000))])
+def test_sums_do_not_depend_on_how_trajectories_are_cut_nor_on_their_order(paper_instance, cut):
+    runs = cabai.simulate(paper_instance, "co", trajectories=1000)
+    rows = np.zeros(1000, [("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
+    rows["decision"], rows["cost"], rows["steps"] = runs.decisions, runs.costs, runs.steps
+    right = np.array([0])
+    parts = [Sums.of(*pair, right) for pair in zip(np.split(rows, cut), np.split(runs.pulls, cut), strict=True)]
+    np.random.default_rng(len(cut)).shuffle(parts)
+    together = parts[0]
+    for part in parts[1:]:
+        together = together + part
+    assert pickle.dumps(vars(together)) == pickle.dumps(vars(Sums.of(rows, runs.pulls, right)))
+
+
+def test_quantiles_of_few_and_of_equal_costs():
+    def of(costs: list[float]) -> Sums:
+        rows = np.zeros(len(costs), [("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
+        rows["cost"] = costs
+        return Sums.of(rows, np.ones((len(costs), 2), np.int64), np.array([0]))
+
+    assert [of([0.3] * 9).quantile(q) for q in (0, 0.5, 1)] == [0.3] * 3
+    assert (of([0.3] * 9).mean, of([0.3] * 9).std, of([7.0]).std) == (0.3, 0.0, 0.0)
+    assert of([1.0, 1e6]).quantile(0.25) == pytest.approx(np.quantile([1, 1e6], 0.25), rel=2**-11)
+
+
+def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
+    instance = cabai.Instance("gaussian", means=[9, 0], costs=[1, 1])
+    peaks = []
+    for trajectories in (400_000, 4_000_000):
+        tracemalloc.start()
+        kept = cabai.simulate(instance, "uniform", trajectories=trajectories, keep="summary", workers=2)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(kept) == trajectories
+    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < 4_000_000 * 8 * 5 / 4  # a quarter of what its rows alone would take
+
+
+@pytest.mark.parametrize("seconds_each", [1e-6, 3e-5, 0.01, 0.3, 5.0])
+@pytest.mark.parametrize("cores", [1, 8, 1000])
+def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
+    """But for the first ones, those of a single trajectory, and the last few."""
+    chunks, random = Chunks(10**7, 1.0, 0.2, 10**7), np.random.default_rng(1)
+    covered, took = 0, []
+    while chunks.left and len(took) < 5000:
+        first, count = chunks.next(cores)
+        assert first == covered
+        covered += count
+        seconds = count * seconds_each * random.uniform(0.8, 1.2)
+        took.append((count, seconds))
+        chunks.took(count, seconds)
+    assert chunks.left or covered == 10**7
+    usual = [seconds for count, seconds in took[8:-1] if count > 1]
+    assert all(0.15 < seconds < 2 for seconds in usual)
+
+
+# --- What is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "joblib"}, "one of 'processes', 'dask' and 'ray', or a dask.distributed.Client, got 'joblib'"),
+        ({"engine": 7}, "got 7"),
+        ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
+        ({"address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got None"),
+        ({"engine": "processes", "workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"keep": "all"}, "keep must be 'rows' or 'summary', got 'all'"),
+        ({"keep": "summary", "grid": [5]}, "it needs keep='rows'"),
+    ],
+)
+def test_bad_input_is_refused_by_name(paper_instance, options, message):
+    with pytest.raises(InvalidInput) as refused:
+        cabai.simulate(paper_instance, "uniform", **options)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scheduler", "tcp://host:1"], "--scheduler is the address of a Dask scheduler: it needs --engine dask."),
+        (
+            ["--engine", "dask", "--address", "x"],
+            "--address is the address of a Ray cluster: it needs --engine ray.",
+        ),
+        (["--keep", "summary", "--out", "x.parquet"], "--out writes every trajectory: it needs --keep rows."),
+        (["--engine", "spark"], "engine must be None, for threads of this process, one of 'processes', 'dask'"),
+    ],
+)
+def test_the_shell_refuses_what_does_not_go_together(arguments, message):
+    done = here("simulate", *HARD, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_scheduler_that_is_not_there_is_one_line_and_code_1(monkeypatch):
+    import dask
+
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        done = here("simulate", *HARD, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9")
+    assert done.returncode == 1
+    assert done.stderr.startswith("cabai: cannot reach a Dask scheduler at tcp://127.0.0.1:9: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("extra", [("dask", "distributed"), ("ray", "ray"), ("processes", "joblib")])
+def test_what_is_not_installed_is_told(paper_instance, monkeypatch, extra):
+    engine, package = extra
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ModuleNotFoundError, match=rf'pip install "cabai\[{engine}\]"'):
+        cabai.simulate(paper_instance, "uniform", engine=engine)
+
+
+def test_the_shell_keeps_a_summary(paper_instance):
+    arguments = [
+        "--family",
+        "gaussian",
+        "--means",
+        "1.5,1",
+        "--costs",
+        "1,0.1",
+        "--trajectories",
+        "200",
+        "--json",
+    ]
+    found = [json.loads(here("simulate", *arguments, "--keep", keep).stdout) for keep in ("rows", "summary")]
+    assert found[0].keys() == found[1].keys()
+    assert found[0]["errors"] == found[1]["errors"]
