@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cabai.study.change import MILESTONES, Change, Result, cost_of
+from cabai.study.change import MILESTONES, Asker, Change, Result, cost_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.items_status import failing
 from cabai.study.ledger import EVIDENCE
@@ -48,7 +48,7 @@ class ItemsChange(Change):
         found = self.play.next([set() for _ in self.settings.arms])
         return None if found is None else found[0]
 
-    def hand_out(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], str]:
+    def hand_out(self, live: Sequence[Any], count: int, asker: Asker) -> tuple[list[Pull], str]:
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         busy: list[set[int]] = [set() for _ in settings.arms]
         for pull in live:
@@ -66,5 +66,5 @@ class ItemsChange(Change):
                 break
             under_way[arm] += 1
             busy[arm].add(item)
-            handed.append(self.hand(arm, worker, item))
+            handed.append(self.hand(arm, asker, item))
         return handed, why

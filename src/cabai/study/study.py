@@ -110,10 +110,10 @@ class Study:
         return self.arms[row.decision] if row.reason == EVIDENCE else None
 
     @overload
-    def ask(self, n: None = None, *, worker: str | None = None) -> Pull: ...
+    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
     @overload
-    def ask(self, n: int, *, worker: str | None = None) -> list[Pull]: ...
-    def ask(self, n: int | None = None, *, worker: str | None = None) -> Pull | list[Pull]:
+    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
+    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
         """What to pull next; with n, a list of n pulls (fewer where a budget ends).
 
         Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
@@ -126,18 +126,23 @@ class Study:
         the arm that the policy chose is not paid for by what is left, no other is pulled instead: the study stops as
         soon as nothing is under way.
 
+        A worker that did not hear the answer asks again with the same `request`, a text of its own making: pulls under
+        way that were handed to it for that request are handed out again, and no new ones.
+
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
         >>> study.ask().arm
         'a'
         >>> [pull.arm for pull in study.ask(2, worker="me")]
         ['b', 'c']
+        >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
+        True
         """
         count = 1 if n is None else whole(n, "n", 1)
-        name = checked_worker(worker)
+        name, key = checked_worker(worker), checked_request(request)
         self._import_own()
         pulls: list[Pull]
-        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name))
+        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, key))
         warn(warned)
         if why is not None:
             raise NoPull(why)
@@ -445,9 +450,18 @@ def warn(found: Iterable[UserWarning]) -> None:
 
 def checked_worker(worker: Any) -> str | None:
     """Who asks, as it can be stored."""
-    if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
+    kept = storable(worker) if isinstance(worker, str) else worker
+    if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
         raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
-    return None if worker is None else storable(worker)
+    return kept
+
+
+def checked_request(request: Any) -> str | None:
+    """What a worker calls its request, as it can be stored."""
+    kept = storable(request) if isinstance(request, str) else request
+    if kept is not None and (not isinstance(kept, str) or not 1 <= len(kept) <= 200):
+        raise InvalidInput(f"request must be a text of 1 to 200 characters, got {shown(request)}.")
+    return kept
 
 
 def storable(text: str) -> str:
