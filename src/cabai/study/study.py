@@ -366,7 +366,7 @@ class Study:
 
     def _checked(self, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
         """What is told of a pull, if it can be."""
-        number = self._ledger.number(pull)
+        number = self._number(pull)
         if failed is None:
             if reward is None:
                 raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
@@ -389,6 +389,10 @@ class Study:
         elif self.settings.costs is None and failed is None:
             raise InvalidInput("tell needs a cost, since the study does not know it.")
         return Result(number, reward, cost, failed)
+
+    def _number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
+        return self._ledger.number(pull)
 
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
         """Let the pulls lapse that are leased to lost workers; for `run`."""

@@ -30,6 +30,7 @@ def shown(value: Any) -> str:
 
 
 EXTRAS = {
+    "fastapi": "server",
     "genai_prices": "prices",
     "joblib": "cluster",
     "matplotlib": "plots",
@@ -38,6 +39,7 @@ EXTRAS = {
     "pyarrow": "frames",
     "scipy": "paper",
     "sklearn": "demo",
+    "uvicorn": "server",
 }  # what brings the packages that cabai can do without
 
 
