@@ -232,8 +232,20 @@ def test_too_much_is_refused_whether_it_is_declared_or_not(server, study):
     )
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
         head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
-        line.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks)
+        line.sendall(
+            f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+            + chunks
+            + b"0\r\n\r\n"
+        )
         assert line.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_who_does_not_finish_a_request_is_not_waited_for(server, study, monkeypatch):
+    monkeypatch.setattr("cabai.server.guards.SLOWEST", 0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
+        line.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{".encode())
+        assert line.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize(

@@ -154,4 +154,7 @@ def exchanged(
 ) -> tuple[int, bytes]:
     connection.request(method, target, content, headers)
     answer = connection.getresponse()
-    return answer.status, answer.read()
+    text = answer.read()
+    if answer.getheader("Content-Length", "") != str(len(text)) and not answer.chunked:  # it was cut among its headers
+        raise http.client.IncompleteRead(text)
+    return answer.status, text
