@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import inspect
 import json
 import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -196,13 +198,14 @@ def test_every_answer_has_its_headers(server, path, token):
 def test_a_wrong_method_is_refused(server, study, method, path):
     status, headers, _ = server.send(method, study.path + path)
     assert status == 405
-    assert headers["allow"] in ("GET", "POST")
+    assert headers["allow"] == ("POST" if path == "/ask" else "GET")
     assert study.status().under_way == 0
 
 
 def test_a_method_of_another_path_is_refused(server, study):
     refused(server.send("GET", f"{study.path}/ask"), 405, "no-such-method")
     refused(server.send("POST", f"{study.path}/export", {}), 405, "no-such-method")
+    assert server.send("DELETE", "/api/studies")[1]["allow"] == "GET, POST"
     refused(server.send("GET", "/api"), 404, "no-such-path")
 
 
@@ -296,6 +299,52 @@ def test_script_in_names_stays_text(server, storage):
 
 
 # What is answered
+
+
+def test_the_description_names_every_path_and_that_a_token_is_needed(server):
+    found = server.send("GET", "/openapi.json")[2]
+    below = [
+        "ask",
+        "decision",
+        "events",
+        "export",
+        "lapse",
+        "pulls",
+        "release",
+        "renew",
+        "scores",
+        "settings",
+        "stop",
+        "tell",
+        "tell-many",
+    ]
+    study = "/api/studies/{name}"
+    assert sorted(found["paths"]) == sorted(["/api/studies", study, *(f"{study}/{path}" for path in below)])
+    assert found["security"] == [{"token": []}]
+    for operation in (each for path in found["paths"].values() for each in path.values()):
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+    properties = found["components"]["schemas"]["Create"]["properties"]
+    taken = set(inspect.signature(cabai.create_study).parameters)
+    assert set(properties) == taken - {"storage"} | {"digest"}
+
+
+@pytest.mark.slow
+def test_what_is_described_is_what_is_done(storage, tmp_path):
+    """Requests made from the description, legal ones and others: no error of our own, and no answer that it does not
+    describe."""
+    pytest.importorskip("schemathesis")
+    server = InThread(storage)
+    cabai.create_study("judges", **ARMS, storage=storage, load_if_exists=True)
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance"
+    done = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{server.port}/openapi.json",
+         "-H", f"Authorization: Bearer {server.tokens['work']}", "--exclude-path-regex", "events$", "--seed", "1",
+         "--checks", f"{checks},response_schema_conformance,allow_header_conformance", "--max-examples", "100"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=600,
+    )  # fmt: skip
+    server.close()
+    assert done.returncode == 0, "\n".join(line[:300] for line in done.stdout.splitlines())
+    assert re.search(r"(\d{4,}) generated", done.stdout)
 
 
 def test_a_study_from_its_creation_to_its_decision(server):

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Match, Route
 
 import cabai
 from cabai.server import answers, page, problems
@@ -212,15 +213,32 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
         assert isinstance(error, RequestValidationError)
         return problem("invalid-input", 422, " ".join(in_words(each) for each in error.errors()[:5]))
 
-    def of_http(_: Request, error: Exception) -> Response:
+    def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        kind = {404: "no-such-path", 405: "no-such-method"}.get(error.status_code, "bad-request")
+        if error.status_code == 405:
+            allowed = methods(app, request)
+            detail = f"{request.method[:50]} is not a method of this path: it takes {allowed}."
+            return problem("no-such-method", 405, detail, {"Allow": allowed})
+        kind = "no-such-path" if error.status_code == 404 else "bad-request"
         return problem(kind, error.status_code, f"{error.detail}.", error.headers)
 
     for kind in ERRORS.values():
         app.add_exception_handler(kind, of_a_study)
     app.add_exception_handler(RequestValidationError, of_a_request)
     app.add_exception_handler(HTTPException, of_http)
+
+
+def methods(app: FastAPI, request: Request) -> str:
+    """The methods that a path takes."""
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    found = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] != Match.NONE
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    return ", ".join(sorted(found))
 
 
 def in_words(error: Any) -> str:
