@@ -20,6 +20,7 @@ from cabai.study.remote import RemoteStudy
 from served import InThread, Line, Process
 from shell import here
 from storages import close
+from workers import Child
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls", "ignore::cabai.WideRewards")
 ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
@@ -234,6 +235,32 @@ def test_the_shell_speaks_http(server, monkeypatch):
     assert "Stopped by hand" in here("study", "stop", "shell", *storage).stdout
     assert here("study", "ask", "shell", *storage).returncode == 3
     assert here("study", "delete", "shell", "--yes", *storage).returncode == 2
+
+
+def test_a_request_made_again_has_the_same_pulls(address):
+    study = cabai.create_study("again", **ARMS, storage=address)
+    for request in ("one", "né, 中\n", "x" * 200):
+        assert study.ask(request=request).id == study.ask(request=request).id
+    assert study.status().under_way == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_parent_and_forked_child_both_go_on(folder):
+    storage = f"sqlite:///{folder}/cabai.db"
+    process = Process(storage, folder)
+    study = cabai.create_study("forked", **ARMS, storage=process.line.strip())
+
+    def work(report) -> None:
+        for _ in range(30):
+            report("asked", study.ask().id)
+
+    child = Child(work)
+    mine: list[str] = []
+    work(lambda _, pull: mine.append(pull))
+    theirs = [words[1] for words in child.reports()]
+    assert child.end() == 0
+    assert len({*mine, *theirs}) == 60
+    process.end(signal.SIGTERM)
 
 
 # Broken lines and killed servers

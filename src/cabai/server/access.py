@@ -84,7 +84,7 @@ def tokens_in(file: str) -> Access:
         with os.fdopen(handle, "w", encoding="ascii") as out:
             out.write("".join(f"{kind} {token}\n" for kind, token in access.tokens.items()))
         return access
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    rows = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     if sorted(row[0] for row in rows) != sorted(KINDS) or any(len(row) != 2 for row in rows):
         raise InvalidInput(f"{file} must have two lines, `work TOKEN` and `read TOKEN`.")
     return Access(dict(rows))

@@ -61,13 +61,13 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     """Everything that can be asked for. Names in paths are as they were written: `studies.do` decodes them."""
 
     @app.get("/", include_in_schema=False)
-    def index() -> Response:
-        return HTMLResponse(page.listed(*studies.overview()))
+    def index(request: Request) -> Response:
+        return HTMLResponse(page.listed(*studies.overview(address_of(request))))
 
     @app.get("/api/studies", response_model=answers.Overview)
-    def list_studies() -> Response:
+    def list_studies(request: Request) -> Response:
         """All studies, and how each stands."""
-        found, damaged = studies.overview()
+        found, damaged = studies.overview(address_of(request))
         rows = [{name: getattr(each, name) for name in LISTED} | {"sentence": each.sentence} for each in found]
         return Json({"studies": rows, "damaged": damaged})
 
@@ -206,8 +206,7 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
     """Whatever is raised is answered with a problem."""
 
     def of_a_study(request: Request, error: Exception) -> Response:
-        address = f"{request.url.scheme}://{request.headers['host']}"
-        return problems.problem_of(error, studies.without_place(str(error), address))
+        return problems.problem_of(error, studies.without_place(str(error), address_of(request)))
 
     def of_a_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -226,6 +225,11 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
         app.add_exception_handler(kind, of_a_study)
     app.add_exception_handler(RequestValidationError, of_a_request)
     app.add_exception_handler(HTTPException, of_http)
+
+
+def address_of(request: Request) -> str:
+    """By which address the server was called."""
+    return f"{request.url.scheme}://{request.headers['host']}"
 
 
 def methods(app: FastAPI, request: Request) -> str:

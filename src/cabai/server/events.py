@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 from cabai.server.studies import Studies, revision
-from cabai.study import StorageError, StudyNotFound
+from cabai.study import StorageError, Study, StudyNotFound
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two looks at a study, and until something is said though nothing has changed
@@ -58,9 +58,6 @@ class Streams:
             await anyio.sleep(LOOK)
 
 
-def event(study: object) -> str:
+def event(study: Study) -> str:
     """The status of a study, as an event."""
-    from cabai.study.study import Study
-
-    assert isinstance(study, Study)
     return f"event: status\ndata: {json.dumps(study.status().to_dict(), allow_nan=False)}\n\n"

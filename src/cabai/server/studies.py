@@ -11,7 +11,7 @@ from cabai.study import StorageError, Study, StudyNotFound, load_study
 from cabai.study.catalogue import statuses
 from cabai.study.ledger import EVIDENCE
 from cabai.study.status import Status
-from cabai.study.storage import open_storage
+from cabai.study.storage import MEMORY, open_storage
 
 T = TypeVar("T")
 MOST = 1000  # studies that are kept open
@@ -51,15 +51,17 @@ class Studies:
         with self._guard:
             self._open.pop(name, None)
 
-    def overview(self) -> tuple[list[Status], list[str]]:
+    def overview(self, address: str) -> tuple[list[Status], list[str]]:
         """How every study stands, and what is wrong with those that cannot be read."""
-        return statuses(open_storage(self.url))
+        found, damaged = statuses(open_storage(self.url))
+        return found, [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """A sentence that names the server where it named the storage behind it."""
         storage = open_storage(self.url)
         for place in (self.url, storage.url, storage.file):
-            text = text.replace(place, address) if place else text
+            if place and place != MEMORY:
+                text = text.replace(place, address)
         return text
 
 

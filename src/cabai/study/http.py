@@ -108,13 +108,14 @@ class Server:
     def _once(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         """One request on this thread's connection; at once on a new one if the server has closed it meanwhile."""
         connection = getattr(self._of_thread, "connection", None)
-        if connection is not None:
+        if connection is not None and self._of_thread.process == os.getpid():  # not that of a parent that has forked
             try:
                 return exchanged(connection, method, target, content, headers)
             except STALE:
                 self._close()
         made = Secure if self.is_secure else Plain
         connection = self._of_thread.connection = made(self.host, self.port, timeout=TIMEOUT)
+        self._of_thread.process = os.getpid()
         return exchanged(connection, method, target, content, headers)
 
     def _close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import secrets
@@ -24,6 +25,8 @@ from cabai.thresholds import threshold_of
 class RemoteStudy(Study):
     """A study as `cabai.load_study("judges", storage="http://HOST:PORT")` gives it. Warnings are in
     `status().warnings`: the server shows them as they come up, this does not."""
+
+    _pause = 0.5
 
     def __init__(self, server: Server, name: str, settings: Settings) -> None:
         self.name = name
@@ -52,7 +55,8 @@ class RemoteStudy(Study):
     def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
     def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
         count = 1 if n is None else whole(n, "n", 1)
-        key = checked_request(request) or secrets.token_hex(16)
+        name = checked_request(request)
+        key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # fit for a header
         body = {"n": count, "worker": checked_worker(worker)}
         pulls = [pull_from(each) for each in self._post("ask", body, key)["pulls"]]
         return pulls[0] if n is None else pulls

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-PAUSE = 0.05  # seconds, while there is nothing to pull before what is under way is told
 _runs: set[str] = set()  # of this process, by their marks
 
 
@@ -167,7 +166,7 @@ class Loop:
 
     def wait(self) -> None:
         """There is nothing to pull now."""
-        time.sleep(PAUSE)
+        time.sleep(self.study._pause)
 
     def kept(self) -> list[Pull]:
         """The pulls that are still to be told."""
@@ -298,7 +297,7 @@ class ItemsLoop(Loop):
                 self.give_up(arm)
             self.failing[arm] += len(items)
             self.tell_held(arm)
-        time.sleep(PAUSE)
+        time.sleep(self.study._pause)
 
     def is_at_fault(self, arm: str, items: Sequence[Any]) -> bool:
         """Whether these items failed by the arm's fault: it has not succeeded in this run, and others did on several

@@ -41,6 +41,8 @@ class Study:
     'large'
     """
 
+    _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
+
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
