@@ -515,6 +515,24 @@ def test_events_tell_how_a_study_stands_after_every_change(server, study):
     connection.close()
 
 
+def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, storage, monkeypatch):
+    monkeypatch.setattr("cabai.server.events.QUIET", 0.2)
+    cabai.create_study("quiet", **ARMS, storage=storage)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", "/api/studies/quiet/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
+    answer = connection.getresponse()
+    while answer.readline() != b": nothing new\n":
+        pass
+    cabai.delete_study("quiet", storage=storage)
+    assert b"event" not in answer.read()
+    connection.close()
+
+
+def test_no_more_streams_than_the_server_can_serve(server, study, monkeypatch):
+    monkeypatch.setattr("cabai.server.events.MOST", 0)
+    refused(server.send("GET", f"{study.path}/events"), 503, "too-many-streams")
+
+
 def test_a_server_ends_though_somebody_still_listens(storage):
     server = InThread(storage)
     cabai.create_study("watched", **ARMS, storage=storage, load_if_exists=True)
