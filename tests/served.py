@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
 import select
 import signal
@@ -12,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from cabai.server.serving import Server, bind, configured
 class InThread:
     """A server in a thread of this process."""
 
-    def __init__(self, storage: str) -> None:
+    def __init__(self, storage: str, *, hosts: Sequence[str] = (), **options: Any) -> None:
         self.access = Access.new()
         self.tokens = self.access.tokens
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
-        self.server = Server(configured(make_app(storage, self.access)))
+        self.server = Server(configured(make_app(storage, self.access, hosts), **options))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [bound]})
         self.thread.start()
         self.address = f"http://{self.tokens['work']}@127.0.0.1:{self.port}"
@@ -122,16 +121,3 @@ class Line:
                         (far if ready is near else near).sendall(data[: self.chance.randrange(len(data) + 1)])
                         return
                     (far if ready is near else near).sendall(data)
-
-
-def wait_for(condition: Any, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def new_folder(base: Path, name: str) -> Path:
-    folder = base / name
-    os.makedirs(folder, exist_ok=True)
-    return folder

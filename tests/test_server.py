@@ -619,22 +619,23 @@ def test_https_is_spoken_with_a_certificate(tmp_path: Path, monkeypatch):
     )  # fmt: skip
     if made.returncode:
         pytest.skip("openssl could not make a certificate")
-    from cabai.server import make_app
-    from cabai.server.serving import Server, bind, configured
-
-    server = InThread.__new__(InThread)
-    server.access = Access.new()
-    bound = bind("localhost", 0)
-    server.server = Server(configured(make_app("memory", server.access), str(certificate), str(key)))
-    import threading
-
-    server.thread = threading.Thread(target=server.server.run, kwargs={"sockets": [bound]})
-    server.thread.start()
-    address = f"https://{server.access.tokens['work']}@localhost:{bound.getsockname()[1]}"
+    server = InThread("memory", certfile=str(certificate), keyfile=str(key))
+    address = f"https://{server.tokens['work']}@localhost:{server.port}"
     try:
         with pytest.raises(cabai.StorageError, match="CERTIFICATE_VERIFY_FAILED"):
             cabai.list_studies(storage=address)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert cabai.create_study("over https", **ARMS, storage=address).storage.startswith("https://localhost:")
     finally:
+        server.close()
+
+
+def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
+    forwarded = {"host": "studies.example", "x_forwarded_proto": "https", "authorization": None}
+    for behind_proxy in (True, False):
+        server = InThread(storage, hosts=["studies.example"], behind_proxy=behind_proxy)
+        _, headers, _ = server.send("GET", f"/?token={server.tokens['work']}", **forwarded)
+        assert ("; Secure" in headers["set-cookie"]) == behind_proxy
+        own = {"host": "studies.example", "origin": "https://studies.example"}
+        assert server.send("GET", "/api/studies", **own)[0] == 200
         server.close()
