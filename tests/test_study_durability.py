@@ -664,7 +664,7 @@ def make_old(opened: storage.Storage) -> None:
             "squares",
             *(f"ordered_{name}" for name in SUMS),
         ],
-        "cabai_pull": ["lapses", "withdrawn", "item"],
+        "cabai_pull": ["lapses", "withdrawn", "item", "request"],
         "cabai_observation": ["offers", "withdrawn", "item"],
     }
     changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]

@@ -21,6 +21,7 @@ from cabai.cli.compare import compare
 from cabai.cli.replay import replay
 from cabai.cli.reproduce import reproduce
 from cabai.cli.run import run
+from cabai.cli.serve import serve
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, show_help_alone
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (bound, simulate, compare, calibrate, replay, reproduce, run):
+for command in (bound, simulate, compare, calibrate, replay, reproduce, run, serve):
     app.command()(command)
 app.add_typer(study_app, name="study")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cabai import policies
-from cabai.cli.export import exported
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
@@ -24,14 +23,13 @@ from cabai.study import (
     delete_study,
     load_study,
 )
+from cabai.study.exporting import exported
 from cabai.study.items import WORST
+from cabai.study.open import is_served
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
-
-if TYPE_CHECKING:
-    pass
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -41,7 +39,8 @@ StorageOption = Annotated[
     typer.Option(
         "--storage",
         envvar="CABAI_STORAGE",
-        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE; or where cabai serve runs, "
+        "http://HOST:PORT.",
     ),
 ]
 
@@ -211,16 +210,14 @@ def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOp
 @study_app.command("list")
 def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
     """All studies of a storage, and how each stands."""
-    from cabai.study.catalogue import statuses
-    from cabai.study.storage import open_storage
+    from cabai.study.wire import LISTED
 
-    found, damaged = statuses(open_storage(storage, make=False))
+    found, damaged = overview(storage)
     if as_json:
-        fields = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")
-        show_json({"studies": [{field: getattr(each, field) for field in fields} for each in found]})
+        show_json({"studies": [{field: each[field] for field in LISTED} for each in found]})
     else:
         for each in found:
-            typer.echo(f"{each.name}: {each.sentence}")
+            typer.echo(f"{each['name']}: {each['sentence']}")
     if damaged:
         raise StorageError(" ".join(damaged))
 
@@ -261,6 +258,8 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a study and everything observed in it."""
+    if is_served(storage):
+        delete_study(name, storage=storage)  # which says why not
     try:
         status = load_study(name, storage=storage).status()
         lost = f"{status.pulls} pulls, {status.spent:g} spent"
@@ -272,6 +271,21 @@ def delete(
         typer.confirm(f"Delete {name!r} ({lost})?", abort=True)
     delete_study(name, storage=storage)
     show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
+
+
+def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """How every study stands, and what is wrong with those that cannot be read."""
+    if is_served(storage):
+        from cabai.study.remote import list_remote
+
+        served = list_remote(storage)
+        return served["studies"], served["damaged"]
+    from cabai.study.catalogue import statuses
+    from cabai.study.storage import open_storage
+    from cabai.study.wire import LISTED
+
+    found, damaged = statuses(open_storage(storage, make=False))
+    return [{**{field: getattr(each, field) for field in LISTED}, "sentence": each.sentence} for each in found], damaged
 
 
 def read_dataset(given: str | None) -> Any:

@@ -22,10 +22,17 @@ from cabai.support.validation import InvalidInput
 REUSED = "reused"  # the worker of scores that were told in another study
 
 
-def create(storage: Storage, name: str, settings: Settings, known: Sequence[tuple[int, int, float]] = ()) -> bool:
+def create(
+    storage: Storage,
+    name: str,
+    settings: Settings,
+    known: Sequence[tuple[int, int, float]] = (),
+    token: str | None = None,
+) -> bool:
     """Make a study; returns whether it is new, and not one of that name that there was before. What is `known` of it,
-    arms, items and scores, was told and paid for in another study."""
-    token = secrets.token_hex(4)
+    arms, items and scores, was told and paid for in another study. A study with the same `token` is the one that this
+    call, made before, has made."""
+    token = token or secrets.token_hex(4)
 
     def work(connection: sa.Connection) -> bool:
         found = row_of(connection, name)
@@ -44,8 +51,9 @@ def create(storage: Storage, name: str, settings: Settings, known: Sequence[tupl
             enter(connection, key, settings, known, now)
         return True
 
-    if storage.read(lambda connection: row_of(connection, name)) is not None:
-        return False
+    found = storage.read(lambda connection: row_of(connection, name))
+    if found is not None:
+        return bool(found.token == token)
     try:
         return storage.write(work)
     except sa.exc.IntegrityError:  # another process was quicker

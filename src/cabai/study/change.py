@@ -3,7 +3,7 @@ handed out. Importing this imports SQLAlchemy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from cabai.study.status import failing, lapsing, passing, too_wide
 from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
+Asker = Mapping[str, str | None]  # who asks: the columns of a pull that say so, `worker` and `request`
 LAPSED = "the lease ended without a result"
 
 
@@ -190,7 +191,18 @@ class Change:
         """Whether a lapsed pull of an arm is to be offered again."""
         return bool(self.play.in_play[arm])
 
-    def offer_again(self, live: Sequence[Any], count: int, worker: str | None) -> tuple[list[Pull], list[Any]]:
+    def hand_again(self, asker: Asker) -> list[Pull]:
+        """The pulls that are leased to this worker for this very request, whose answer it did not hear; their leases
+        begin anew."""
+        if asker["request"] is None:
+            return []
+        leased = [pull for pull in self.live() if pull.expires > self.now]
+        found = [pull for pull in leased if {name: getattr(pull, name) for name in asker} == asker]
+        for pull in found:
+            self.change_pull(pull.number, {"expires": self.expires})
+        return [self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers, pull.item) for pull in found]
+
+    def offer_again(self, live: Sequence[Any], count: int, asker: Asker) -> tuple[list[Pull], list[Any]]:
         """Up to so many of the lapsed pulls, and those that the budget does not pay for once more."""
         under_way, handed, unpaid = self.under_way(live), list[Pull](), []
         lapsed = self.play.lapses.tolist()
@@ -202,7 +214,7 @@ class Change:
             under_way[pull.arm] -= 1
             if self.affordable(under_way)[pull.arm]:
                 lapses = pull.lapses + (pull.expires > 0)
-                values = {"expires": self.expires, "worker": worker, "offers": pull.offers + 1, "lapses": lapses}
+                values = {"expires": self.expires, "offers": pull.offers + 1, "lapses": lapses, **asker}
                 self.change_pull(pull.number, values)
                 handed.append(self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers + 1, pull.item))
                 lapsed[pull.arm] += lapses - pull.lapses
@@ -213,7 +225,7 @@ class Change:
             under_way[pull.arm] += 1
         return handed, unpaid
 
-    def hand_out(self, live: Sequence[Any], count: int, worker: str | None, beyond: int = 0) -> tuple[list[Pull], str]:
+    def hand_out(self, live: Sequence[Any], count: int, asker: Asker, beyond: int = 0) -> tuple[list[Pull], str]:
         """Up to so many new pulls, and why there are no more."""
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         if self.play.decides:
@@ -228,14 +240,14 @@ class Change:
                 break
             self.play = after  # what the policy remembers of a choice that is not made is not kept
             under_way[arm] += 1
-            handed.append(self.hand(arm, worker))
+            handed.append(self.hand(arm, asker))
         return handed, why
 
-    def hand(self, arm: int, worker: str | None, item: int | None = None) -> Pull:
+    def hand(self, arm: int, asker: Asker, item: int | None = None) -> Pull:
         """A new pull of an arm, which is under way from now on."""
         self.asked += 1
         fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now, "expires": self.expires,
-                 "offers": 1, "worker": worker, "lapses": 0, "item": item}  # fmt: skip
+                 "offers": 1, "lapses": 0, "item": item, **asker}  # fmt: skip
         self.writes.append((statements.ADD_PULL, fresh))
         self.is_changed = True
         if self.pulls is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cabai.study.change import MILESTONES, Change, Result, cost_of
+from cabai.study.change import MILESTONES, Asker, Change, Result, cost_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.items_status import failing
 from cabai.study.ledger import EVIDENCE
@@ -47,7 +47,7 @@ class ItemsChange(Change):
     def next_arm(self) -> int | None:
         return next((arm for arm, _ in self.play.to_come([])), None)
 
-    def hand_out(self, live: Sequence[Any], count: int, worker: str | None, beyond: int = 0) -> tuple[list[Pull], str]:
+    def hand_out(self, live: Sequence[Any], count: int, asker: Asker, beyond: int = 0) -> tuple[list[Pull], str]:
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         to_come = self.play.to_come(live, beyond)
@@ -62,5 +62,5 @@ class ItemsChange(Change):
                     why = f"what an evaluation of {settings.arms[arm]!r} costs is not known, and the first is under way"
                 break
             under_way[arm] += 1
-            handed.append(self.hand(arm, worker, item))
+            handed.append(self.hand(arm, asker, item))
         return handed, why

@@ -57,7 +57,7 @@ def create_study(
     `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
     end it without a guarantee. A pull that is not told within `lease` seconds is offered again or, with
     `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or
-    `postgresql://USER@HOST/DATABASE`.
+    `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT`, where `cabai serve` runs.
 
     With `items`, the number of items of a dataset or a list of their ids, arms are raced on those items, in a random
     order that `seed` (random unless given) determines, and `pull.item` says which item to evaluate the arm on. Scores
@@ -78,6 +78,18 @@ def create_study(
     >>> study.status().spent
     0.02
     """
+    given, checked = described(
+        arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
+        costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
+        race=race, failed=failed, speculate=speculate, full_cost=full_cost,
+    )  # fmt: skip
+    return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
+
+
+def described(
+    *, family: Any, items: Any, race: Any, failed: Any, speculate: Any, epsilon: Any, **given: Any
+) -> tuple[dict[str, Any], Items | None]:
+    """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if names_bare_gaussian(family):
@@ -90,12 +102,7 @@ def create_study(
         checked = Items.checked(
             items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
         )  # fmt: skip
-    given = {
-        "arms": arms, "family": kind, "delta": delta, "policy": policy, "threshold": threshold, "epsilon": epsilon,
-        "direction": direction, "costs": costs, "max_cost": max_cost, "max_pulls": max_pulls, "lease": lease,
-        "on_lapse": on_lapse, "seed": seed, "full_cost": full_cost,
-    }  # fmt: skip
-    return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
+    return {"family": kind, "epsilon": epsilon, **given}, checked
 
 
 def open_study(
@@ -106,17 +113,24 @@ def open_study(
     known: Sequence[tuple[str, str | int, float]] = (),
     *,
     load_if_exists: bool = True,
+    token: str | None = None,
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is."""
+    is. Called again with the same `token`, it finds what it has made."""
     from cabai.study.catalogue import create, find
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = Settings.checked(**USUAL | {"seed": usual_seed(items)} | chosen, items=items)
+    if is_served(storage):
+        from cabai.study.remote import create_remote
+
+        if known:
+            raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
+        return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
-    made = create(opened, checked_name(name), settings, numbered(known, settings))
+    made = create(opened, checked_name(name), settings, numbered(known, settings), token)
     study = Study(opened, find(opened, name))
     if not made:
         if not load_if_exists:
@@ -173,6 +187,10 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
 
+    if is_served(storage):
+        from cabai.study.remote import load_remote
+
+        return load_remote(storage, checked_name(name))
     opened = open_storage(storage, make=False)
     return Study(opened, find(opened, checked_name(name)))
 
@@ -187,6 +205,10 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
     from cabai.study.catalogue import names
     from cabai.study.storage import open_storage
 
+    if is_served(storage):
+        from cabai.study.remote import list_remote
+
+        return [str(each["name"]) for each in list_remote(storage)["studies"]]
     return names(open_storage(storage, make=False))
 
 
@@ -201,4 +223,11 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     from cabai.study.catalogue import delete
     from cabai.study.storage import open_storage
 
+    if is_served(storage):
+        raise InvalidInput("studies are not deleted over HTTP: use the database's URL, where the server runs.")
     delete(open_storage(storage, make=False), checked_name(name))
+
+
+def is_served(storage: Any) -> bool:
+    """Whether studies are reached over HTTP, through `cabai serve`."""
+    return isinstance(storage, str) and storage.lower().startswith(("http://", "https://"))

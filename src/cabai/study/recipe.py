@@ -21,6 +21,7 @@ from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
 from cabai.study.items import MOST
+from cabai.study.open import is_served
 from cabai.study.runner import Failed, read
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
@@ -244,9 +245,15 @@ def dataset_of(given: Any, folder: Path) -> Dataset:
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     """The file's storage, or the environment's, or the usual one; the file's relative SQLite file lies beside it."""
+    usual = os.environ.get("CABAI_STORAGE") or STORAGE
+    storage, start = content.get("storage", usual), "sqlite:///"
+    if is_served(storage):
+        raise InvalidInput(
+            "cabai run keeps its commands with the study, and a server takes no commands: its storage must be a "
+            "database. In Python, `study.run` works over HTTP."
+        )
     if "storage" not in content and os.environ.get("CABAI_STORAGE"):
-        return os.environ["CABAI_STORAGE"]
-    storage, start = content.get("storage", STORAGE), "sqlite:///"
+        return storage
     if isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:"):
         return start + os.path.join(folder, storage[len(start) :])
     return storage

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-PAUSE = 0.05  # seconds, while there is nothing to pull before what is under way is told
 _runs: set[str] = set()  # of this process, by their marks
 
 
@@ -181,7 +180,7 @@ class Loop:
 
     def wait(self) -> None:
         """There is nothing to pull now."""
-        time.sleep(PAUSE)
+        time.sleep(self.study._pause)
 
     def kept(self) -> list[Pull]:
         """The pulls that are still to be told."""
@@ -320,7 +319,7 @@ class ItemsLoop(Loop):
             stalled = [] if self.trying else list(self.held)
         for arm in stalled:
             self.tell_held(arm)
-        time.sleep(PAUSE)
+        time.sleep(self.study._pause)
 
     def close(self) -> None:
         with self.guard:

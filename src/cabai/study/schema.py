@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0005"  # the newest migration in `migrations/versions`
+REVISION = "0006"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -85,6 +85,7 @@ pull = Table(
     Column("lapses", Integer, nullable=False, default=0, server_default="0"),  # leases that ended without a result
     Column("withdrawn", Double),  # when it was given up: no result waits for it
     Column("item", Number),  # the number of the item to be evaluated, from 0; null in a study without items
+    Column("request", String(200)),  # of its worker's, by which it is handed out again if the answer was lost
 )
 
 observation = Table(

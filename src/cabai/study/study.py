@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
@@ -40,6 +40,8 @@ class Study:
     >>> study.decision
     'large'
     """
+
+    _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
 
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.name = ledger.name
@@ -110,10 +112,10 @@ class Study:
         return self.arms[row.decision] if row.reason == EVIDENCE else None
 
     @overload
-    def ask(self, n: None = None, *, worker: str | None = None) -> Pull: ...
+    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
     @overload
-    def ask(self, n: int, *, worker: str | None = None) -> list[Pull]: ...
-    def ask(self, n: int | None = None, *, worker: str | None = None) -> Pull | list[Pull]:
+    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
+    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
         """What to pull next; with n, a list of n pulls (fewer where a budget ends).
 
         Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
@@ -126,22 +128,27 @@ class Study:
         the arm that the policy chose is not paid for by what is left, no other is pulled instead: the study stops as
         soon as nothing is under way.
 
+        A worker that did not hear the answer asks again with the same `request`, a text of its own making: pulls under
+        way that were handed to it for that request are handed out again, and no new ones.
+
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
         >>> study.ask().arm
         'a'
         >>> [pull.arm for pull in study.ask(2, worker="me")]
         ['b', 'c']
+        >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
+        True
         """
-        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker)
+        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
         return pulls[0] if n is None else pulls
 
-    def _ask(self, count: int, worker: str | None, *, beyond: int = 0) -> list[Pull]:
+    def _ask(self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0) -> list[Pull]:
         """With items, `beyond` so many may be under way more than else: those whose result is known but not told."""
-        name = checked_worker(worker)
+        name, key = checked_worker(worker), checked_request(request)
         self._import_own()
         pulls: list[Pull]
-        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, beyond))
+        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, key, beyond))
         warn(warned)
         if why is not None:
             raise NoPull(why)
@@ -296,13 +303,7 @@ class Study:
         """
 
         def work(connection: sa.Connection) -> list[dict[str, Any]]:
-            row, found = self._ledger.row(connection), []
-            seen: set[tuple[int, int]] = set()  # in a study with items, the first that was told of an item counts
-            for each in self._ledger.log(connection):
-                found.append(self._observation(each, row, again=(each.arm, each.item) in seen))
-                if self.settings.items is not None:
-                    seen.add((each.arm, each.item))
-            return found
+            return list(self._observations(self._ledger.log(connection), self._ledger.row(connection)))
 
         return self._storage.read(work)
 
@@ -370,7 +371,7 @@ class Study:
 
     def _checked(self, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
         """What is told of a pull, if it can be."""
-        number = self._ledger.number(pull)
+        number = self._number(pull)
         if failed is None:
             if reward is None:
                 raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
@@ -395,6 +396,10 @@ class Study:
             raise InvalidInput("tell needs a cost, since the study does not know it.")
         return Result(number, reward, cost, failed)
 
+    def _number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
+        return self._ledger.number(pull)
+
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
         """Let the pulls lapse that are leased to lost workers; for `run`."""
         self._write(transactions.lapse, was_lost)
@@ -403,6 +408,14 @@ class Study:
         """Keep how each arm is tried; for `cabai run`."""
         kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
         return kept
+
+    def _observations(self, log: Iterable[Any], row: Any) -> Iterator[dict[str, Any]]:
+        """What is known of each row of the log. In a study with items, the first that was told of an item counts."""
+        seen: set[tuple[int, int]] = set()
+        for each in log:
+            yield self._observation(each, row, again=(each.arm, each.item) in seen)
+            if self.settings.items is not None:
+                seen.add((each.arm, each.item))
 
     def _observation(self, told: Any, row: Any, *, again: bool) -> dict[str, Any]:
         late = row.told_at_stop is not None and told.place > row.told_at_stop
@@ -455,9 +468,18 @@ def warn(found: Iterable[UserWarning]) -> None:
 
 def checked_worker(worker: Any) -> str | None:
     """Who asks, as it can be stored."""
-    if worker is not None and (not isinstance(worker, str) or len(worker) > 200):
+    kept = storable(worker) if isinstance(worker, str) else worker
+    if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
         raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
-    return None if worker is None else storable(worker)
+    return kept
+
+
+def checked_request(request: Any) -> str | None:
+    """What a worker calls its request, as it can be stored."""
+    kept = storable(request) if isinstance(request, str) else request
+    if kept is not None and (not isinstance(kept, str) or not 1 <= len(kept) <= 200):
+        raise InvalidInput(f"request must be a text of 1 to 200 characters, got {shown(request)}.")
+    return kept
 
 
 def storable(text: str) -> str:

@@ -19,17 +19,21 @@ from cabai.study.pull import Pull
 
 
 def ask(
-    change: Change, count: int, worker: str | None, beyond: int = 0
+    change: Change, count: int, worker: str | None, request: str | None = None, beyond: int = 0
 ) -> tuple[list[Pull], str | None, list[UserWarning]]:
     """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
     if change.is_over:
         return [], None, []
+    asker = {"worker": worker, "request": request}
+    again = change.hand_again(asker)
+    if again:
+        return again, None, []
     warned = len(change.warnings)
     live, why = change.settle_lapsed(), None
     handed: list[Pull] = []
     if not change.is_over:
-        handed, unpaid = change.offer_again(live, count, worker)
-        fresh, reason = change.hand_out(live, count - len(handed), worker, beyond)
+        handed, unpaid = change.offer_again(live, count, asker)
+        fresh, reason = change.hand_out(live, count - len(handed), asker, beyond)
         handed += fresh
         if not handed and len(live) > len(unpaid):
             why = f"{reason}: tell what is under way first."
@@ -86,8 +90,8 @@ def lease(
             f"pull {ledger.pull_id(number)} was offered {held.offers} times: only the worker that has it now may renew "
             "it or give it back, so say which worker it is."
         )
-    expires = row.now + ledger.settings.lease if anew else 0.0
-    statements.CHANGE_PULL.run(connection, {**ledger.key(number), "expires": expires})
+    values = {"expires": row.now + ledger.settings.lease} if anew else {"expires": 0.0, "request": None}
+    statements.CHANGE_PULL.run(connection, {**ledger.key(number), **values})
 
 
 def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | None], bool]) -> None:

@@ -32,6 +32,7 @@ def shown(value: Any) -> str:
 EXTRAS = {
     "cloudpickle": "processes",
     "distributed": "dask",
+    "fastapi": "server",
     "genai_prices": "prices",
     "joblib": "processes",
     "matplotlib": "plots",
@@ -41,6 +42,7 @@ EXTRAS = {
     "ray": "ray",
     "scipy": "paper",
     "sklearn": "demo",
+    "uvicorn": "server",
 }  # what brings the packages that cabai can do without
 
 

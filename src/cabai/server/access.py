@@ -1,0 +1,90 @@
+"""Who may do what: one token for reading, one for working, and none for nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from cabai.support.validation import InvalidInput
+
+READ, WORK = KINDS = ("read", "work")
+SHORTEST = 32  # characters: nobody guesses one
+ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address within so many seconds
+MOST_ADDRESSES = 10_000
+
+
+class Access:
+    """The tokens of a server, by kind.
+
+    >>> access = Access.new()
+    >>> access.kind_of("something else") is None, access.kind_of(access.tokens["work"])
+    (True, 'work')
+    """
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        for kind in KINDS:
+            if not re.fullmatch(rf"[\w.~+/=-]{{{SHORTEST},200}}", tokens.get(kind, ""), re.ASCII):
+                raise InvalidInput(
+                    f"the {kind} token must have {SHORTEST} to 200 letters, digits or -_.~+/=, and be random."
+                )
+        if digest(tokens[READ]) == digest(tokens[WORK]):
+            raise InvalidInput("the tokens for reading and for working must differ from each other.")
+        self.tokens = dict(tokens)
+        self._digests = {kind: digest(tokens[kind]) for kind in KINDS}
+        # Cookies do not know ports: two servers on one machine must not have the same.
+        self.cookie = f"cabai_{hashlib.sha256(b'cookie' + self._digests[WORK]).hexdigest()[:12]}"
+        self._wrong: dict[str, deque[float]] = {}  # when, by address
+
+    @classmethod
+    def new(cls) -> Access:
+        return cls({kind: secrets.token_urlsafe(32) for kind in KINDS})
+
+    def kind_of(self, token: str) -> str | None:
+        """What a token is for. Takes as long whatever the token is."""
+        given, found = digest(token), None
+        for kind, known in self._digests.items():
+            if hmac.compare_digest(given, known):
+                found = kind
+        return found
+
+    def wait_after_wrong(self, address: str) -> float | None:
+        """Count a wrong token; returns for how many seconds no more of them are welcome, if there were too many.
+
+        A right token is always let in, so that one worker with an old token does not lock out the others on its
+        machine; tokens are too long to be guessed.
+        """
+        now = time.monotonic()
+        if len(self._wrong) >= MOST_ADDRESSES:
+            self._wrong.clear()
+        times = self._wrong.setdefault(address, deque(maxlen=ATTEMPTS))
+        full = len(times) == ATTEMPTS and now - times[0] < WINDOW
+        if full:
+            return WINDOW - (now - times[0])
+        times.append(now)
+        return None
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def tokens_in(file: str) -> Access:
+    """The tokens in a file, one a line: `work TOKEN` and `read TOKEN`. A file that is not there is made."""
+    path = Path(file)
+    if not path.exists():
+        access = Access.new()
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            out.write("".join(f"{kind} {token}\n" for kind, token in access.tokens.items()))
+        return access
+    rows = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    if sorted(row[0] for row in rows) != sorted(KINDS) or any(len(row) != 2 for row in rows):
+        raise InvalidInput(f"{file} must have two lines, `work TOKEN` and `read TOKEN`.")
+    return Access(dict(rows))

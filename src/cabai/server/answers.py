@@ -1,0 +1,100 @@
+"""What the server answers, for its OpenAPI description; the tests compare it with what the server does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from cabai.server.problems import SCHEMA
+
+
+class Listed(BaseModel):
+    name: str
+    stopped: bool
+    reason: str | None
+    decision: str | None
+    leader: str | None
+    pulls: int
+    spent: float
+    sentence: str
+
+
+class Overview(BaseModel):
+    studies: list[Listed]
+    damaged: list[str]
+
+
+class Created(BaseModel):
+    name: str
+    arms: list[str]
+
+
+class Handed(BaseModel):
+    """A pull, as `ask` hands it out."""
+
+    id: str
+    arm: str
+    item: str | int | None
+    number: int
+    expires: float
+    offers: int
+    metadata: Any
+
+
+class Pulls(BaseModel):
+    pulls: list[Handed]
+
+
+class UnderWay(BaseModel):
+    id: str
+    arm: str
+    item: str | int | None
+    number: int
+    asked: float
+    expires: float
+    offers: int
+    worker: str | None
+
+
+class AllUnderWay(BaseModel):
+    pulls: list[UnderWay]
+
+
+class InShort(BaseModel):
+    stopped: bool
+    reason: str | None
+    decision: str | None
+    spent: float
+
+
+class Done(BaseModel):
+    pull: str
+
+
+class Score(BaseModel):
+    arm: str
+    item: str | int
+    score: float
+
+
+class Scores(BaseModel):
+    scores: list[Score]
+
+
+class About(BaseModel):
+    name: str
+    settings: dict[str, Any]
+
+
+PROBLEM: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "A problem (RFC 9457): `detail` is the sentence that Python would have shown.",
+        "content": {"application/problem+json": {"schema": SCHEMA}},
+    }
+}
+
+
+def text(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """An answer that is not JSON alone."""
+    return {200: {"description": description, "content": {kind: {"schema": {"type": "string"}}}}}

@@ -1,0 +1,264 @@
+"""The service: what is asked over HTTP, done to a study, and answered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+import anyio.to_thread
+from fastapi import FastAPI, Header, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Match, Route
+
+import cabai
+from cabai.server import answers, page, problems
+from cabai.server.access import Access
+from cabai.server.creating import create
+from cabai.server.events import Streams
+from cabai.server.guards import Guards
+from cabai.server.problems import Json, problem
+from cabai.server.requests import Ask, Create, Lapse, Lease, Nothing, Tell, TellMany
+from cabai.server.studies import Studies, in_short, under_way
+from cabai.study import Pull, Status, Study, StudyStopped
+from cabai.study.exporting import spooled
+from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+THREADS = 64  # requests that are answered at a time
+CHUNK = 2**16
+TYPES = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
+    """The service over a storage, for those who have a token; it answers to the names of this machine and `hosts`."""
+    studies = Studies(storage)
+    streams = Streams(studies)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    app = FastAPI(
+        title="cabai", version=cabai.__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        redirect_slashes=False, responses=answers.PROBLEM,
+        description="Studies: ask what to pull, tell what came back.",
+    )  # fmt: skip
+    app.state.streams = streams
+    app.add_middleware(Guards, access=access, hosts=[*LOCAL, *hosts])
+    add_problems(app, studies)
+    add_paths(app, studies, streams)
+    protect(app)
+    return app
+
+
+def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
+    """Everything that can be asked for. Names in paths are as they were written: `studies.do` decodes them."""
+
+    @app.get("/", include_in_schema=False)
+    def index(request: Request) -> Response:
+        return HTMLResponse(page.listed(*studies.overview(address_of(request))))
+
+    @app.get("/api/studies", response_model=answers.Overview)
+    def list_studies(request: Request) -> Response:
+        """All studies, and how each stands."""
+        found, damaged = studies.overview(address_of(request))
+        rows = [{name: getattr(each, name) for name in LISTED} | {"sentence": each.sentence} for each in found]
+        return Json({"studies": rows, "damaged": damaged})
+
+    @app.post("/api/studies", status_code=201, response_model=answers.Created)
+    def create_study(asked: Create, key: Key = None) -> Response:
+        """Start a study. Made again with the same Idempotency-Key, the request has the same answer."""
+        study = create(asked, studies.url, key and hashlib.sha256(key.encode()).hexdigest()[:8])
+        return Json({"name": study.name, "arms": list(study.arms)}, 201)
+
+    @app.get("/api/studies/{name}", response_model=Status)
+    def status(name: str) -> Response:
+        """Every arm, the evidence so far, the bill and the decision."""
+        return Json(studies.do(name, lambda study: study.status().to_dict()))
+
+    @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
+    def decision(name: str) -> Response:
+        """Whether the study has stopped, and with which decision: the status in short, at once."""
+        return Json(studies.do(name, in_short))
+
+    @app.get("/api/studies/{name}/settings", response_model=answers.About)
+    def settings(name: str) -> Response:
+        """What the study is about, as it was created."""
+        return Json(studies.do(name, lambda study: {"name": study.name, "settings": settings_to(study.settings)}))
+
+    @app.get("/api/studies/{name}/pulls", response_model=answers.AllUnderWay)
+    def pulls(name: str) -> Response:
+        """The pulls that are under way, and who has them."""
+        return Json({"pulls": studies.do(name, under_way)})
+
+    @app.post("/api/studies/{name}/ask", response_model=answers.Pulls)
+    def ask(name: str, asked: Ask, key: Key = None) -> Response:
+        """What to pull next. Made again with the same Idempotency-Key by the same worker, the request has the same
+        answer, as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull,
+        or if it has stopped without a decision."""
+
+        def work(study: Study) -> Response:
+            try:
+                handed = study._ask(asked.n, asked.worker, key, beyond=asked.beyond)
+            except StudyStopped as error:
+                return problems.stopped(study, str(error))
+            return Json({"pulls": [pull_to(pull) for pull in handed]})
+
+        return studies.do(name, work)
+
+    @app.post("/api/studies/{name}/tell", response_model=answers.InShort)
+    def tell(name: str, told: Tell) -> Response:
+        """What a pull returned and cost: on the disk when this is answered. The same again changes nothing."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study.tell(**told.model_dump())
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/tell-many", response_model=answers.InShort)
+    def tell_many(name: str, told: TellMany) -> Response:
+        """Tell several pulls: all of them, or none if one is refused."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study.tell_many(each.model_dump() for each in told.results)
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/renew", response_model=answers.Done)
+    def renew(name: str, asked: Lease) -> Response:
+        """Lease a pull anew, while it is still being tried."""
+        studies.do(name, lambda study: study.renew(held(asked), worker=asked.worker))
+        return Json({"pull": asked.pull})
+
+    @app.post("/api/studies/{name}/release", response_model=answers.Done)
+    def release(name: str, asked: Lease) -> Response:
+        """Give a pull back untried: it is the next to be offered."""
+        studies.do(name, lambda study: study.release(held(asked), worker=asked.worker))
+        return Json({"pull": asked.pull})
+
+    @app.post("/api/studies/{name}/lapse", response_model=answers.InShort)
+    def lapse(name: str, asked: Lapse) -> Response:
+        """Let the pulls of workers that are known to be lost be offered again now."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study._lapse(set(asked.workers).__contains__)
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/stop", response_model=answers.InShort)
+    def stop(name: str, _: Nothing) -> Response:
+        """End the study by hand: for good, and without a decision."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study.stop()
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.get("/api/studies/{name}/scores", response_model=answers.Scores)
+    def scores(name: str) -> Response:
+        """In a study with items, every score that is known."""
+        found = studies.do(name, lambda study: study.scores())
+        rows = [
+            {"arm": a, "item": item, "score": score} for a, of_arm in found.items() for item, score in of_arm.items()
+        ]
+        return Json({"scores": rows})
+
+    @app.get("/api/studies/{name}/export", responses=answers.text("text/csv", "One row for each pull that was told."))
+    def export(name: str, format: Literal["csv", "json"] = "csv") -> Response:
+        """Everything that was told, in the order of telling."""
+        file = studies.do(name, lambda study: spooled(study, format))
+
+        def chunks() -> Iterator[bytes]:
+            with file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+
+        return StreamingResponse(chunks(), media_type=TYPES[format])
+
+    @app.get(
+        "/api/studies/{name}/events",
+        responses=answers.text("text/event-stream", "An event `status`, with the status as JSON, after every change."),
+    )
+    async def events(name: str) -> Response:
+        """How the study stands, whenever it has changed."""
+        await anyio.to_thread.run_sync(studies.do, name, in_short)  # is it there?
+        if streams.is_full:
+            return problem("too-many-streams", 503, "too many streams of events are open.", problems.SOON)
+        return StreamingResponse(streams.of(name), media_type="text/event-stream")
+
+
+def held(asked: Lease) -> Pull | str:
+    """A pull, as its worker knows it."""
+    return asked.pull if asked.offers is None else Pull(asked.pull, "", 0, 0.0, asked.offers)
+
+
+def add_problems(app: FastAPI, studies: Studies) -> None:
+    """Whatever is raised is answered with a problem."""
+
+    def of_a_study(request: Request, error: Exception) -> Response:
+        return problems.problem_of(error, studies.without_place(str(error), address_of(request)))
+
+    def of_a_request(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problem("invalid-input", 422, " ".join(in_words(each) for each in error.errors()[:5]))
+
+    def of_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 405:
+            allowed = methods(app, request)
+            detail = f"{request.method[:50]} is not a method of this path: it takes {allowed}."
+            return problem("no-such-method", 405, detail, {"Allow": allowed})
+        kind = "no-such-path" if error.status_code == 404 else "bad-request"
+        return problem(kind, error.status_code, f"{error.detail}.", error.headers)
+
+    for kind in ERRORS.values():
+        app.add_exception_handler(kind, of_a_study)
+    app.add_exception_handler(RequestValidationError, of_a_request)
+    app.add_exception_handler(HTTPException, of_http)
+
+
+def address_of(request: Request) -> str:
+    """By which address the server was called."""
+    return f"{request.url.scheme}://{request.headers['host']}"
+
+
+def methods(app: FastAPI, request: Request) -> str:
+    """The methods that a path takes."""
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    found = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] != Match.NONE
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    return ", ".join(sorted(found))
+
+
+def in_words(error: Any) -> str:
+    """What is wrong with a part of a request, and where."""
+    where = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "header"))
+    return f"{where or 'the request'}: {error['msg']}."
+
+
+def protect(app: FastAPI) -> None:
+    """Say in the OpenAPI description that every path takes a token."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        described = made()
+        described.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        described["security"] = [{"token": []}]
+        return described
+
+    app.openapi = openapi  # type: ignore[method-assign]

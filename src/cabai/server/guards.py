@@ -1,0 +1,198 @@
+"""What every request passes before any of our code looks at it: host, origin, token, type and size.
+
+Pure ASGI, around the whole application, so that no path can forget it: whoever only reads needs a token of either
+kind, and every other method needs the one for working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cabai.server.access import WORK, Access
+from cabai.server.problems import problem
+from cabai.study.wire import LARGEST
+
+PATIENCE = 16 * LARGEST  # bytes that are read, though not kept, before a request that is too large is answered
+SLOWEST = 30.0  # seconds until it is all here
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+PAGE = "/"
+
+
+class Guards:
+    """Around an application: refuses what is to be refused, and sees that every answer has its headers."""
+
+    def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str]) -> None:
+        self.app, self.access, self.hosts = app, access, {plain_host(host) for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        started = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        # Names may contain a slash, written %2F: paths are matched as they were written, and decoded afterwards.
+        scope = {**scope, "path": (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")}
+        try:
+            answer = self.refusal(scope) or self.entrance(scope)
+            if answer is None and scope["method"] == "POST":
+                body = await whole_body(receive)
+                answer = body if isinstance(body, Response) else None
+                receive = replayed(body, receive) if isinstance(body, bytes) else receive
+            await (answer or self.app)(scope, receive, guarded)
+        except Exception:  # which nobody is told of but whoever runs the server
+            logging.getLogger("cabai.server").exception("%s %s failed", scope["method"], scope["path"])
+            if started:
+                raise
+            detail = "The server failed: its log says why. What was acknowledged before is kept, this call was not."
+            await problem("server-error", 500, detail)(scope, receive, guarded)
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Why a request is not answered, if it is not."""
+        headers, method = Headers(scope=scope), scope["method"]
+        host = headers.get("host", "")
+        if plain_host(host) not in self.hosts:
+            detail = f"this server does not answer to the name {host[:200]!r}: cabai serve --allow-host adds names."
+            return problem("wrong-host", 421, detail)
+        if is_foreign(headers, scope, host):
+            return problem("foreign-origin", 403, "requests made by pages of other sites are refused.")
+        if is_entry(scope):
+            return None
+        kind = self.access.kind_of(token_in(headers, self.access.cookie))
+        if kind is None:
+            return self.no_access(scope)
+        if method not in ("GET", "POST"):
+            return None  # which no path takes
+        if method == "POST" and kind != WORK:
+            return problem("read-only", 403, "this token is for reading only: changing a study takes the other one.")
+        if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return problem("not-json", 415, "a request must be JSON, with Content-Type: application/json.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > PATIENCE:
+            return too_large()
+        return None
+
+    def no_access(self, scope: Scope) -> Response:
+        client = scope.get("client")
+        wait = self.access.wait_after_wrong(client[0] if client else "")
+        if wait is not None:
+            detail = "too many requests without a valid token came from this address: look at your token."
+            return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
+        detail = "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve gave."
+        return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
+
+    def entrance(self, scope: Scope) -> Response | None:
+        """The page with a token in its address: the token becomes a cookie, and leaves the address."""
+        if not is_entry(scope):
+            return None
+        token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
+        if self.access.kind_of(token) is None:
+            return self.no_access(scope)
+        answer = RedirectResponse(PAGE, 303)
+        answer.set_cookie(
+            self.access.cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/"
+        )
+        return answer
+
+
+def is_entry(scope: Scope) -> bool:
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return scope["method"] == "GET" and scope["path"] == PAGE and "token" in query
+
+
+def plain_host(host: str) -> str:
+    """A host's name without its port.
+
+    >>> plain_host("LOCALHOST:8000"), plain_host("[::1]:8000"), plain_host("::1"), plain_host("a:b@c")
+    ('localhost', '::1', '::1', '')
+    """
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return ""
+    return "" if "@" in host or "/" in host else (parts.hostname or "").rstrip(".")
+
+
+def is_foreign(headers: Headers, scope: Scope, host: str) -> bool:
+    """Whether a page of another site makes the request; following a link to our page is not that."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none").lower()
+    if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
+        return True
+    follows = scope["method"] == "GET" and scope["path"] == PAGE and headers.get("sec-fetch-mode") == "navigate"
+    return site not in ("none", "same-origin") and not follows
+
+
+def token_in(headers: Headers, cookie: str) -> str:
+    """The token of a request, from its header or its cookie; empty if there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme:
+        return token.strip() if scheme.lower() == "bearer" else ""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(cookie)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def too_large() -> Response:
+    return problem("too-large", 413, f"a request may have {LARGEST} bytes.", {"Connection": "close"})
+
+
+async def whole_body(receive: Receive) -> bytes | Response:
+    """The body of a request, or why it is refused."""
+    parts, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(SLOWEST):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":  # nobody is there any more
+                    return problem("bad-request", 400, "the request ended before it was complete.")
+                part = message.get("body", b"")
+                size += len(part)
+                if size <= LARGEST:
+                    parts.append(part)
+                if size > PATIENCE or (size > LARGEST and not message.get("more_body", False)):
+                    return too_large()
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        return problem("too-slow", 408, f"a request must be complete after {SLOWEST:g} seconds.")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """What hands on a body that was read before."""
+    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again

@@ -1,0 +1,122 @@
+"""Running the service: where it listens, to whom, and until when."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from cabai.server.access import WORK, Access, tokens_in
+from cabai.server.app import make_app
+from cabai.study.open import is_served
+from cabai.study.storage import open_storage
+from cabai.support.validation import InvalidInput
+
+ANYWHERE = ("0.0.0.0", "::")
+QUEUE = 2048  # connections that may wait to be taken
+
+
+def serve(
+    storage: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token_file: str | None = None,
+    certfile: str | None = None,
+    keyfile: str | None = None,
+    behind_proxy: bool = False,
+    allow_hosts: Sequence[str] = (),
+    ready: Callable[[str], None] = print,
+) -> None:
+    """Serve the studies of a storage until Ctrl-C; `ready` is handed the address with its token."""
+    if (certfile is None) != (keyfile is None):
+        raise InvalidInput("--certfile and --keyfile belong together: a certificate, and the key to it.")
+    is_secure = certfile is not None
+    check_place(host, allow_hosts, is_private=is_secure or behind_proxy)
+    if is_served(storage):
+        raise InvalidInput("--storage must be a database: a server does not serve another.")
+    open_storage(storage)  # what is wrong with it is said now
+    access = Access.new() if token_file is None else tokens_in(token_file)
+    app = make_app(storage, access, [*([] if host in ANYWHERE else [host]), *allow_hosts])
+    config = configured(app, certfile, keyfile, behind_proxy=behind_proxy)
+    try:
+        config.load()
+    except OSError as error:  # ssl's own errors too
+        raise InvalidInput(f"cannot use {certfile} with {keyfile}: {error.strerror or error}.") from None
+    bound = bind(host, port)
+    shown = next(iter(allow_hosts), "127.0.0.1") if host in ANYWHERE else host
+    name = f"[{shown}]" if ":" in shown else shown
+    ready(f"http{'s' if is_secure else ''}://{name}:{bound.getsockname()[1]}/?token={access.tokens[WORK]}")
+    try:
+        Server(config).run(sockets=[bound])
+    except KeyboardInterrupt:  # which is how a server ends
+        pass
+    finally:
+        bound.close()
+
+
+def configured(
+    app: FastAPI, certfile: str | None = None, keyfile: str | None = None, *, behind_proxy: bool = False
+) -> uvicorn.Config:
+    """How the server speaks. Requests are not logged: there may be a token in an address."""
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, ws="none", ssl_certfile=certfile,
+        ssl_keyfile=keyfile, proxy_headers=behind_proxy, forwarded_allow_ips="*" if behind_proxy else None,
+        timeout_keep_alive=75, timeout_graceful_shutdown=5,
+    )  # fmt: skip
+
+
+class Server(uvicorn.Server):
+    """Lets streams of events end first: they would keep a server waiting for ever."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app: Any = self.config.app
+        app.state.streams.over.set()
+        super().handle_exit(sig, frame)
+
+
+def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> None:
+    """Refuse to listen where others could read along."""
+    if is_loopback(host):
+        return
+    if not is_private:
+        raise InvalidInput(
+            f"to listen at {host}, tokens and results must be encrypted on their way: give --certfile and --keyfile, "
+            "or say --behind-proxy where a proxy does it. 127.0.0.1, for this machine alone, needs neither."
+        )
+    if host in ANYWHERE and not allow_hosts:
+        raise InvalidInput(
+            f"to listen at {host}, say by which names the server is called: --allow-host NAME, once for each."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the port now, so that an error is one line."""
+    bound: socket.socket | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(QUEUE)
+        return bound
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+        reason = error.strerror or error
+        raise InvalidInput(f"cannot listen at {host}, port {port}: {reason}. --port 0 takes a free one.") from None

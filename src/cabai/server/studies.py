@@ -1,0 +1,94 @@
+"""The studies of one storage, opened once each and shared by all requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from cabai.study import StorageError, Study, StudyNotFound, load_study
+from cabai.study.catalogue import statuses
+from cabai.study.ledger import EVIDENCE
+from cabai.study.status import Status
+from cabai.study.storage import MEMORY, open_storage
+
+T = TypeVar("T")
+MOST = 1000  # studies that are kept open
+
+
+class Studies:
+    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._open: dict[str, Study] = {}
+        self._guard = threading.Lock()
+
+    def do(self, written: str, work: Callable[[Study], T]) -> T:
+        """Do something with a study, named as in the path of a request."""
+        name = unquote(written, errors="surrogateescape")
+        with self._guard:
+            study = self._open.get(name)
+        if study is not None:
+            try:
+                return work(study)
+            except StudyNotFound:
+                self.forget(name)
+            except StorageError:
+                self.forget(name)
+                raise
+        return work(self._loaded(name))
+
+    def _loaded(self, name: str) -> Study:
+        found = load_study(name, storage=self.url)
+        with self._guard:
+            if len(self._open) >= MOST:
+                self._open.clear()
+            return self._open.setdefault(name, found)
+
+    def forget(self, name: str) -> None:
+        with self._guard:
+            self._open.pop(name, None)
+
+    def overview(self, address: str) -> tuple[list[Status], list[str]]:
+        """How every study stands, and what is wrong with those that cannot be read."""
+        found, damaged = statuses(open_storage(self.url))
+        return found, [self.without_place(text, address) for text in damaged]
+
+    def without_place(self, text: str, address: str) -> str:
+        """A sentence that names the server where it named the storage behind it."""
+        storage = open_storage(self.url)
+        for place in (self.url, storage.url, storage.file):
+            if place and place != MEMORY:
+                text = text.replace(place, address)
+        return text
+
+
+def in_short(study: Study) -> dict[str, Any]:
+    """Whether a study has stopped, and with which decision: from its row alone, however long it is."""
+    row = study._storage.read(study._ledger.row)
+    return {
+        "stopped": row.stopped is not None,
+        "reason": row.reason,
+        "decision": study.arms[row.decision] if row.reason == EVIDENCE else None,
+        "spent": row.spent,
+    }
+
+
+def revision(study: Study) -> int:
+    """Another number after every change."""
+    return int(study._storage.read(study._ledger.row).revision)
+
+
+def under_way(study: Study) -> list[dict[str, Any]]:
+    """The pulls that are under way, and who has them."""
+    items = study.settings.items
+    return [
+        {
+            "id": study._ledger.pull_id(pull.number), "arm": study.arms[pull.arm],
+            "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
+            "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
+        }
+        for pull in study._storage.read(study._ledger.pulls)
+    ]  # fmt: skip

@@ -1,0 +1,75 @@
+"""What a study exports: everything that was told, one row a pull."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from cabai.study import Study
+
+AT_A_TIME = 1000  # rows of the log that are in memory
+SMALL = 2**20  # bytes; what is larger waits on the disk
+
+
+def exported(study: Study, kind: str) -> bytes:
+    """A study's observations as the content of a file."""
+    if kind == "parquet":
+        return bytes(study.to_frame().to_parquet(index=False))
+    return "".join(lines(study.columns, study.observations(), kind)).encode()
+
+
+def spooled(study: Study, kind: str) -> IO[bytes]:
+    """The same as a file to be read once, CSV or JSON, of which never more than a little is in memory."""
+
+    def work(connection: sa.Connection) -> IO[bytes]:
+        row = study._ledger.row(connection)
+        file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - whoever reads it closes it
+        for line in lines(study.columns, study._observations(log(study, connection), row), kind):
+            file.write(line.encode())
+        file.seek(0)
+        return file
+
+    return study._storage.read(work)
+
+
+def log(study: Study, connection: sa.Connection) -> Iterator[Any]:
+    """Everything that was told, in the order of telling, read a little at a time."""
+    from cabai.study import damage, statements
+
+    query = statements.LOG.clause.execution_options(yield_per=AT_A_TIME)
+    for some in connection.execute(query, study._ledger.of).partitions():
+        with study._ledger.reading():
+            damage.check_log(some, study.settings)
+        yield from some
+
+
+def lines(columns: Sequence[str], rows: Iterable[dict[str, Any]], kind: str) -> Iterator[str]:
+    """The content of a CSV or JSON file, a row at a time."""
+    if kind == "csv":
+        yield csv_line(columns)
+        for row in rows:
+            yield csv_line([plain_text(row[name]) for name in columns])
+        return
+    yield '{"observations": ['
+    for i, row in enumerate(rows):
+        yield (", " if i else "") + json.dumps(row, allow_nan=False)
+    yield "]}\n"
+
+
+def csv_line(cells: Sequence[Any]) -> str:
+    """One row of CSV. Python before 3.13 quotes a text with a carriage return only where rows end in one too."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def plain_text(value: Any) -> Any:
+    """A value for a cell of CSV: spreadsheets take a text that begins so for a formula, and run it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value

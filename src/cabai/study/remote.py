@@ -1,0 +1,172 @@
+"""A study on a server: the same study, over HTTP. A worker needs no database, and no driver of one."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
+
+from cabai.families import Gaussian
+from cabai.policies import policy_of
+from cabai.study.absent import Absent
+from cabai.study.http import Server
+from cabai.study.pull import Pull
+from cabai.study.settings import Settings
+from cabai.study.status import Status
+from cabai.study.study import Study, checked_request, checked_worker, fields
+from cabai.study.wire import pull_from, settings_from, status_from
+from cabai.support.validation import InvalidInput, whole
+from cabai.thresholds import threshold_of
+
+
+class RemoteStudy(Study):
+    """A study as `cabai.load_study("judges", storage="http://HOST:PORT")` gives it. Warnings are in
+    `status().warnings`: the server shows them as they come up, this does not."""
+
+    _pause = 0.5
+
+    def __init__(self, server: Server, name: str, settings: Settings) -> None:
+        self.name = name
+        self._server, self._settings = server, settings
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def storage(self) -> str:
+        return self._server.url
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self._get("decision")["stopped"])
+
+    @property
+    def decision(self) -> str | None:
+        found: str | None = self._get("decision")["decision"]
+        return found
+
+    @overload
+    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
+    @overload
+    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
+    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
+        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
+        return pulls[0] if n is None else pulls
+
+    def _ask(self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0) -> list[Pull]:
+        name = checked_request(request)
+        key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # fit for a header
+        body = {"n": count, "worker": checked_worker(worker), **({"beyond": beyond} if beyond else {})}
+        return [pull_from(each) for each in self._post("ask", body, key)["pulls"]]
+
+    def tell(
+        self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
+    ) -> None:
+        self._post("tell", self._told({"pull": pull, "reward": reward, "cost": cost, "failed": failed}))
+
+    def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
+        told = [self._told(fields(each)) for each in results]
+        if told:
+            self._post("tell-many", {"results": told})
+
+    def stop(self) -> None:
+        self._post("stop", {})
+
+    def status(self) -> Status:
+        return status_from(self._get())
+
+    def observations(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
+        return found
+
+    def scores(self) -> dict[str, dict[str | int, float]]:
+        found: dict[str, dict[str | int, float]] = {arm: {} for arm in self.arms}
+        for each in self._get("scores")["scores"]:
+            found[each["arm"]][each["item"]] = each["score"]
+        return found
+
+    def _get(self, *path: str, **query: str) -> Any:
+        return self._server.get("studies", self.name, *path, **query)
+
+    def _post(self, path: str, body: Any, key: str | None = None) -> Any:
+        return self._server.post("studies", self.name, path, body=body, key=key)
+
+    def _told(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A result for the server, checked here first: numbers of any kind become those of JSON."""
+        pull = given["pull"]
+        self._number(pull)
+        values = {"pull": pull.id if isinstance(pull, Pull) else pull}
+        if isinstance(self.settings.family, Absent):  # only the server can check it
+            return values | {name: given.get(name) for name in ("reward", "cost", "failed")}
+        result = self._checked(**given)
+        return values | {"reward": result.reward, "cost": result.cost, "failed": result.failed}
+
+    def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
+        self._number(pull)
+        body: dict[str, Any] = {"pull": pull, "worker": checked_worker(worker)}
+        if isinstance(pull, Pull):
+            body |= {"pull": pull.id, "offers": pull.offers}
+        self._post("renew" if anew else "release", body)
+
+    def _number(self, pull: Pull | str) -> int:
+        given = pull.id if isinstance(pull, Pull) else pull
+        found = re.fullmatch(r"[0-9a-f]+-([1-9][0-9]{0,17})", given) if isinstance(given, str) else None
+        if found is None:
+            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
+        return int(found[1])
+
+    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
+        workers = {pull["worker"] for pull in self._get("pulls")["pulls"]}
+        lost = sorted(worker for worker in workers if worker is not None and was_lost(worker))
+        for begin in range(0, len(lost), 1000):
+            self._post("lapse", {"workers": lost[begin : begin + 1000]})
+
+    def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+        raise InvalidInput("commands are not kept over HTTP: a server takes none from a request.")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_storage", "_ledger", "_together"):
+            raise InvalidInput(f"study {self.name!r} is reached over HTTP: this needs the database's URL.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def load_remote(address: str | Server, name: str) -> RemoteStudy:
+    server = address if isinstance(address, Server) else Server(address)
+    return RemoteStudy(server, name, settings_from(server.get("studies", name, "settings")["settings"]))
+
+
+def list_remote(address: str) -> dict[str, list[Any]]:
+    """The studies of a server, and what is wrong with those that cannot be read."""
+    found: dict[str, list[Any]] = Server(address).get("studies")
+    return found
+
+
+def create_remote(
+    address: str, name: str, chosen: Mapping[str, Any], settings: Settings, *, load_if_exists: bool
+) -> RemoteStudy:
+    """Create a study on a server, with the settings `chosen`; those not chosen are the server's to choose."""
+    body = {"name": name, "load_if_exists": load_if_exists, **{k: v for k, v in chosen.items() if v is not None}}
+    body["arms"] = {arm: settings.metadata.get(arm) for arm in settings.arms} if settings.metadata else settings.arms
+    family = settings.family
+    body["family"] = f"gaussian(variance={family.variance!r})" if type(family) is Gaussian else family.address
+    if "policy" in body:
+        body["policy"] = policy_of(body["policy"]).address
+    if "threshold" in body:
+        body["threshold"] = threshold_of(body["threshold"]).address
+    if settings.costs is not None:
+        body["costs"] = settings.costs
+    items = settings.items
+    if items is not None:
+        body["items"] = items.count if items.ids is None else items.ids
+        body |= {"digest": items.digest, "race": items.race, "failed": items.failed}
+        body["speculate"] = None if math.isinf(items.speculate) else items.speculate
+    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed"):
+        if limit in body:
+            body[limit] = getattr(settings, limit)  # as plain numbers
+    server = Server(address)
+    server.post("studies", body=body, key=secrets.token_hex(16))
+    return load_remote(server, name)

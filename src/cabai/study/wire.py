@@ -1,0 +1,63 @@
+"""How studies are spoken of over HTTP: what the server and its client must agree on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from cabai.study.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
+from cabai.study.pull import Pull
+from cabai.study.settings import Settings
+from cabai.study.status import ArmStatus, Status
+from cabai.support.validation import InvalidInput
+
+PREFIX = "urn:cabai:"
+# The errors that travel, by the last word of their problem's `type`; an error is of the first kind that it is.
+ERRORS: dict[str, type[Exception]] = {
+    "study-not-found": StudyNotFound,
+    "already-told": AlreadyTold,
+    "lost-pull": LostPull,
+    "invalid-input": InvalidInput,
+    "study-stopped": StudyStopped,
+    "no-pull": NoPull,
+    "storage-failed": StorageError,
+}
+LARGEST = 10**6  # bytes of a request
+LISTED = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")  # of each study in a list
+HANDED = ("id", "arm", "item", "number", "expires", "offers", "metadata")  # of a pull
+
+
+def pull_to(pull: Pull) -> dict[str, Any]:
+    return {name: getattr(pull, name) for name in HANDED}
+
+
+def pull_from(values: Mapping[str, Any]) -> Pull:
+    return Pull(**{name: values[name] for name in HANDED})
+
+
+def status_from(values: Mapping[str, Any]) -> Status:
+    """A status from its `to_dict`; what a newer server adds to it is left out."""
+    arms = [ArmStatus(**known(ArmStatus, arm)) for arm in values["arms"]]
+    return Status(**known(Status, values) | {"arms": arms})
+
+
+def known(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
+
+
+def settings_to(settings: Settings) -> dict[str, Any]:
+    """Settings as JSON, which knows no infinity: to speculate without a limit is null."""
+    values: dict[str, Any] = json.loads(settings.to_json())
+    if settings.items is not None and math.isinf(settings.items.speculate):
+        values["items"]["speculate"] = None
+    return values
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    items = values.get("items")
+    if items is not None and items["speculate"] is None:
+        values = {**values, "items": {**items, "speculate": math.inf}}
+    return Settings.from_json(json.dumps(values))

@@ -1,0 +1,641 @@
+"""The service: who is let in, what is refused, and what is answered, as any program would meet it."""
+
+from __future__ import annotations
+
+import http.client
+import inspect
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import cabai
+from cabai.server import Access, tokens_in
+from cabai.server.access import ATTEMPTS
+from cabai.study.wire import LARGEST
+from served import InThread, Process
+from shell import here
+from storages import close
+
+pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    yield f"sqlite:///{folder}/cabai.db"
+    close(str(folder))
+
+
+@pytest.fixture(scope="module")
+def one_server(storage):
+    found = InThread(storage)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def server(one_server):
+    one_server.access._wrong.clear()  # of other tests
+    return one_server
+
+
+@pytest.fixture
+def study(server, storage, request):
+    """A new study of its own name, and its path."""
+    study = cabai.create_study(request.node.name[-100:], **ARMS, storage=storage)
+    study.path = f"/api/studies/{quote(study.name, safe='')}"
+    return study
+
+
+def refused(answer, code: int, kind: str) -> str:
+    """An answer is a problem of that kind; returns its sentence."""
+    status, headers, found = answer
+    assert (status, found["status"], found["type"]) == (code, code, f"urn:cabai:{kind}"), found
+    assert headers["content-type"] == "application/problem+json"
+    assert found["title"]
+    return found["detail"]
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/studies", "/api/studies/x", "/openapi.json", "/nothing", "/api/studies/x/events"]
+)
+def test_without_a_token_nothing_is_answered(server, path):
+    detail = refused(server.send("GET", path, authorization=None), 401, "no-access")
+    assert "Bearer" in detail
+    headers = server.send("GET", path, authorization=None)[1]
+    assert headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "BREW"])
+def test_without_a_token_no_method_is_answered(server, method):
+    assert server.send(method, "/api/studies", authorization=None)[0] in (401, 429)
+
+
+@pytest.mark.parametrize("authorization", ["Bearer wrong", "Bearer ", "Basic d29yazp4", "x", "Bearer é"])
+def test_a_wrong_token_is_no_token(storage, authorization):
+    server = InThread(storage)
+    refused(
+        server.send("GET", "/api/studies", authorization=authorization.encode().decode("latin-1")), 401, "no-access"
+    )
+    server.close()
+
+
+def test_wrong_tokens_are_limited_and_a_right_one_is_let_in_all_the_same(storage):
+    server = InThread(storage)
+    codes = [server.send("GET", "/api/studies", authorization=f"Bearer {i}")[0] for i in range(ATTEMPTS + 3)]
+    assert codes == [401] * ATTEMPTS + [429] * 3
+    answer = server.send("GET", "/?token=wrong", authorization=None)
+    refused(answer, 429, "too-many-attempts")
+    assert 0 < int(answer[1]["retry-after"]) <= 60
+    assert server.send("GET", "/api/studies")[0] == 200
+    server.close()
+
+
+def test_a_token_for_reading_reads_and_changes_nothing(server, study):
+    reading = {"authorization": f"Bearer {server.tokens['read']}"}
+    for path in ("", "/decision", "/settings", "/pulls", "/export"):
+        assert server.send("GET", study.path + path, **reading)[0] == 200
+    for path in ("ask", "tell", "tell-many", "renew", "release", "lapse", "stop", "nothing"):
+        refused(server.send("POST", f"{study.path}/{path}", {}, **reading), 403, "read-only")
+    refused(server.send("POST", "/api/studies", {"name": "x", **ARMS}, **reading), 403, "read-only")
+    assert study.status().under_way == 0
+
+
+def test_a_token_in_an_address_becomes_a_cookie_that_scripts_cannot_read(server, study):
+    status, headers, _ = server.send("GET", f"/?token={server.tokens['work']}", authorization=None)
+    assert (status, headers["location"]) == (303, "/")
+    cookie = headers["set-cookie"]
+    assert re.fullmatch(r"cabai_\w{12}=[\w-]+; HttpOnly; Path=/; SameSite=strict", cookie)
+    status, headers, page = server.send("GET", "/", authorization=None, cookie=cookie.partition(";")[0])
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert study.name in page
+    assert server.send("GET", study.path, authorization=None, cookie=cookie.partition(";")[0])[0] == 200
+    refused(server.send("GET", "/?token=" + "x" * 43, authorization=None), 401, "no-access")
+    refused(server.send("GET", f"/api/studies?token={server.tokens['work']}", authorization=None), 401, "no-access")
+
+
+def test_tokens_come_from_a_file_which_only_its_owner_can_read(tmp_path):
+    file = tmp_path / "tokens"
+    made = tokens_in(str(file))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert tokens_in(str(file)).tokens == made.tokens
+    for wrong in ("", "work abc\nread def\n", f"work {'x' * 40}\n", f"work {'x' * 40}\nread {'x' * 40}\n", "a b c\n"):
+        file.write_text(wrong)
+        with pytest.raises(cabai.InvalidInput):
+            tokens_in(str(file))
+    assert Access.new().tokens != Access.new().tokens
+
+
+# Hosts, origins, methods, types and sizes
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.2", "a@127.0.0.1", "[::1", "x:y"]
+)
+def test_a_wrong_host_is_refused_whoever_asks(server, host):
+    refused(server.send("GET", "/api/studies", host=host), 421, "wrong-host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:8000", "127.0.0.1", "localhost."])
+def test_names_of_this_machine_are_right(server, host):
+    assert server.send("GET", "/api/studies", host=host)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://localhost", "http://[", ""]
+)
+def test_a_foreign_origin_is_refused(server, study, origin):
+    refused(server.send("GET", "/api/studies", origin=origin), 403, "foreign-origin")
+    refused(server.send("POST", f"{study.path}/ask", {}, origin=origin), 403, "foreign-origin")
+
+
+def test_our_own_origin_is_not_foreign(server, study):
+    own = f"http://127.0.0.1:{server.port}"
+    assert server.send("POST", f"{study.path}/ask", {}, origin=own, sec_fetch_site="same-origin")[0] == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "CROSS-SITE", "else"])
+def test_what_other_sites_fetch_is_refused_but_a_link_may_be_followed(server, site):
+    refused(server.send("GET", "/api/studies", sec_fetch_site=site), 403, "foreign-origin")
+    refused(server.send("GET", "/api/studies", sec_fetch_site=site, sec_fetch_mode="navigate"), 403, "foreign-origin")
+    assert server.send("GET", "/", sec_fetch_site=site, sec_fetch_mode="navigate")[0] == 200
+
+
+def test_no_answer_lets_other_sites_read_it(server):
+    for answer in (
+        server.send("OPTIONS", "/api/studies", origin="http://evil.example", access_control_request_method="POST"),
+        server.send("GET", "/api/studies"),
+    ):
+        assert not [name for name in answer[1] if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/studies", "/api/studies/x", "/nothing", "/?token=x"])
+@pytest.mark.parametrize("token", ["work", None])
+def test_every_answer_has_its_headers(server, path, token):
+    _, headers, _ = server.send("GET", path, authorization=token and f"Bearer {server.tokens[token]}")
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "BREW"])
+@pytest.mark.parametrize("path", ["", "/ask", "/export"])
+def test_a_wrong_method_is_refused(server, study, method, path):
+    status, headers, _ = server.send(method, study.path + path)
+    assert status == 405
+    assert headers["allow"] == ("POST" if path == "/ask" else "GET")
+    assert study.status().under_way == 0
+
+
+def test_a_method_of_another_path_is_refused(server, study):
+    refused(server.send("GET", f"{study.path}/ask"), 405, "no-such-method")
+    refused(server.send("POST", f"{study.path}/export", {}), 405, "no-such-method")
+    assert server.send("DELETE", "/api/studies")[1]["allow"] == "GET, POST"
+    refused(server.send("GET", "/api"), 404, "no-such-path")
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
+)
+def test_what_is_not_json_is_refused(server, study, kind):
+    refused(server.send("POST", f"{study.path}/ask", b"{}", content_type=kind), 415, "not-json")
+    assert study.status().under_way == 0
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[]", b"1", b'{"n": ' + b"1" * 5000 + b"}", b"[" * 90000, b"NaN"]
+)
+def test_broken_json_is_refused(server, study, body):
+    status, _, found = server.send("POST", f"{study.path}/ask", body)
+    assert status in (400, 422), found
+    assert study.status().under_way == 0
+
+
+def test_too_much_is_refused_whether_it_is_declared_or_not(server, study):
+    large = b'{"worker": "' + b"x" * LARGEST + b'"}'
+    assert "1000000 bytes" in refused(server.send("POST", f"{study.path}/ask", large), 413, "too-large")
+    refused(server.send("POST", f"{study.path}/ask", b"{}", content_length=str(10**12)), 413, "too-large")
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(part), part) for part in [large[i : i + 60000] for i in range(0, len(large), 60000)]
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
+        line.sendall(
+            f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+            + chunks
+            + b"0\r\n\r\n"
+        )
+        assert line.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_who_does_not_finish_a_request_is_not_waited_for(server, study, monkeypatch):
+    monkeypatch.setattr("cabai.server.guards.SLOWEST", 0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
+        line.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{".encode())
+        assert line.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "a/b", "x/ask", "x/export", "%2F", "a%20b",
+      "?q=1", "#x", "é 😀", "a+b", "..", "'\"; --", "&amp;", "api/studies"]
+)  # fmt: skip
+def test_names_of_any_characters_name_studies_and_nothing_else(server, storage, name):
+    path = f"/api/studies/{quote(name, safe='')}"
+    refused(server.send("GET", path), 404, "study-not-found")
+    assert server.send("POST", "/api/studies", {"name": name, **ARMS})[0] == 201
+    assert server.send("GET", path)[2]["name"] == name
+    status, _, found = server.send("POST", f"{path}/ask", {})
+    assert status == 200
+    pull = found["pulls"][0]["id"]
+    assert server.send("POST", f"{path}/tell", {"pull": pull, "reward": 1, "cost": 0.5})[0] == 200
+    assert pull in server.send("GET", f"{path}/export")[2]
+    cabai.delete_study(name, storage=storage)
+    refused(server.send("GET", path), 404, "study-not-found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/studies/%ff", "/api/studies/%00", "/api/studies/%", "/api/studies/%zz/ask", "/api/studies/" + "x" * 500],
+)
+def test_names_that_no_study_has_are_refused(server, path):
+    assert server.send("GET" if "ask" not in path else "POST", path, None if "ask" not in path else {})[0] in (404, 422)
+
+
+@pytest.mark.parametrize(
+    "path", ["/../../etc/passwd", "//etc/passwd", "/static/../x", "/api/../api/studies", "/%2e%2e/", "/api/studies/"]
+)
+def test_paths_lead_nowhere_else(server, path):
+    assert server.send("GET", path)[0] == 404
+
+
+def test_script_in_names_stays_text(server, storage):
+    name = "<script>alert(1)</script>"
+    cabai.create_study(name, arms=["<img src=x onerror=alert(1)>", "b"], family="bernoulli", storage=storage)
+    study = cabai.load_study(name, storage=storage)
+    study.tell(study.ask(), 1, 1.0)
+    page = server.send("GET", "/")[2]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    assert "<img" not in page
+    assert server.send("GET", f"/api/studies/{quote(name, safe='')}")[1]["content-type"] == "application/json"
+    cabai.delete_study(name, storage=storage)
+
+
+# What is answered
+
+
+def test_the_description_names_every_path_and_that_a_token_is_needed(server):
+    found = server.send("GET", "/openapi.json")[2]
+    below = [
+        "ask",
+        "decision",
+        "events",
+        "export",
+        "lapse",
+        "pulls",
+        "release",
+        "renew",
+        "scores",
+        "settings",
+        "stop",
+        "tell",
+        "tell-many",
+    ]
+    study = "/api/studies/{name}"
+    assert sorted(found["paths"]) == sorted(["/api/studies", study, *(f"{study}/{path}" for path in below)])
+    assert found["security"] == [{"token": []}]
+    for operation in (each for path in found["paths"].values() for each in path.values()):
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+    properties = found["components"]["schemas"]["Create"]["properties"]
+    taken = set(inspect.signature(cabai.create_study).parameters)
+    assert set(properties) == taken - {"storage"} | {"digest"}
+
+
+@pytest.mark.slow
+def test_what_is_described_is_what_is_done(storage, tmp_path):
+    """Requests made from the description, legal ones and others: no error of our own, and no answer that it does not
+    describe."""
+    pytest.importorskip("schemathesis")
+    server = InThread(storage)
+    cabai.create_study("judges", **ARMS, storage=storage, load_if_exists=True)
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance"
+    done = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{server.port}/openapi.json",
+         "-H", f"Authorization: Bearer {server.tokens['work']}", "--exclude-path-regex", "events$", "--seed", "1",
+         "--checks", f"{checks},response_schema_conformance,allow_header_conformance", "--max-examples", "100"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=600,
+    )  # fmt: skip
+    server.close()
+    assert done.returncode == 0, "\n".join(line[:300] for line in done.stdout.splitlines())
+    assert re.search(r"(\d{4,}) generated", done.stdout)
+
+
+def test_a_study_from_its_creation_to_its_decision(server):
+    assert server.send("POST", "/api/studies", {"name": "whole", **ARMS, "costs": {"small": 1, "large": 2}})[0] == 201
+    path, told = "/api/studies/whole", 0
+    while True:
+        status, _, found = server.send("POST", f"{path}/ask", {"worker": "me"})
+        if status == 410:
+            break
+        [pull] = found["pulls"]
+        assert set(pull) == {"id", "arm", "item", "number", "expires", "offers", "metadata"}
+        body = {"pull": pull["id"], "reward": pull["arm"] == "large"}
+        first, again = (server.send("POST", f"{path}/tell", body) for _ in range(2))
+        assert (first[0], first[2]) == (again[0], again[2]) == (200, first[2])
+        told += 1
+    assert (found["decision"], found["reason"]) == ("large", "evidence")
+    assert found["detail"] == "study 'whole' has stopped: there is nothing left to pull."
+    assert "Decided: large has the largest mean" in found["sentence"]
+    status = server.send("GET", path)[2]
+    assert (status["decision"], status["pulls"]) == ("large", told)
+    listed = [each for each in server.send("GET", "/api/studies")[2]["studies"] if each["name"] == "whole"]
+    assert listed[0]["decision"] == "large"
+    assert server.send("GET", f"{path}/decision")[2] == {
+        "stopped": True, "reason": "evidence", "decision": "large", "spent": status["spent"],
+    }  # fmt: skip
+
+
+def test_the_words_and_fields_are_those_of_the_shell(server, study, storage):
+    shown = here("study", "status", study.name, "--storage", storage, "--json").stdout
+    assert server.send("GET", study.path)[2] == json.loads(shown)
+    listed = json.loads(here("study", "list", "--storage", storage, "--json").stdout)["studies"]
+    found = server.send("GET", "/api/studies")[2]["studies"]
+    assert [{name: each[name] for name in each if name != "sentence"} for each in found] == listed
+
+
+def test_a_study_that_stopped_at_its_limit_says_what_would_let_it_go_on(server):
+    server.send("POST", "/api/studies", {"name": "short", **ARMS, "max_pulls": 1})
+    pull = server.send("POST", "/api/studies/short/ask", {})[2]["pulls"][0]
+    answer = server.send("POST", "/api/studies/short/ask", {})
+    refused(answer, 409, "no-pull")
+    assert answer[1]["retry-after"] == "1"
+    server.send("POST", "/api/studies/short/tell", {"pull": pull["id"], "reward": 1, "cost": 1})
+    answer = server.send("POST", "/api/studies/short/ask", {})
+    refused(answer, 409, "study-stopped")
+    assert (answer[2]["reason"], answer[2]["decision"]) == ("max_pulls", None)
+    assert answer[2]["next"] == "Go on in a new study, with a larger max_pulls: this one has ended."
+
+
+def test_the_same_request_is_answered_with_the_same_pulls(server, study):
+    first, again, other = (
+        server.send("POST", f"{study.path}/ask", {"n": 2}, idempotency_key=key)[2]["pulls"] for key in "aab"
+    )
+    assert [pull["id"] for pull in first] == [pull["id"] for pull in again]
+    assert not {pull["id"] for pull in first} & {pull["id"] for pull in other}
+    assert study.status().under_way == 4
+
+
+def test_creating_again_is_refused_unless_it_is_the_same_request(server, storage):
+    body = {"name": "made once", **ARMS}
+    codes = [server.send("POST", "/api/studies", body, idempotency_key=key)[0] for key in "aab"]
+    assert codes == [201, 201, 422]
+    assert server.send("POST", "/api/studies", body | {"load_if_exists": True})[0] == 201
+    detail = refused(
+        server.send("POST", "/api/studies", body | {"load_if_exists": True, "delta": 0.1}), 422, "invalid-input"
+    )
+    assert "its delta is 0.05, not 0.1" in detail
+
+
+def test_a_pull_is_renewed_and_released_by_who_has_it_and_told_once(server, study):
+    pull = server.send("POST", f"{study.path}/ask", {"worker": "a"})[2]["pulls"][0]
+    mine = {"pull": pull["id"], "offers": 1, "worker": "a"}
+    assert server.send("POST", f"{study.path}/renew", mine)[0] == 200
+    refused(server.send("POST", f"{study.path}/renew", mine | {"worker": "b"}), 409, "lost-pull")
+    assert server.send("POST", f"{study.path}/release", mine)[0] == 200
+    again = server.send("POST", f"{study.path}/ask", {"worker": "b"})[2]["pulls"][0]
+    assert (again["id"], again["offers"]) == (pull["id"], 2)
+    refused(server.send("POST", f"{study.path}/release", mine), 409, "lost-pull")
+    body = {"pull": pull["id"], "failed": "no answer", "cost": 0.5}
+    assert server.send("POST", f"{study.path}/tell", body)[0] == 200
+    detail = refused(server.send("POST", f"{study.path}/tell", body | {"cost": 0.6}), 409, "already-told")
+    with pytest.raises(cabai.AlreadyTold) as error:
+        study.tell(pull["id"], failed="no answer", cost=0.6)
+    assert detail == str(error.value)
+
+
+def test_pulls_under_way_are_shown_and_those_of_lost_workers_lapse(server, study):
+    server.send("POST", f"{study.path}/ask", {"n": 2, "worker": "lost"})
+    server.send("POST", f"{study.path}/ask", {"worker": "alive"})
+    found = server.send("GET", f"{study.path}/pulls")[2]["pulls"]
+    assert [pull["worker"] for pull in found] == ["lost", "lost", "alive"]
+    assert server.send("POST", f"{study.path}/lapse", {"workers": ["lost", "another"]})[0] == 200
+    assert study.status().lapsed == 2
+    assert [pull["offers"] for pull in server.send("POST", f"{study.path}/ask", {"n": 3})[2]["pulls"]] == [2, 2, 1]
+
+
+def test_many_are_told_or_none(server, study):
+    pulls = [pull["id"] for pull in server.send("POST", f"{study.path}/ask", {"n": 3})[2]["pulls"]]
+    results = [{"pull": pull, "reward": 1, "cost": 1} for pull in pulls]
+    wrong = [*results[:2], results[2] | {"reward": 7}]
+    refused(server.send("POST", f"{study.path}/tell-many", {"results": wrong}), 422, "invalid-input")
+    assert study.status().spent == 0
+    assert server.send("POST", f"{study.path}/tell-many", {"results": results})[2]["spent"] == 3
+
+
+def test_a_study_is_stopped_by_hand(server, study):
+    for _ in range(2):
+        assert server.send("POST", f"{study.path}/stop", {})[2]["reason"] == "by hand"
+    answer = server.send("POST", f"{study.path}/ask", {})
+    refused(answer, 409, "study-stopped")
+
+
+@pytest.mark.parametrize("told", [
+    {"reward": 2, "cost": 1}, {"reward": "1", "cost": 1}, {"reward": 1}, {"reward": 1, "cost": -1},
+    {"reward": 1, "cost": True},
+    {"failed": " "}, {"reward": 1, "failed": "x"}, {"reward": 1, "cost": float("nan")}, {}, {"reward": [1], "cost": 1},
+])  # fmt: skip
+def test_what_python_refuses_is_refused_in_the_same_words(server, study, told):
+    pull = study.ask()
+    detail = refused(server.send("POST", f"{study.path}/tell", {"pull": pull.id, **told}), 422, "invalid-input")
+    with pytest.raises(cabai.InvalidInput) as error:
+        study.tell(pull.id, **told)
+    assert detail == str(error.value)
+
+
+@pytest.mark.parametrize("more", [
+    {"family": "os:system"}, {"policy": "evil:Policy"}, {"threshold": "mod.sub:T(a=1)"}, {"threshold": "/etc/passwd"},
+    {"threshold": "calibrated(c=2, policy=a:b)"}, {"storage": "sqlite:///x.db"}, {"command": "rm"}, {"arms": ["one"]},
+    {"arms": ["a"] * 2}, {"delta": "0.1"}, {"delta": 7}, {"items": 10**8}, {"items": [[1], [2]], "family": None},
+    {"seed": 2**70}, {"max_pulls": 0}, {"name": ""}, {"name": "x" * 201}, {"name": "a\nb"}, {"family": "gaussian"},
+    {"arms": {"a": None, "b": {"deep": None}}, "costs": {"a": 1}}, {"family": "mirrored:x"}, {"tests": {}},
+    {"family": None, "items": 10, "digest": "x" * 200}, {"arms": [f"a{i}" for i in range(501)]},
+])  # fmt: skip
+def test_what_must_not_be_created_is_refused(server, more, storage):
+    before = cabai.list_studies(storage=storage)
+    refused(server.send("POST", "/api/studies", {"name": "refused", **ARMS} | more), 422, "invalid-input")
+    assert cabai.list_studies(storage=storage) == before
+
+
+def test_an_export_is_that_of_the_shell_formulas_and_all(server, study, storage):
+    for reason in ("=1+1", 'a, "b"\r\n', "@x"):
+        study.tell(study.ask(worker="-w"), failed=reason, cost=0.0)
+    study.tell(study.ask(), 1, 0.25)
+    for kind, option in (("csv", []), ("json", ["--json"])):
+        shown = here("study", "export", study.name, "--storage", storage, *option).stdout
+        found = server.send("GET", f"{study.path}/export?format={kind}")[2]
+        assert found == (json.loads(shown) if kind == "json" else shown)
+    assert "'=1+1" in server.send("GET", f"{study.path}/export")[2]
+    refused(server.send("GET", f"{study.path}/export?format=exe"), 422, "invalid-input")
+
+
+def test_events_tell_how_a_study_stands_after_every_change(server, study):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", f"{study.path}/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
+    answer = connection.getresponse()
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+
+    def next_status() -> dict:
+        while (line := answer.readline().decode()) != "event: status\n":
+            assert line
+        return json.loads(answer.readline().decode().removeprefix("data: "))
+
+    assert next_status() == study.status().to_dict()
+    study.tell(study.ask(), 1, 0.5)
+    found = next_status()
+    while found["spent"] == 0:  # the ask alone
+        found = next_status()
+    assert found == study.status().to_dict()
+    connection.close()
+
+
+def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, storage, monkeypatch):
+    monkeypatch.setattr("cabai.server.events.QUIET", 0.2)
+    cabai.create_study("quiet", **ARMS, storage=storage)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", "/api/studies/quiet/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
+    answer = connection.getresponse()
+    while answer.readline() != b": nothing new\n":
+        pass
+    cabai.delete_study("quiet", storage=storage)
+    assert b"event" not in answer.read()
+    connection.close()
+
+
+def test_no_more_streams_than_the_server_can_serve(server, study, monkeypatch):
+    monkeypatch.setattr("cabai.server.events.MOST", 0)
+    refused(server.send("GET", f"{study.path}/events"), 503, "too-many-streams")
+
+
+def test_a_server_ends_though_somebody_still_listens(storage):
+    server = InThread(storage)
+    cabai.create_study("watched", **ARMS, storage=storage, load_if_exists=True)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(
+        "GET", "/api/studies/watched/events", headers={"Authorization": f"Bearer {server.tokens['read']}"}
+    )
+    answer = connection.getresponse()
+    answer.readline()
+    server.close()
+    connection.close()
+
+
+def test_a_study_made_anew_under_the_same_name_is_the_new_one(server, storage):
+    cabai.create_study("twice", **ARMS, storage=storage)
+    assert server.send("POST", "/api/studies/twice/ask", {})[0] == 200
+    cabai.delete_study("twice", storage=storage)
+    refused(server.send("POST", "/api/studies/twice/ask", {}), 404, "study-not-found")
+    cabai.create_study("twice", arms=["x", "y", "z"], family="bounded", storage=storage)
+    assert server.send("POST", "/api/studies/twice/ask", {})[2]["pulls"][0]["arm"] == "x"
+
+
+def test_an_error_of_our_own_is_not_told_to_others(server, monkeypatch, study, caplog):
+    monkeypatch.setattr("cabai.study.study.Study.status", lambda self: 1 / 0)
+    detail = refused(server.send("GET", study.path), 500, "server-error")
+    assert "division" not in detail
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_sentences_do_not_say_where_the_storage_is(server, storage):
+    folder = storage.removeprefix("sqlite:///").rpartition("/")[0]
+    detail = refused(server.send("GET", "/api/studies/none"), 404, "study-not-found")
+    assert detail == f"there is no study 'none' in http://127.0.0.1:{server.port}."
+    assert folder not in detail
+
+
+def test_a_storage_that_fails_is_said_to_fail(server, study, monkeypatch):
+    def fail(self, work):
+        raise cabai.StorageError(f"storage {self.url} failed: no.")
+
+    monkeypatch.setattr("cabai.study.storage.Storage.read", fail)
+    answer = server.send("GET", study.path)
+    assert refused(answer, 503, "storage-failed") == f"storage http://127.0.0.1:{server.port} failed: no."
+    assert answer[1]["retry-after"] == "1"
+
+
+# The command
+
+
+@pytest.mark.parametrize("options", [
+    ["--host", "0.0.0.0"], ["--host", "192.0.2.1"], ["--host", "::"], ["--host", "example.org"],
+    ["--certfile", "x"], ["--keyfile", "x"], ["--host", "0.0.0.0", "--behind-proxy"], ["--port", "70000"],
+    ["--certfile", "none", "--keyfile", "none"], ["--storage", "http://localhost:1"], ["--storage", "nonsense"],
+])  # fmt: skip
+def test_what_is_not_safe_or_makes_no_sense_is_refused_in_one_line(options, tmp_path):
+    done = here("serve", "--port", "0", *options, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cabai: ")
+    assert done.stderr.count("\n") == 1
+    if "0.0.0.0" in options:
+        assert "--behind-proxy" in done.stderr or "--allow-host" in done.stderr
+
+
+def test_a_port_in_use_is_one_line(server, tmp_path):
+    done = here("serve", "--port", str(server.port), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot listen at 127.0.0.1" in done.stderr
+
+
+def test_the_command_prints_one_line_and_ctrl_c_ends_it(tmp_path: Path):
+    process = Process(f"sqlite:///{tmp_path}/cabai.db", tmp_path)
+    study = cabai.create_study("first", **ARMS, storage=process.line.strip())  # the line itself is the address
+    assert study.ask().arm == "small"
+    assert study.storage == f"http://127.0.0.1:{process.port}"
+    assert process.end(signal.SIGINT) == (0, "")
+    assert process.token in (tmp_path / "tokens").read_text()
+
+
+def test_https_is_spoken_with_a_certificate(tmp_path: Path, monkeypatch):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate], capture_output=True,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("openssl could not make a certificate")
+    server = InThread("memory", certfile=str(certificate), keyfile=str(key))
+    address = f"https://{server.tokens['work']}@localhost:{server.port}"
+    try:
+        with pytest.raises(cabai.StorageError, match="CERTIFICATE_VERIFY_FAILED"):
+            cabai.list_studies(storage=address)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert cabai.create_study("over https", **ARMS, storage=address).storage.startswith("https://localhost:")
+    finally:
+        server.close()
+
+
+def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
+    forwarded = {"host": "studies.example", "x_forwarded_proto": "https", "authorization": None}
+    for behind_proxy in (True, False):
+        server = InThread(storage, hosts=["studies.example"], behind_proxy=behind_proxy)
+        _, headers, _ = server.send("GET", f"/?token={server.tokens['work']}", **forwarded)
+        assert ("; Secure" in headers["set-cookie"]) == behind_proxy
+        own = {"host": "studies.example", "origin": "https://studies.example"}
+        assert server.send("GET", "/api/studies", **own)[0] == 200
+        server.close()
