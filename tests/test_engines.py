@@ -47,7 +47,7 @@ def dask():
 def ray():
     """A Ray of two worker processes."""
     ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray
     ray.shutdown()
 
@@ -420,6 +420,15 @@ def test_a_scheduler_that_is_not_there_is_one_line_and_code_1(monkeypatch):
         done = here("simulate", *HARD, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9")
     assert done.returncode == 1
     assert done.stderr.startswith("cabai: cannot reach a Dask scheduler at tcp://127.0.0.1:9: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_ray_cluster_that_is_not_there_is_one_line_and_code_1():
+    code = "import sys; from cabai.cli import main; main()"
+    command = [sys.executable, "-c", code, "simulate", *HARD, "--engine", "ray", "--address", "127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("cabai: cannot reach a Ray cluster at 127.0.0.1:9: ")
     assert done.stderr.count("\n") == 1
 
 

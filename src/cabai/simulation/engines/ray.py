@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from concurrent.futures import Future
 from typing import Any
@@ -12,6 +14,7 @@ from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional
 
+REACHED = 10.0  # seconds in which somebody must answer at an address: Ray itself would try for minutes
 COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 RETRIES = 3  # of a task whose worker has died
 
@@ -25,9 +28,12 @@ class Ray(Engine):
         self.workers, self.counted, self.cores_then = workers, 0.0, 1
         self.started = not ray.is_initialized()
         if self.started:
+            # Not left to Ray, which would join whatever cluster somebody has started on this machine.
+            address = address or os.environ.get("RAY_ADDRESS") or "local"
             try:
+                check_reachable(address)
                 ray.init(address=address, logging_level="error", log_to_driver=False, include_dashboard=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise EngineFailed(f"cannot reach a Ray cluster at {address}: {error}") from error
         elif address is not None:
             raise EngineFailed("this process is connected to a Ray cluster already: leave out the address.")
@@ -73,3 +79,10 @@ class Ray(Engine):
         if type(found).__module__.startswith("ray."):
             return EngineFailed(f"the Ray cluster cannot do this work: {str(found).strip().splitlines()[0]}")
         return found
+
+
+def check_reachable(address: str) -> None:
+    """Raise OSError if nobody listens at host:port or ray://host:port; `auto` and `local` are left to Ray."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
