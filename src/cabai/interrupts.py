@@ -7,6 +7,8 @@ alone.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -40,4 +42,21 @@ def leave_at_once() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(CODE))
 
 
+def say_so_as_it_ends() -> None:
+    """End with this code, also if the interrupt came in code that was made of text, as that of namedtuples is: Python
+    would take it for one that nobody has caught, and end as if it had been killed."""
+    _ending.append(CODE)
+
+
+def end() -> None:
+    """The last thing that is done."""
+    if _ending:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(CODE)
+
+
+_ending: list[int] = []
+atexit.register(end)  # what is registered later is done before
 stop_while_loading()

@@ -82,6 +82,8 @@ def fail(message: str, code: int) -> NoReturn:
     line = " ".join(message.split())
     with suppress(OSError):  # there is nobody left to tell
         typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
+    if code == interrupts.CODE:
+        interrupts.say_so_as_it_ends()
     sys.exit(code)
 
 
