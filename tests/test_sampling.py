@@ -14,6 +14,7 @@ from cabai.families import FAMILIES, family_of
 from cabai.families.slots import draw
 from cabai.instance import COST_MODELS
 from cabai.simulation import truth
+from cabai.simulation.chunks import Chunks
 from cabai.simulation.costs import DRAWS, draw_cost
 from cabai.simulation.loop import State
 from cabai.simulation.truth import TRUTH
@@ -526,7 +527,8 @@ def last_states(monkeypatch, instance, policy, **options):
         return loop, choose, stop
 
     monkeypatch.setattr(Work, "compiled", watched)
-    cabai.simulate(instance, policy, trajectories=4, workers=1, delta=0.01, **options)  # one trajectory a chunk
+    monkeypatch.setattr(Chunks, "size", lambda *_: 1)
+    cabai.simulate(instance, policy, trajectories=4, workers=1, delta=0.01, **options)
     monkeypatch.undo()
     assert len(found) == 4
     return found

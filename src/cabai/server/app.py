@@ -105,7 +105,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         def work(study: Study) -> Response:
             try:
-                handed = study._ask(asked.n, asked.worker, key, beyond=asked.beyond)
+                handed = handed_out(study, asked, key)
             except StudyStopped as error:
                 return problems.stopped(study, str(error))
             return Json({"pulls": [pull_to(pull) for pull in handed]})
@@ -195,6 +195,12 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         if streams.is_full:
             return problem("too-many-streams", 503, "too many streams of events are open.", problems.SOON)
         return StreamingResponse(streams.of(name), media_type="text/event-stream")
+
+
+def handed_out(study: Study, asked: Ask, key: str | None) -> list[Pull]:
+    if asked.beyond:
+        return study._ask(asked.n, asked.worker, key, beyond=asked.beyond)[0]
+    return study.ask(asked.n, worker=asked.worker, request=key)
 
 
 def held(asked: Lease) -> Pull | str:

@@ -24,8 +24,8 @@ class Chunks:
 
     def size(self, cores: int) -> int:
         """What takes `aim` seconds; less towards the end, so that all cores end together, but not below `shortest`."""
-        if not self.measured:
-            return PILOT
+        if not self.measured:  # a few that may be long are shared by all cores
+            return max(1, min(PILOT, math.ceil(self.left / (4 * cores))))
         per_second = self.measured / max(self.seconds, 1e-9)
         even = max(self.left / (2 * cores), self.shortest * per_second)
         return max(1, min(math.ceil(min(self.aim * per_second, even)), GROWTH * self.largest, self.most))

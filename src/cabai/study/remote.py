@@ -54,14 +54,16 @@ class RemoteStudy(Study):
     @overload
     def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
     def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
-        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
+        pulls, _ = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
         return pulls[0] if n is None else pulls
 
-    def _ask(self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0) -> list[Pull]:
+    def _ask(
+        self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0
+    ) -> tuple[list[Pull], list[UserWarning]]:
         name = checked_request(request)
         key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # fit for a header
         body = {"n": count, "worker": checked_worker(worker), **({"beyond": beyond} if beyond else {})}
-        return [pull_from(each) for each in self._post("ask", body, key)["pulls"]]
+        return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None

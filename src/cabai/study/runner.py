@@ -251,7 +251,10 @@ class ItemsLoop(Loop):
     def ask(self, worker: str) -> Pull:
         with self.guard:
             held = sum(map(len, self.held.values()))
-        return self.study._ask(1, worker, beyond=held)[0]
+        if not held:
+            return super().ask(worker)
+        pulls, _ = self.study._ask(1, worker, beyond=held)
+        return pulls[0]
 
     def is_tried_here(self, pull: Pull) -> bool:
         with self.guard:

@@ -140,21 +140,27 @@ class Study:
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
-        pulls = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
+        self._import_own()
+        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
+        warn(warned)
         return pulls[0] if n is None else pulls
 
-    def _ask(self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0) -> list[Pull]:
-        """With items, `beyond` so many may be under way more than else: those whose result is known but not told."""
+    def _ask(
+        self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0
+    ) -> tuple[list[Pull], list[UserWarning]]:
+        """Pulls, and warnings. With items, `beyond` so many may be under way more than else: those whose result is
+        known but not told."""
         name, key = checked_worker(worker), checked_request(request)
-        self._import_own()
         pulls: list[Pull]
+        warned: list[UserWarning]
         pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, key, beyond))
-        warn(warned)
         if why is not None:
+            warn(warned)
             raise NoPull(why)
         if not pulls:
+            warn(warned)
             raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-        return pulls
+        return pulls, warned
 
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
