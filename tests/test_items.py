@@ -87,7 +87,7 @@ def test_what_is_known_is_shown():
     status = study.status()
     assert (status.items, status.full_cost, status.spent, status.under_way) == (200, 1200.0, 6.0, 0)
     assert status.required == pytest.approx(np.log(1 / 0.05), abs=1e-5)
-    assert "of 3 arms left. 6 spent, at most 1194 more" in status.sentence.replace("1190", "1194")
+    assert "of 3 arms left. 6 spent, at most about 1190 more for these." in status.sentence
     play(study, scores)
     status = study.status()
     assert status.statement == (
@@ -471,3 +471,17 @@ def test_what_comes_late_changes_nothing_of_what_was_claimed():
     assert rest
     assert claimed.statement.endswith("wrong with probability at most 0.05")
     assert study.status().statement == claimed.statement
+
+
+def test_however_small_delta_is_only_what_was_evaluated_is_known_exactly():
+    scores = np.zeros((3, 400))
+    scores[1] = 1
+    study = new(400, delta=1e-18, costs=[1, 1, 1])
+    play(study, scores)
+    status = study.status()
+    assert not status.is_complete
+    assert status.statement.endswith("wrong with probability at most 1e-18")
+    plain = cabai.create_study(
+        f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", delta=1e-18, costs=[1, 1], storage="memory"
+    )
+    assert plain.run(lambda arm: arm == "a").statement.endswith("wrong with probability at most 1e-18")

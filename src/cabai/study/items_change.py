@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from cabai.study.items_play import ItemsPlay
 from cabai.study.items_status import failing
 from cabai.study.ledger import EVIDENCE
 from cabai.study.pull import Pull
+
+LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is for what is known exactly, however small delta is
 
 
 class ItemsChange(Change):
@@ -34,7 +37,7 @@ class ItemsChange(Change):
         """End the study if the race is over."""
         winner = self.play.winner
         if winner is not None:
-            sure = 1.0 if self.play.race.is_complete else 1 - self.settings.delta
+            sure = 1.0 if self.play.race.is_complete else min(1 - self.settings.delta, LESS_THAN_CERTAIN)
             self.end(EVIDENCE, sure, winner)
 
     def settle_lapsed(self) -> list[Any]:

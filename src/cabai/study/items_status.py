@@ -41,7 +41,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         )
     leader = row.decision if stopped else play.leader
     closest = play.closest() if not stopped else None
-    remaining = sum(costs[a] * (n - told[a]) for a in race.active(play.prices))
+    remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(play.in_play))  # those that pause may come back
     return Status(
         name=row.name,
         family=settings.family.address,

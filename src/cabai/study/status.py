@@ -192,7 +192,7 @@ class Status:
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
         'wrong with probability at most 0.05'
         """
-        if self.confidence == 1:  # it was, when the study stopped
+        if self.items is not None and self.confidence == 1:  # it was, when the study stopped
             return "known exactly, since everything was evaluated"
         if self.proven:
             return f"wrong with probability at most {self.delta:g}"
@@ -275,7 +275,7 @@ class Status:
         over = ""
         if self.evidence is not None and self.required is not None:
             over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
-        rest = "" if self.remaining_cost is None else f", at most {roughly(self.remaining_cost)} more"
+        rest = "" if self.remaining_cost is None else f", at most about {roughly(self.remaining_cost)} more for these"
         return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
 
     @property
