@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cabai.core.observe import observe, weigh_pulled
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
+from cabai.core.stopping import surplus_of
 from cabai.support.own import told_by_line
 
 WORTH_COMPILING = 1.0  # seconds in plain functions: about what it takes to compile them, so at worst it takes twice
@@ -32,7 +33,7 @@ class Kernels:
         self.setup = setup
         self.plain = {
             "observe": setup.bound(observe), "weigh": setup.bound(weigh_pulled), "choose": setup.choose,
-            "stop": setup.stop,
+            "stop": setup.stop, "surplus": setup.bound(surplus_of),
         }  # fmt: skip
         self.weighs_as_usual = "weigh" not in dict(setup.binding)
         self.compiled: dict[str, Any] = {}
@@ -54,6 +55,10 @@ class Kernels:
 
     def stop(self, arms: NDArray[Any], run: Any) -> bool:
         return bool(self._call("stop", arms, run))
+
+    def surplus(self, arms: NDArray[Any], run: Any, b: int, a: int) -> float:
+        """By how much b beats a."""
+        return float(self._call("surplus", arms, run, b, a))
 
     def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any) -> Any:
         function = self.compiled.get(name)
@@ -80,6 +85,7 @@ class Kernels:
             signatures = {
                 "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
                 "stop": types.boolean(*records), "weigh": types.void(*records),
+                "surplus": types.float64(*records, types.int64, types.int64),
             }  # fmt: skip
             for name, signature in signatures.items():
                 if not threading.main_thread().is_alive():  # the process is about to end

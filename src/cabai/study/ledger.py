@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from cabai.study import damage, statements
 from cabai.study.errors import StudyNotFound
+from cabai.study.history import Point, Recorder, points_of
 from cabai.study.play import Play
 from cabai.study.pull import Pull
 from cabai.study.status import Status
@@ -35,6 +36,7 @@ class Ledger:
         with self.reading():
             self.settings = damage.settings_of(row.settings)
         self.of = {"of_study": self.id}
+        self.recorder = Recorder()
         self._known: tuple[int, Play] | None = None  # the state as of a revision, to spare reading it again
 
     def reading(self) -> AbstractContextManager[None]:
@@ -124,6 +126,13 @@ class Ledger:
         with self.reading():
             damage.check_log(log, self.settings)
         return log
+
+    def history(self, connection: sa.Connection) -> list[Point]:
+        """Some points of the past, in their order."""
+        found = statements.POINTS.rows(connection, self.of)
+        with self.reading():
+            damage.check_points(found, self.settings)
+        return points_of(found, self.settings.arms)
 
     def tests(self, row: Any) -> dict[str, Any] | None:
         """How each arm is tried, if that is known."""

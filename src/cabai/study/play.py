@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import find_leader, weigh
 from cabai.core.state import Record, Records
-from cabai.core.stopping import interval_level, required, surplus
+from cabai.core.stopping import interval_level, required
 from cabai.core.within import lowered
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
@@ -339,7 +339,7 @@ class Play(Books):
         arms, rules, t = Records(self.ordered.arms), Record(self.rules), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
             least = float(self.setup.bound(required)(t, rules) + arms[b].price + arms[a].price)
-            more = float(self.setup.bound(surplus)(rules, t, arms[b], arms[a]))
+            more = self.kernels.surplus(self.ordered.arms, self.ordered.run, b, a)
         return least + more if math.isfinite(least) else 0.0, least
 
     def closest(self, pairs: Sequence[tuple[float, float] | None] | None = None) -> tuple[int, float, float] | None:

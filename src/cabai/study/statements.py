@@ -19,7 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from cabai.study.clock import CLOCK
-from cabai.study.schema import arm, observation, pull, study
+from cabai.study.schema import arm, observation, point, pull, study
 
 Values = Mapping[str, Any]
 NOTHING: Values = {}
@@ -166,6 +166,9 @@ SCORES = Statement(  # in a study with items, from a place of the log on
 )
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
+
+POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
+ADD_POINT = Statement(sa.insert(point).inline())
 
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.
 _missing = sa.select(sa.func.min(pull.c.number)).where(pull.c.study == _study, pull.c.withdrawn.is_(None))

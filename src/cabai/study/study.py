@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cabai.study import runner, transactions
 from cabai.study.change import Result
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
+from cabai.study.history import Point
 from cabai.study.items import STOP
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import EVIDENCE, Ledger
@@ -293,6 +294,21 @@ class Study:
         a leads so far; too few pulls for evidence. 0.02 spent.
         """
         return self._storage.read(self._ledger.status)
+
+    def history(self) -> list[Point]:
+        """How evidence and the bill grew: a few hundred points at most, however many results there are.
+
+        Each has told (results so far), time, spent, arms (still in play), leader, rival, evidence and required. Where
+        results come within milliseconds of each other, there are fewer.
+
+        >>> from cabai import create_study
+        >>> study = create_study("history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> last = study.history()[-1]
+        >>> last.told, last.spent, last.leader, last.evidence > last.required
+        (9, 12.0, 'b', True)
+        """
+        return self._storage.read(self._ledger.history)
 
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
