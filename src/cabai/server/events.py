@@ -60,4 +60,4 @@ class Streams:
 
 def event(study: Study) -> str:
     """The status of a study, as an event."""
-    return f"event: status\ndata: {json.dumps(study.status().to_dict(), allow_nan=False)}\n\n"
+    return f"event: status\ndata: {json.dumps(study.status(forecast=True).to_dict(), allow_nan=False)}\n\n"

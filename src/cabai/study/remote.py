@@ -78,8 +78,8 @@ class RemoteStudy(Study):
     def stop(self) -> None:
         self._post("stop", {})
 
-    def status(self) -> Status:
-        return status_from(self._get())
+    def status(self, *, forecast: bool = False) -> Status:
+        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
