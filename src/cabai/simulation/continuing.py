@@ -31,11 +31,11 @@ class Truths(NamedTuple):
 
 
 @required_slot
-def draw_before_negation(arm):
+def draw_before_negation(arm: Any) -> Any:
     """The arm's next reward, before it is negated."""
 
 
-def draw_and_negate(arm):
+def draw_and_negate(arm: Any) -> Any:
     """Where the smallest mean is wanted, and the family is another one in the mirror."""
     return 0.0 - draw_before_negation(arm)
 

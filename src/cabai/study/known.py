@@ -63,7 +63,7 @@ class Tester:
         """The arms that no arm beats, nor has beaten."""
         possible = self.play.ordered.arms["in_play"].astype(np.bool_)
         beaten = self._beaten(self.setup)
-        for a in np.flatnonzero(possible & self.tested):
+        for a in np.flatnonzero(possible & self.tested).tolist():
             possible[a] = not any(beaten(b, a) for b in self._above(a))
         return possible
 
@@ -72,7 +72,7 @@ class Tester:
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
         at_once = self._test(self.settings.delta / len(self.arms))
         beaten = self._beaten(at_once)
-        for a in np.flatnonzero(self.tested):
+        for a in np.flatnonzero(self.tested).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
         return found

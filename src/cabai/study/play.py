@@ -349,7 +349,8 @@ class Play(Books):
             return None
         leader = int(side.run["leader"])
         rivals = [a for a in range(len(side.arms)) if a != leader and side.arms[a]["in_play"]]
-        found = [(a, *(self.pair(leader, a) if pairs is None or pairs[a] is None else pairs[a])) for a in rivals]
+        known: Sequence[tuple[float, float] | None] = [None] * len(side.arms) if pairs is None else pairs
+        found = [(a, *(known[a] or self.pair(leader, a))) for a in rivals]
         return min(found, key=lambda pair: pair[1] - pair[2])
 
     def confidence(self) -> float:
