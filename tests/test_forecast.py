@@ -89,7 +89,7 @@ def test_a_forecast_is_made_when_asked_for_and_not_anew_for_every_pull(monkeypat
     paid = after.spent - first.spent
     assert after.forecast.high == pytest.approx(first.forecast.high - paid)
     assert made == [1]
-    assert "more (80%)" in after.sentence
+    assert "more (80 %)" in after.sentence
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ValueError, KeyError, MemoryError])
@@ -115,7 +115,7 @@ def test_with_a_budget_no_more_than_its_rest_is_forecast():
     assert status.at_most == pytest.approx(rest)
     assert status.forecast.high <= rest * (1 + 1e-9)
     assert 0 <= status.forecast.chance < 1
-    assert "decided within its budget with a chance of" in status.sentence
+    assert "; a decision within its budget: " in status.sentence
     by_pulls = begun(max_pulls=50).status(forecast=True)
     assert by_pulls.forecast.high <= 10 * 2
     assert by_pulls.forecast.chance is not None

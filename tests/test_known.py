@@ -180,7 +180,7 @@ def test_ranks_follow_from_pairs_and_from_what_they_imply():
     assert by_name["b"].ranks == by_name["d"].ranks == [3, 4]
     assert by_name["c"].ranks == [5, 5]
     assert by_name["a"].better_than == ["b", "c", "d"]
-    assert "Ranks (0.9): a 1 to 2, e 1 to 2, b 3 to 4, d 3 to 4, c 5." in str(status)
+    assert "Ranks (confidence 0.9): a 1 to 2, e 1 to 2, b 3 to 4, d 3 to 4, c 5." in str(status)
 
 
 def test_pairs_are_separated_at_the_level_of_all_of_them():
@@ -225,7 +225,7 @@ def test_arms_that_a_policy_has_dropped_stay_out():
                 assert arm.standing.startswith("out: ")
                 seen += 1
         if not all(arm.in_play for arm in status.arms) and not status.stopped:
-            assert "May be the best (0.8): " in str(status)
+            assert "May be the best (confidence 0.8): " in str(status)
     assert seen > 2
 
 

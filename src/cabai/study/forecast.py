@@ -44,8 +44,11 @@ class Forecast:
 
     def __str__(self) -> str:
         """As the end of a sentence that says what was spent."""
-        much = f", between {roughly(self.low)} and {roughly(self.high)} more ({SHARE:.0%})"
-        return much if self.chance is None else f"{much}; decided within its budget with a chance of {self.chance:.0%}"
+        if self.chance is not None and self.low >= 0.99 * self.high:
+            much = f", {roughly(self.high)} more until its budget ends"
+        else:
+            much = f", between {roughly(self.low)} and {roughly(self.high)} more ({100 * SHARE:.0f} %)"
+        return much if self.chance is None else f"{much}; a decision within its budget: {percent(self.chance)}"
 
     def after(self, paid: float) -> Forecast:
         """The same once some more has been paid."""
@@ -196,3 +199,8 @@ def variance_part(play: Play, n: NDArray[np.float64], mean: NDArray[np.float64])
 def roughly(cost: float) -> str:
     """Three digits, and zeros where a scientist would write 3.3e+03."""
     return f"{float(f'{cost:.3g}'):g}"
+
+
+def percent(chance: float) -> str:
+    """A chance that was counted in simulations is never shown as none, or as certain."""
+    return "less than 1 %" if chance < 0.01 else "more than 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"

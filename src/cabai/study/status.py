@@ -324,9 +324,9 @@ class Status:
         >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
         >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(8)])
         >>> study.status().shown
-        ['a is at most 0.4194 worse than the best (0.95).']
+        ['a is at most 0.4194 worse than the best (confidence 0.95).']
         """
-        found, sure = [], f"({1 - self.delta:.4g})"
+        found, sure = [], f"(confidence {1 - self.delta:.4g})"
         possible = [arm.name for arm in self.arms if arm.may_be_best]
         if self.decision is None and possible and len(possible) < len(self.arms):
             found.append(f"May be the best {sure}: {listed(possible)}.")
