@@ -394,10 +394,11 @@ def lapsing(play: Books, a: int, lapses: int) -> str | None:
 
 def too_wide(play: Play, a: int) -> str | None:
     """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
-    family, found, pulls = play.settings.family, play.variance(a), int(play.ordered.arms[a]["pulls"])
-    if not isinstance(family, Gaussian) or isinstance(family, Absent) or found is None:
+    family = play.settings.family
+    if not isinstance(family, Gaussian) or isinstance(family, Absent):
         return None
-    if not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+    found, pulls = play.variance(a), int(play.ordered.arms[a]["pulls"])
+    if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
         f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
