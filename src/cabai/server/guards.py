@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cabai import views
 from cabai.server.access import WORK, Access
 from cabai.server.problems import problem
 from cabai.study.wire import LARGEST
@@ -24,7 +26,8 @@ from cabai.study.wire import LARGEST
 PATIENCE = 16 * LARGEST  # bytes that are read, though not kept, before a request that is too large is answered
 SLOWEST = 30.0  # seconds until it is all here
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
@@ -32,7 +35,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-PAGE = "/"
+PAGES = re.compile(r"/(studies/[^/]+)?")  # what people open in a browser
 
 
 class Guards:
@@ -104,6 +107,9 @@ class Guards:
         if wait is not None:
             detail = "too many requests without a valid token came from this address: look at your token."
             return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
+        if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
+            text = "Open the address that cabai serve has printed: it ends with the token."
+            return HTMLResponse(views.message("A token is needed", text), 401, {"WWW-Authenticate": "Bearer"})
         detail = "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve gave."
         return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
 
@@ -114,7 +120,10 @@ class Guards:
         token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
         if self.access.kind_of(token) is None:
             return self.no_access(scope)
-        answer = RedirectResponse(PAGE, 303)
+        answer: Response = RedirectResponse(scope["path"], 303)
+        if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
+            # By a link on another site: its browser keeps the cookie from a redirection, but not from a page of ours.
+            answer = HTMLResponse(views.message("cabai", "Your token is kept.", onward=scope["path"]))
         answer.set_cookie(
             self.access.cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/"
         )
@@ -123,7 +132,11 @@ class Guards:
 
 def is_entry(scope: Scope) -> bool:
     query = parse_qs(scope["query_string"].decode("latin-1"))
-    return scope["method"] == "GET" and scope["path"] == PAGE and "token" in query
+    return is_page(scope) and "token" in query
+
+
+def is_page(scope: Scope) -> bool:
+    return scope["method"] == "GET" and PAGES.fullmatch(scope["path"]) is not None
 
 
 def plain_host(host: str) -> str:
@@ -147,7 +160,7 @@ def is_foreign(headers: Headers, scope: Scope, host: str) -> bool:
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none").lower()
     if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
         return True
-    follows = scope["method"] == "GET" and scope["path"] == PAGE and headers.get("sec-fetch-mode") == "navigate"
+    follows = is_page(scope) and headers.get("sec-fetch-mode") == "navigate"
     return site not in ("none", "same-origin") and not follows
 
 

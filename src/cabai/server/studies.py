@@ -12,6 +12,7 @@ from cabai.study.catalogue import statuses
 from cabai.study.ledger import EVIDENCE
 from cabai.study.status import Status
 from cabai.study.storage import MEMORY, open_storage
+from cabai.study.study import MOST_REASONS
 
 T = TypeVar("T")
 MOST = 1000  # studies that are kept open
@@ -83,12 +84,14 @@ def revision(study: Study) -> int:
 
 def under_way(study: Study) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
-    items = study.settings.items
-    return [
-        {
-            "id": study._ledger.pull_id(pull.number), "arm": study.arms[pull.arm],
-            "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
-            "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
-        }
-        for pull in study._storage.read(study._ledger.pulls)
-    ]  # fmt: skip
+    return study._storage.read(study._ledger.under_way)
+
+
+def failed(study: Study) -> dict[str, Any]:
+    """Why pulls have failed, and the time by the storage's clock."""
+
+    def work(connection: Any) -> dict[str, Any]:
+        ledger = study._ledger
+        return {"failures": ledger.failures(connection, MOST_REASONS), "now": float(ledger.row(connection).now)}
+
+    return study._storage.read(work)

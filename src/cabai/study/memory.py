@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
 FEW = 16  # numbers: it takes longer to find out which have changed
 
 

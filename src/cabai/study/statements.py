@@ -170,6 +170,19 @@ ADD_TO_LOG = Statement(sa.insert(observation).inline())
 POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
 ADD_POINT = Statement(sa.insert(point).inline())
 
+FAILURES = Statement(  # by arm and reason, the most frequent first
+    sa.select(
+        observation.c.arm,
+        observation.c.failed.label("reason"),
+        sa.func.count().label("count"),
+        sa.func.max(observation.c.told).label("last"),
+    )
+    .where(observation.c.study == _study, observation.c.failed.is_not(None))
+    .group_by(observation.c.arm, observation.c.failed)
+    .order_by(sa.desc("count"), sa.desc("last"), observation.c.arm)
+    .limit(sa.bindparam("of_most"))
+)
+
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.
 _missing = sa.select(sa.func.min(pull.c.number)).where(pull.c.study == _study, pull.c.withdrawn.is_(None))
 _end = sa.func.coalesce(_missing.scalar_subquery(), sa.literal_column("9223372036854775807"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
@@ -20,7 +21,10 @@ from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
 from cabai.study.together import Together
+from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
+from cabai.views.rendering import notebook, report
+from cabai.views.seen import Seen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
+MOST_REASONS = 20  # for failures, that are shown
 
 
 class Study:
@@ -369,6 +374,43 @@ class Study:
         for name in ("asked", "told"):
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
         return frame
+
+    def report(self, file: str | os.PathLike[str] | None = None) -> str:
+        """One HTML page that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+
+        Returns it, and writes it to `file` if one is named.
+
+        >>> from cabai import create_study
+        >>> study = create_study("report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> page = study.report()
+        >>> "b has the largest mean, wrong with probability at most 0.05" in page, "<script" in page
+        (True, False)
+        """
+        import cabai
+
+        path = None if file is None else file_to_write(os.fspath(file))
+        costs = self.settings.costs
+        more = {"known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed}
+        page = report(self._seen(), more, cabai.__version__)
+        if path is not None:
+            write_whole(path, page.encode())
+        return page
+
+    def _seen(self) -> Seen:
+        """What there is to be seen, at one moment."""
+
+        def work(connection: sa.Connection) -> Seen:
+            ledger = self._ledger
+            status = ledger.status(connection)
+            failures = ledger.failures(connection, MOST_REASONS) if status.failures else []
+            now = float(ledger.row(connection).now)
+            return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now)
+
+        return self._storage.read(work)
+
+    def _repr_html_(self) -> str | None:
+        return notebook(self._seen())
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
