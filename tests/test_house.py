@@ -15,6 +15,7 @@ ROOMS = [  # from the top; each may use those before it, and itself
 ]  # fmt: skip
 ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli"}
 DOORS = {  # the few that open downwards, and why
+    ("study", "server"): "Study.run(page=True) shows the page of the study while it runs",
     ("bound", "policies"): "Bound.hardness_of takes a policy by its name",
 }
 

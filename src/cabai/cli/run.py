@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +30,9 @@ def run(
             help="Go on though commands, functions or cost in the file have changed since the last run, because the "
             "arms are still the same things.",
         ),
+    ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,7 +62,7 @@ def run(
     test = plan.test(over)
     study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
-        with live_table(study):
+        with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
                 study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
             )

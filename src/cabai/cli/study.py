@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | stop | status | list | export | delete: live studies, from any language."""
+"""cabai study create | ask | tell | stop | status | list | export | report | delete: studies, from any language."""
 
 from __future__ import annotations
 
@@ -247,6 +247,24 @@ def export(
         typer.echo(content.decode(), nl=False)
         return
     write_whole(out, content)
+    show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command()
+def report(
+    name: NameArgument,
+    out: Annotated[str, typer.Option("--out", help="The .html file to write.")] = "report.html",
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """A study as one HTML file that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+
+    Example: cabai study report judges --out judges.html
+    """
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(f"--out must end in .html, got {out!r}.")
+    file_to_write(out)
+    load_study(name, storage=storage).report(out)
     show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
 
 

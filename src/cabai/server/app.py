@@ -38,7 +38,10 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 
 def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     """The service over a storage, for those who have a token; it answers to the names of this machine and `hosts`."""
-    studies = Studies(storage)
+    return app_over(Studies(storage), access, hosts)
+
+
+def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     streams = Streams(studies)
 
     @asynccontextmanager

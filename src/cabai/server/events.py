@@ -59,9 +59,9 @@ class Streams:
         try:
             yield "retry: 2000\n\n"
             said = due = time.monotonic()
-            while not self.over.is_set():
-                started = time.monotonic()
-                if started >= due:
+            while True:
+                is_over, started = self.over.is_set(), time.monotonic()
+                if started >= due or is_over:
                     try:
                         text = await anyio.to_thread.run_sync(look)
                         if text:
@@ -72,6 +72,8 @@ class Streams:
                     except (StudyNotFound, InvalidInput):  # it was deleted
                         return
                     due = started + 20 * (time.monotonic() - started)  # looking must not take longer than working
+                if is_over:  # that was the last look
+                    return
                 if time.monotonic() - said >= QUIET:
                     said = time.monotonic()
                     yield ": nothing new\n\n"

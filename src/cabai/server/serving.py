@@ -75,9 +75,14 @@ class Server(uvicorn.Server):
     """Lets streams of events end first: they would keep a server waiting for ever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.end()
+        super().handle_exit(sig, frame)
+
+    def end(self) -> None:
+        """End soon, from whatever thread."""
         app: Any = self.config.app
         app.state.streams.over.set()
-        super().handle_exit(sig, frame)
+        self.should_exit = True
 
 
 def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> None:

@@ -12,17 +12,17 @@ from cabai.study.catalogue import statuses
 from cabai.study.ledger import EVIDENCE
 from cabai.study.status import Status
 from cabai.study.storage import MEMORY, open_storage
-from cabai.study.study import MOST_REASONS
 
 T = TypeVar("T")
 MOST = 1000  # studies that are kept open
 
 
 class Studies:
-    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again."""
+    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again. With `only`, there is but
+    that one."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, only: Study | None = None) -> None:
+        self.url, self.only = url, only
         self._open: dict[str, Study] = {}
         self._guard = threading.Lock()
 
@@ -42,6 +42,10 @@ class Studies:
         return work(self._loaded(name))
 
     def _loaded(self, name: str) -> Study:
+        if self.only is not None:
+            if name != self.only.name:
+                raise StudyNotFound(f"this page is of the study {self.only.name!r} alone.")
+            return self.only
         found = load_study(name, storage=self.url)
         with self._guard:
             if len(self._open) >= MOST:
@@ -54,12 +58,14 @@ class Studies:
 
     def overview(self, address: str) -> tuple[list[Status], list[str]]:
         """How every study stands, and what is wrong with those that cannot be read."""
+        if self.only is not None:
+            return [self.only.status()], []
         found, damaged = statuses(open_storage(self.url))
         return found, [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """A sentence that names the server where it named the storage behind it."""
-        storage = open_storage(self.url)
+        storage = open_storage(self.url) if self.only is None else self.only._storage
         for place in (self.url, storage.url, storage.file):
             if place and place != MEMORY:
                 text = text.replace(place, address)
@@ -92,6 +98,6 @@ def failed(study: Study) -> dict[str, Any]:
 
     def work(connection: Any) -> dict[str, Any]:
         ledger = study._ledger
-        return {"failures": ledger.failures(connection, MOST_REASONS), "now": float(ledger.row(connection).now)}
+        return {"failures": ledger.failures(connection), "now": float(ledger.row(connection).now)}
 
     return study._storage.read(work)

@@ -134,9 +134,9 @@ class Ledger:
             damage.check_points(found, self.settings)
         return points_of(found, self.settings.arms)
 
-    def failures(self, connection: sa.Connection, most: int) -> list[dict[str, Any]]:
-        """Why pulls have failed, and how often: of each arm, so many reasons in all, the most frequent first."""
-        rows = statements.FAILURES.rows(connection, {**self.of, "of_most": most})
+    def failures(self, connection: sa.Connection) -> list[dict[str, Any]]:
+        """Why pulls have failed, and how often: the most frequent reasons, by arm."""
+        rows = statements.FAILURES.rows(connection, self.of)
         with self.reading():
             arms = self.settings.arms
             return [

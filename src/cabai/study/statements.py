@@ -170,6 +170,7 @@ ADD_TO_LOG = Statement(sa.insert(observation).inline())
 POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
 ADD_POINT = Statement(sa.insert(point).inline())
 
+MOST_REASONS = 20
 FAILURES = Statement(  # by arm and reason, the most frequent first
     sa.select(
         observation.c.arm,
@@ -180,7 +181,8 @@ FAILURES = Statement(  # by arm and reason, the most frequent first
     .where(observation.c.study == _study, observation.c.failed.is_not(None))
     .group_by(observation.c.arm, observation.c.failed)
     .order_by(sa.desc("count"), sa.desc("last"), observation.c.arm)
-    .limit(sa.bindparam("of_most"))
+    .limit(sa.literal_column(str(MOST_REASONS)))
+    .offset(sa.literal_column("0"))
 )
 
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.

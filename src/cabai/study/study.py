@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
-MOST_REASONS = 20  # for failures, that are shown
 
 
 class Study:
@@ -259,13 +259,15 @@ class Study:
         workers: int = 1,
         max_failures: int = 5,
         progress: Callable[[], None] | None = None,
+        page: bool = False,
     ) -> Status:
         """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
         costs are known. In a study with items it is `test(arm, item)`, with the item's id.
 
         `workers` tests run at a time, in threads. An exception, or a result that is not legal, is a failed pull; after
         `max_failures` in a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for,
-        and the study can be run again. `progress` is called after each pull.
+        and the study can be run again. `progress` is called after each pull. With `page=True` the study can be watched
+        in a browser meanwhile, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -280,7 +282,16 @@ class Study:
         def try_once(pull: Pull) -> Any:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
-        return runner.run(self, try_once, workers=workers, max_failures=max_failures, progress=progress)
+        with self._watched() if page else contextlib.nullcontext():
+            return runner.run(self, try_once, workers=workers, max_failures=max_failures, progress=progress)
+
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        """The study's page, while something is done."""
+        optional("fastapi")
+        optional("uvicorn")
+        from cabai.server.beside import watched
+
+        return watched(self)
 
     def status(self) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.
@@ -403,7 +414,7 @@ class Study:
         def work(connection: sa.Connection) -> Seen:
             ledger = self._ledger
             status = ledger.status(connection)
-            failures = ledger.failures(connection, MOST_REASONS) if status.failures else []
+            failures = ledger.failures(connection) if status.failures else []
             now = float(ledger.row(connection).now)
             return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now)
 
