@@ -342,22 +342,26 @@ class Play(Books):
             more = self.kernels.surplus(self.ordered.arms, self.ordered.run, b, a)
         return least + more if math.isfinite(least) else 0.0, least
 
-    def closest(self) -> tuple[int, float, float] | None:
-        """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
+    def closest(self, pairs: Sequence[tuple[float, float] | None] | None = None) -> tuple[int, float, float] | None:
+        """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
+        the `pairs` of the leader with each arm, if they are known."""
         side = self.ordered
         if not side.everything_pulled or side.run["left"] < 2 or not self.setup.shows_evidence:
             return None
         leader = int(side.run["leader"])
         rivals = [a for a in range(len(side.arms)) if a != leader and side.arms[a]["in_play"]]
-        pairs = [(a, *self.pair(leader, a)) for a in rivals]
-        return min(pairs, key=lambda pair: pair[1] - pair[2])
+        found = [(a, *(self.pair(leader, a) if pairs is None or pairs[a] is None else pairs[a])) for a in rivals]
+        return min(found, key=lambda pair: pair[1] - pair[2])
 
     def confidence(self) -> float:
-        """1 - the smallest delta at which the leader would now beat every rival; 0 if there is none.
+        return self.confidence_over(self.closest())
+
+    def confidence_over(self, closest: tuple[int, float, float] | None) -> float:
+        """1 - the smallest delta at which the leader would now beat every rival, this being the closest; 0 if there is
+        none.
 
         By the same proof as the guarantee's it may be looked at any time. Arms that were dropped were beaten at delta.
         """
-        closest = self.closest()
         delta = self.settings.delta
         if closest is None or not math.isfinite(closest[2]):
             return 1 - delta if self.ordered.run["left"] == 1 else 0.0

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cabai.families import Gaussian
 from cabai.study.absent import Absent
 from cabai.study.books import Books
+from cabai.study.known import known_of
 from cabai.study.play import Play, finite_or_none
+from cabai.study.ranking import closed, ranks
 from cabai.study.spread import is_too_wide
+from cabai.study.standing import Field, Pair
 from cabai.support.tables import table
 
 
@@ -34,6 +37,11 @@ class ArmStatus:
     cost: float | None  # the mean cost of a reward, failed pulls included
     spent: float
     in_play: bool  # False once the policy has dropped it
+    standing: str | None = None  # in or out, and why, in words
+    share: float | None = None  # the evidence of the leader over it, of what is required
+    may_be_best: bool | None = None  # False: shown not to be, at delta; None where that cannot be said
+    ranks: list[int] | None = None  # the best and the worst that it can have, at delta for all arms at once
+    better_than: list[str] | None = None  # the arms that it is shown to be better than, on which ranks are based
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Status:
     items: int | None = None  # of a study with items: how many there are
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
+    within: float | None = None  # the leader is shown to be at most so much worse than the best, at delta
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -121,7 +130,18 @@ class Status:
             )
         leader = row.decision if stopped else play.leader
         shows = settings.can_test and play.setup.shows_evidence
-        closest = play.closest() if shows and leader == play.leader else None  # what came late may have another lead
+        pairs = pairs_of(play, leader) if shows else [None] * len(names)
+        closest = (
+            play.closest(pairs) if shows and leader == play.leader else None
+        )  # what came late may have another lead
+        known = known_of(play, leader, decided=row.reason == "evidence")
+        field = Field(
+            names=names, pulled=[arm.pulls > 0 for arm in arms], in_play=[arm.in_play for arm in arms], leader=leader,
+            decision=row.decision if row.reason == "evidence" else None, stopped=stopped,
+            pairs=[None if pair is None else Pair(*pair) for pair in pairs],
+            rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+        )  # fmt: skip
+        arms = with_standing(arms, field)
         warned.append(passing(play))
         waiting = sum(arm.waiting for arm in arms)
         missing = [pull.number for pull in pulls if pull.withdrawn is None]
@@ -158,12 +178,13 @@ class Status:
             rival=None if closest is None else names[closest[0]],
             evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
-            confidence=row.confidence if stopped else play.confidence() if shows else None,
+            confidence=row.confidence if stopped else play.confidence_over(closest) if shows else None,
             remaining_cost=0.0 if stopped else play.projected_cost() if shows else None,
             stopped=stopped,
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
+            within=None if known is None else known.within,
         )
 
     @property
@@ -289,6 +310,32 @@ class Status:
             f"(asked for: {1 - self.delta:g})."
         )
 
+    @property
+    def shown(self) -> list[str]:
+        """What has been shown without a decision, in sentences: which arms may be the best, how far the leader may be
+        from it, and which ranks are certain.
+
+        >>> from cabai import create_study
+        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(8)])
+        >>> study.status().shown
+        ['a is at most 0.4194 worse than the best (0.95).']
+        """
+        found, sure = [], f"({1 - self.delta:.4g})"
+        possible = [arm.name for arm in self.arms if arm.may_be_best]
+        if self.decision is None and possible and len(possible) < len(self.arms):
+            found.append(f"May be the best {sure}: {listed(possible)}.")
+        if (self.decision is None or self.within) and self.within is not None:
+            found.append(
+                f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
+            )
+        worst = len(self.arms)
+        certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
+        if certain and worst > 2:
+            certain.sort(key=lambda arm: arm.ranks or [])
+            found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: no NaN, no infinities.
 
@@ -322,6 +369,9 @@ class Status:
         state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
         if arm.name == self.decision:
             state = "best"
+        elif not state and not self.stopped and arm.share is not None:
+            state = "beaten" if arm.share == 1 else f"{math.floor(100 * arm.share)} % of the evidence"
+            state += ", holds it up" if arm.name == self.rival else ""
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
@@ -357,10 +407,36 @@ class Status:
             more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
+        more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
+
+
+def pairs_of(play: Play, leader: int | None) -> list[tuple[float, float] | None]:
+    """The evidence of the leader over each other arm, and what is required of it; None where there is none yet."""
+    arms = play.ordered.arms
+    if leader is None or not play.ordered.everything_pulled:
+        return [None] * len(arms)
+    return [None if a == leader else play.pair(leader, a) for a in range(len(arms))]
+
+
+def with_standing(arms: list[ArmStatus], field: Field) -> list[ArmStatus]:
+    """The arms, with how each stands."""
+    better = None if field.known is None else closed(field.known.better)
+    found = ranks(better) if better is not None else None
+    return [
+        replace(
+            arm,
+            standing=field.standing(a),
+            share=field.share(a),
+            may_be_best=None if field.known is None else bool(field.known.may_be_best[a]),
+            ranks=None if found is None else found[a],
+            better_than=None if better is None else [field.names[b] for b in better[a].nonzero()[0]],
+        )
+        for a, arm in enumerate(arms)
+    ]
 
 
 def in_words(number: int) -> str:
@@ -417,6 +493,23 @@ def passing(play: Books) -> str | None:
         f"{play.bill:.6g} spent, and evaluating everything would have cost {full:g}. If arms are tried on the items of "
         "one dataset, a study with items pays a part of that and never more."
     )
+
+
+def ranked(arm: ArmStatus) -> str:
+    """An arm and the ranks that it can have."""
+    best, worst = arm.ranks or [0, 0]
+    return f"{arm.name} {best}" if best == worst else f"{arm.name} {best} to {worst}"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Some names, and how many there are if they are many."""
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
+
+
+def rounded_up(epsilon: float) -> str:
+    """Four digits, and never less than it is."""
+    text = f"{epsilon:.4g}"
+    return text if float(text) >= epsilon else f"{epsilon * (1 + 1e-3):.4g}"
 
 
 def roughly(cost: float) -> str:
