@@ -50,7 +50,7 @@ def rows(status: Status) -> list[Row]:
             arm,
             span,
             arm.spent / status.spent if status.spent else 0.0,
-            None if arm.name == status.leader else evidence_share(arm, status),
+            None if arm.share is None else min(max(arm.share, 0.0), 1.0),
             state(arm, status),
         )
         for arm, span in zip(arms, drawn, strict=True)
@@ -61,15 +61,6 @@ def scale(status: Status) -> tuple[float, float] | None:
     """Which means the intervals are drawn between."""
     _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
     return (low, high) if high > low else None
-
-
-def evidence_share(arm: ArmStatus, status: Status) -> float | None:
-    """How much of the evidence that is required there is against an arm: 1 once it is beaten."""
-    if not arm.in_play:
-        return 1.0
-    if arm.name == status.rival and status.evidence is not None and status.required:
-        return min(max(status.evidence / status.required, 0.0), 1.0)
-    return None
 
 
 def state(arm: ArmStatus, status: Status) -> str:
