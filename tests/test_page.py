@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import threading
 import time
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -290,6 +292,44 @@ def test_a_report_needs_nothing_else(storage, folder):
     found = here("study", "report", "report", "--storage", storage, "--out", str(folder / "report.pdf"))
     assert (found.returncode, found.stdout) == (2, "")
     assert "--out must end in .html" in found.stderr
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "html"])
+def test_a_picture_of_a_study(storage, folder, kind):
+    study = judged("picture", storage, ["a", "b", "c"], max_pulls=20)
+    study.run(slowly("b", 0))
+    judged("nothing told", storage)
+    for name in ("picture", "nothing told"):
+        file = folder / f"{name}.{kind}"
+        found = here("study", "plot", name, "--storage", storage, "--out", str(file), "--json")
+        assert (found.returncode, json.loads(found.stdout)) == (0, {"written": str(file)})
+        start = {"svg": b"<?xml", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[kind]
+        assert file.read_bytes().startswith(start)
+    found = here("study", "plot", "picture", "--storage", storage, "--out", str(folder / "picture.pdf"))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--out must end in .svg, .png or .html" in found.stderr
+
+
+def test_results_in_a_notebook():
+    """Tables and pictures by the page's renderer: the same numbers as in the text."""
+    instance = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01], names=[HOSTILE, "b", "c"])
+    runs = cabai.simulate(instance, trajectories=50, seed=1)
+    totals = cabai.simulate(instance, trajectories=50, seed=1, keep="summary")
+    results = [
+        cabai.bound(instance),
+        runs,
+        totals,
+        runs.summary(),
+        cabai.compare(instance, ["co", "ctas"], trajectories=9),
+    ]
+    for result in results:
+        cell = result._repr_html_()
+        assert "<script" not in cell
+        Tags(cell)
+        seen = unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", cell, flags=re.DOTALL))
+        assert set(re.findall(r"\d+\.\d+", repr(result))) <= set(re.findall(r"\d+\.\d+", seen))
+    assert runs.plot().axes
+    assert compared.plot().axes
 
 
 def test_the_page_of_a_run(storage, capsys):

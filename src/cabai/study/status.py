@@ -16,6 +16,7 @@ from cabai.study.ranking import closed, ranks
 from cabai.study.spread import is_too_wide
 from cabai.study.standing import Field, Pair
 from cabai.support.tables import table
+from cabai.views import status_table
 
 
 @dataclass(frozen=True)
@@ -384,6 +385,9 @@ class Status:
             f"{arm.spent:.4g}",
             state,
         ]
+
+    def _repr_html_(self) -> str:
+        return status_table(self)
 
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"

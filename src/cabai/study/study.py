@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import sqlalchemy as sa
 
+from cabai.plots import study_figure
 from cabai.study import runner, transactions
 from cabai.study.change import Result
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
@@ -29,6 +30,7 @@ from cabai.views.seen import Seen
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
@@ -407,6 +409,19 @@ class Study:
         if path is not None:
             write_whole(path, page.encode())
         return page
+
+    def plot(self) -> Figure:
+        """The arms with their intervals and spending, the evidence against what is required, and the bill, as a figure
+        of Matplotlib (extra `plots`).
+
+        >>> from cabai import create_study
+        >>> study = create_study("plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> study.plot()
+        <Figure size ...>
+        """
+        optional("matplotlib")
+        return study_figure(self._seen())
 
     def _seen(self) -> Seen:
         """What there is to be seen, at one moment."""

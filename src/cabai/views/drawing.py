@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 1000.0, 300.0
-Track = Sequence[tuple[float, float]]
+Tracks = dict[tuple[str, str], Sequence[tuple[float, float]]]  # points of lines, by their names and kinds
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Chart:
 def chart(
     title: str,
     description: str,
-    tracks: dict[tuple[str, str], Track],
+    tracks: Tracks,
     across: str,
     write_x: Callable[[float], str],
     write_y: Callable[[float], str],

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from cabai.views import words
 from cabai.views.assumed import asked, assumptions, question
+from cabai.views.drawing import Chart
 from cabai.views.seen import Seen, charts, progress, rows, scale, to_come
 
 if TYPE_CHECKING:
@@ -88,14 +89,27 @@ def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
     )  # fmt: skip
 
 
-def notebook(seen: Seen) -> str:
+def notebook(seen: Seen, without: Sequence[str] = ()) -> str:
     """A study in a notebook: how it stands, its arms and its history."""
     parts = fragments(seen)
-    content = parts["summary"] + parts["arms"] + parts["history"]
+    content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
     return render("notebook.html", style=asset("style.css"), title=seen.status.name, content=content)
 
 
-def table(rows: Sequence[Sequence[str]], *, above: str = "", below: str = "") -> str:
-    """A table in a notebook, its first row the heading, with texts above and below."""
-    content = render("table.html", rows=rows, above=above, below=below)
+def table(
+    rows: Sequence[Sequence[str]],
+    *,
+    above: Sequence[str] = (),
+    below: Sequence[str] = (),
+    bars: Sequence[Any] = (),
+    charts: Sequence[Chart] = (),
+) -> str:
+    """A table in a notebook, its first row the heading, with texts above and below; with `bars`, the heading of a
+    column of them and a share for each row."""
+    content = render("table.html", rows=rows, above=above, below=below, bars=bars, charts=charts)
     return render("notebook.html", style=asset("style.css"), title="", content=content)
+
+
+def status_table(status: Status) -> str:
+    """A status in a notebook: without its history."""
+    return notebook(Seen(status), without=("history",))

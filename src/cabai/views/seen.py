@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cabai.views.drawing import Chart, Span, chart, spans
+from cabai.views.drawing import Chart, Span, Tracks, chart, spans
 from cabai.views.words import duration, money, number
 
 if TYPE_CHECKING:
@@ -89,41 +89,47 @@ def to_come(status: Status) -> str:
     return f"about {money(status.remaining_cost)}"
 
 
+def evidence_over_bill(seen: Seen) -> Tracks:
+    """The evidence of the leader over the rival that is hardest to beat, and what is required, as the bill grew."""
+    status = seen.status
+    moments = [(point.spent, point.evidence, point.required) for point in seen.history]
+    if not status.stopped:
+        moments.append((status.spent, status.evidence, status.required))
+    known = [(spent, found, least) for spent, found, least in moments if found is not None and least is not None]
+    return {
+        ("evidence", "main"): [(spent, found) for spent, found, _ in known],
+        ("required", "limit"): [(spent, least) for spent, _, least in known],
+    }
+
+
+def bill_over_time(seen: Seen) -> Tracks:
+    """What had been spent, by the seconds since the study began; and the budget, once it is not far off."""
+    status = seen.status
+    spent = status.spent - status.spent_late
+    bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in seen.history)]
+    end = max((seen.now if status.ended is None else status.ended) - status.created, bill[-1][0])
+    found: Tracks = {("spent", "main"): [*bill, (end, spent)]}
+    if status.max_cost is not None and spent > status.max_cost / 4:
+        found["max_cost", "limit"] = [(0.0, status.max_cost), (end, status.max_cost)]
+    return found
+
+
 def charts(seen: Seen) -> list[Chart]:
     """Evidence against what is required, over the bill; and the bill over time."""
-    status, points = seen.status, seen.history
-    known = [(point.spent, point.evidence, point.required) for point in points]
-    evidence = [(spent, found) for spent, found, _ in known if found is not None]
-    required = [(spent, least) for spent, _, least in known if least is not None]
-    now = status.spent - status.spent_late
-    if status.evidence is not None and status.required is not None and not status.stopped:
-        evidence.append((now, status.evidence))
-        required.append((now, status.required))
-    bill = [(status.created, 0.0), *((point.time, point.spent) for point in points)]
-    end = status.ended if status.ended is not None else max(seen.now, bill[-1][0])
-    bill.append((end, now))
-    lines = {("spent", "main"): bill}
-    limit = status.max_cost
-    if limit is not None and now > limit / 4:
-        lines[("max_cost", "limit")] = [(bill[0][0], limit), (end, limit)]
-    last = evidence[-1][1] if evidence else 0.0
+    evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
+    said = ""
+    if evidence["evidence", "main"]:
+        (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
+        said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"
+    end, spent = bill["spent", "main"][-1]
     found = [
         chart(
-            "Evidence of the leader over its closest rival",
-            f"{number(last, 3)} nats after a bill of {money(now)}"
-            + (f"; {number(required[-1][1], 3)} are required" if required else ""),
-            {("evidence", "main"): evidence, ("required", "limit"): required},
-            "spent",
-            money,
+            "Evidence of the leader over its closest rival", said, evidence, "spent", money,
             lambda value: f"{value:.3g} nats",
         ),
         chart(
-            "The bill",
-            f"{money(now)} spent in {duration(end - status.created)}",
-            lines,
-            "time",
-            lambda time: "start" if time == status.created else duration(time - status.created),
-            money,
+            "The bill", f"{money(spent)} spent in {duration(end)}", bill, "time",
+            lambda seconds: duration(seconds) if seconds else "start", money,
         ),
-    ]
+    ]  # fmt: skip
     return [each for each in found if each is not None]
