@@ -315,14 +315,8 @@ def test_results_in_a_notebook():
     instance = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01], names=[HOSTILE, "b", "c"])
     runs = cabai.simulate(instance, trajectories=50, seed=1)
     totals = cabai.simulate(instance, trajectories=50, seed=1, keep="summary")
-    results = [
-        cabai.bound(instance),
-        runs,
-        totals,
-        runs.summary(),
-        cabai.compare(instance, ["co", "ctas"], trajectories=9),
-    ]
-    for result in results:
+    compared = cabai.compare(instance, ["co", "ctas"], trajectories=9)
+    for result in (cabai.bound(instance), runs, totals, runs.summary(), compared):
         cell = result._repr_html_()
         assert "<script" not in cell
         Tags(cell)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cabai import views
 from cabai.server.access import WORK, Access
 from cabai.server.problems import problem
+from cabai.server.rates import Rates
 from cabai.study.wire import LARGEST
 
 PATIENCE = 16 * LARGEST  # bytes that are read, though not kept, before a request that is too large is answered
@@ -43,6 +44,7 @@ class Guards:
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str]) -> None:
         self.app, self.access, self.hosts = app, access, {plain_host(host) for host in hosts}
+        self.rates = Rates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -83,6 +85,9 @@ class Guards:
         if plain_host(host) not in self.hosts:
             detail = f"this server does not answer to the name {host[:200]!r}: cabai serve --allow-host adds names."
             return problem("wrong-host", 421, detail)
+        if self.rates.wait(address_in(scope)) is not None:
+            detail = "too many requests come from this address at a time: make fewer, or wait a second."
+            return problem("too-many-requests", 429, detail, {"Retry-After": "1"})
         if is_foreign(headers, scope, host):
             return problem("foreign-origin", 403, "requests made by pages of other sites are refused.")
         if is_entry(scope):
@@ -102,8 +107,7 @@ class Guards:
         return None
 
     def no_access(self, scope: Scope) -> Response:
-        client = scope.get("client")
-        wait = self.access.wait_after_wrong(client[0] if client else "")
+        wait = self.access.wait_after_wrong(address_in(scope))
         if wait is not None:
             detail = "too many requests without a valid token came from this address: look at your token."
             return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
@@ -128,6 +132,12 @@ class Guards:
             self.access.cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/"
         )
         return answer
+
+
+def address_in(scope: Scope) -> str:
+    """Whose request it is."""
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 def is_entry(scope: Scope) -> bool:
