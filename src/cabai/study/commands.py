@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from cabai.study.errors import RunFailed
 from cabai.study.runner import Failed, legal_cost
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def run_command(
                 words, cwd=folder, env=os.environ | about, stdin=into, stdout=out, stderr=err,
                 start_new_session=True,
             )  # fmt: skip
-        except OSError as error:
-            return Failed(f"cannot start {words[0]!r}: {error.strerror or error}")
+        except (OSError, ValueError) as error:  # another trial would not start either
+            raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
         code, cpu, cut_short = wait_for(process, started + timeout, over)
         seconds = time.perf_counter() - started
         measured = {"seconds": seconds, "cpu": cpu}.get(cost or "")
@@ -66,6 +67,13 @@ def run_command(
             paid = measured if measured is not None else result.get("cost") if isinstance(result, dict) else None
             return Failed(f"{why}: {said}" if said else why, legal_cost(paid))
         return result
+
+
+def cannot_start(pull: Pull, program: str, why: str) -> RunFailed:
+    return RunFailed(
+        f"the command of arm {pull.arm!r} cannot be started: {program!r}: {why}. Nothing was tried; mend the command "
+        "and run it again."
+    )
 
 
 def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.Event) -> tuple[int, float, str]:
@@ -96,10 +104,10 @@ def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):  # not JSON, or more digits or brackets than Python reads
-        return Failed(f"its last line of output is not JSON: {line[:200]!r}", measured)
+        return Failed(f"its last line of output is not JSON: {line[:200]!r}", measured, is_wrong=True)
     result = dict(value) if isinstance(value, dict) else {"reward": value}
     if measured is not None:
         result["cost"] = measured
     if "reward" not in result:
-        return Failed(f"its last line of output has no reward: {line[:200]!r}", measured)
+        return Failed(f"its last line of output has no reward: {line[:200]!r}", measured, is_wrong=True)
     return {key: result[key] for key in ("reward", "cost") if key in result}

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE, create_study
 from cabai.study.commands import run_command
+from cabai.study.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.items import MOST
 from cabai.study.open import is_served
-from cabai.study.runner import Failed, read
+from cabai.study.runner import Failed, read, was_killed
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ STUDY = (
 )
 RUN = (
     "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
+    "catch",
 )  # fmt: skip
-NOT_AN_ARMS = ("items", "cost", "timeout", "workers", "max_failures", "retries", "lease", "on_lapse")
+NOT_AN_ARMS = ("items", "cost", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse")
 OF_ITEMS = ("race", "failed", "speculate", "retries")
 MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
 
@@ -71,6 +73,7 @@ class Recipe:
     workers: int
     max_failures: int
     retries: int
+    catch: list[str] | None  # exceptions by name, of functions, that are failures of the trial; None: the usual ones
     dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
@@ -83,11 +86,13 @@ class Recipe:
 
     def study(self, *, changed: bool = False) -> Study:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
-        not differ from what the earlier run kept, unless it has `changed`: rewards of two things are not one arm's."""
+        not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two things
+        are not one arm's."""
         if str(self.folder) not in sys.path:  # for functions, and for a family, threshold or policy of one's own
             sys.path.insert(0, str(self.folder))
         try:
             study = create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+            study._lapse(was_killed)
             kept = study._keep_tests(self.how, anew=changed)
             for arm, how in self.how.items():
                 for key in how | kept[arm]:
@@ -111,11 +116,12 @@ class Recipe:
     def test(self, over: threading.Event) -> Callable[[Pull], Any]:
         """A function that tries the arm of a pull; commands are cut short when `over` is set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
+        caught = self.caught()
 
         def try_once(pull: Pull) -> Any:
             command = self.tests[pull.arm]
             if isinstance(command, str):
-                return self._measured(functions[pull.arm], pull.arm, *self._item(pull))
+                return self._measured(functions[pull.arm], caught, pull.arm, *self._item(pull))
             return run_command(
                 command,
                 study=self.name,
@@ -129,17 +135,27 @@ class Recipe:
 
         return try_once
 
-    def _measured(self, function: Callable[..., Any], *given: Any) -> Any:
+    def caught(self) -> Caught:
+        """The exceptions that are failures of the trial; None for the usual ones."""
+        return None if self.catch is None else tuple(find_exception(name, self.folder) for name in self.catch)
+
+    def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
         """A function's result, with the time it took where that is its cost."""
         if self.cost is None:
             return function(*given)
         clock = time.perf_counter if self.cost == "seconds" else time.thread_time
         started = clock()
         try:
-            reward = read(function(*given))["reward"]
+            result = function(*given)
         except Exception as error:
+            if not is_of_the_trial(error, caught):
+                raise
             return Failed(f"{type(error).__name__}: {error}", max(clock() - started, 1e-9))
-        return {"reward": reward, "cost": max(clock() - started, 1e-9)}
+        seconds = max(clock() - started, 1e-9)
+        try:
+            return {"reward": read(result)["reward"], "cost": seconds}
+        except InvalidInput as error:
+            return Failed(str(error), seconds, is_wrong=True)
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -194,6 +210,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         workers=whole(content.get("workers", 1), "workers", 1),
         max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
         retries=whole(content.get("retries", 0), "retries", 0),
+        catch=catch_of(content),
         dataset=dataset,
     )
 
@@ -234,6 +251,17 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
     return words
 
 
+def catch_of(content: Mapping[str, Any]) -> list[str] | None:
+    """The exceptions' names, as they are written."""
+    given = content.get("catch")
+    names = [given] if isinstance(given, str) else given
+    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+        raise InvalidInput(
+            f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(given)}.'
+        )
+    return names
+
+
 def dataset_of(given: Any, folder: Path) -> Dataset:
     """The items in a file beside the recipe, or so many numbers."""
     if isinstance(given, int) and not isinstance(given, bool):
@@ -261,15 +289,27 @@ def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
 
 def find_function(written: str, folder: Path) -> Callable[[str], Any]:
     """The function that module:function names; modules in the folder of the recipe are found."""
+    found = find(written, "function", folder)
+    if not callable(found):
+        raise InvalidInput(f"{written!r} is not a function.")
+    return found  # type: ignore[no-any-return]
+
+
+def find_exception(written: str, folder: Path) -> type[Exception]:
+    """The exception that module:name names, or a name alone, of those that Python has."""
+    found = find(written if ":" in written else f"builtins:{written}", "exception", folder)
+    caught = checked_catch(found)
+    assert caught is not None
+    return caught[0]
+
+
+def find(written: str, what: str, folder: Path) -> Any:
     module, _, name = written.partition(":")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise InvalidInput(f"function {written!r} cannot be found: {error}.") from error
+        raise InvalidInput(f"{what} {written!r} cannot be found: {error}.") from error
     except Exception as error:  # whatever is wrong in a module of the user's
-        raise InvalidInput(f"function {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error
-    if not callable(found):
-        raise InvalidInput(f"{written!r} is not a function.")
-    return found  # type: ignore[no-any-return]
+        raise InvalidInput(f"{what} {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error
