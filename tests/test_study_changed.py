@@ -11,7 +11,7 @@ from shell import here
 from storages import BOTH, close
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-FAILS, WORKS = "sh -c 'exit 3'", "echo '{\"reward\": 1, \"cost\": 1}'"
+FAILS, WORKS = "sh -c 'exit 3'", 'echo \'{"reward": 1, "cost": 1}\''
 
 
 def run(folder, url, command, *options, more=()):

@@ -86,8 +86,8 @@ class Recipe:
 
     def study(self, *, changed: bool = False) -> Study:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
-        not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two things
-        are not one arm's."""
+        not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
+        things are not one arm's."""
         if str(self.folder) not in sys.path:  # for functions, and for a family, threshold or policy of one's own
             sys.path.insert(0, str(self.folder))
         try:
