@@ -209,7 +209,7 @@ def test_the_cost_of_what_is_no_score_is_named():
 
 
 def recipe(folder, function, *more):
-    (folder / "judges.py").write_text(
+    (folder / "failing_judges.py").write_text(
         "import json\n"
         "class Busy(Exception):\n    pass\n"
         "def typo(arm):\n    return answer(arm), 1.0\n"
@@ -217,7 +217,7 @@ def recipe(folder, function, *more):
         "def key(arm):\n    return {}['score'], 1.0\n"
         "def wrong(arm):\n    return 'good'\n"
     )
-    lines = ['family = "bernoulli"', 'arms = ["a", "b"]', f'function = "judges:{function}"', *more]
+    lines = ['family = "bernoulli"', 'arms = ["a", "b"]', f'function = "failing_judges:{function}"', *more]
     (folder / "study.toml").write_text("\n".join(lines))
 
 
@@ -228,12 +228,12 @@ def test_a_function_that_is_wrong_shows_where_and_one_line(cost, tmp_path):
     assert done.returncode == 1
     *shown, last = done.stderr.splitlines()
     assert shown[0] == "Traceback (most recent call last):"
-    assert any("judges.py" in line for line in shown)
+    assert any("failing_judges.py" in line for line in shown)
     assert not any("runner.py" in line for line in shown)
     assert shown[-1] == "NameError: name 'answer' is not defined"
     assert last.startswith("cabai: NameError: name 'answer' is not defined. This is an error in the test")
     parts = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stderr)
-    assert "judges.py" in parts["traceback"]
+    assert "failing_judges.py" in parts["traceback"]
     assert parts["error"].startswith("NameError")
     assert cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db").observations() == []
 
@@ -244,7 +244,7 @@ def test_a_function_that_is_wrong_shows_where_and_one_line(cost, tmp_path):
         ("busy", [], "arm 'a' failed 5 times in a row, the last time with: Busy: later"),
         ("busy", ['catch = "OSError"'], "Busy: later. This is an error in the test"),
         ("key", ["max_failures = 2"], "failed 2 times in a row"),
-        ("key", ['catch = ["judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error in the test"),
+        ("key", ['catch = ["failing_judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error in the test"),
         ("typo", ['catch = ["NameError"]', "max_failures = 2"], "failed 2 times in a row"),
         ("wrong", ['cost = "cpu"'], "has returned what is no reward and cost"),
     ],
@@ -262,7 +262,7 @@ def test_a_file_names_what_is_caught(function, more, why, tmp_path):
         ("5", "catch must be names of exceptions"),
         ("[5]", "catch must be names of exceptions"),
         ('"NoSuchError"', "exception 'builtins:NoSuchError' cannot be found"),
-        ('"judges:typo"', "catch must be classes of exceptions"),
+        ('"failing_judges:typo"', "catch must be classes of exceptions"),
         ('"KeyboardInterrupt"', "catch must be classes of exceptions"),
     ],
 )
