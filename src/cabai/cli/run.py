@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.tools import Interrupted, JsonOption, show_json
+from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import whole
 
@@ -50,6 +50,7 @@ def run(
     the same command goes on. The exit code is 3 if the study stopped without a decision: at its budget, or where its
     certificate ends.
     """
+    from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
@@ -64,8 +65,13 @@ def run(
     try:
         with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
-                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
-            )
+                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
+                catch=plan.caught(),
+            )  # fmt: skip
+    except Exception as error:
+        if is_blamed(error):
+            raise WrongTest(study.name, error) from None
+        raise
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:

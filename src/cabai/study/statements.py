@@ -164,6 +164,11 @@ SCORES = Statement(  # in a study with items, from a place of the log on
     .where(observation.c.study == _study, observation.c.place > sa.bindparam("of_place"))
     .order_by(observation.c.place)
 )
+FIRST_REWARD = Statement(
+    sa.select(sa.func.min(observation.c.number).label("number")).where(
+        observation.c.study == _study, observation.c.reward.is_not(None)
+    )
+)
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
 

@@ -260,16 +260,22 @@ class Study:
         *,
         workers: int = 1,
         max_failures: int = 5,
+        catch: Any = None,
         progress: Callable[[], None] | None = None,
         page: bool = False,
     ) -> Status:
         """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
         costs are known. In a study with items it is `test(arm, item)`, with the item's id.
 
-        `workers` tests run at a time, in threads. An exception, or a result that is not legal, is a failed pull; after
-        `max_failures` in a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for,
-        and the study can be run again. `progress` is called after each pull. With `page=True` the study can be watched
-        in a browser meanwhile, at an address that is printed (extra `server`).
+        `workers` tests run at a time, in threads. A trial that fails (a time-out, a broken connection) is a failed
+        pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A test that is wrong ends the run
+        at once: its pull is given back and its exception raised as it is, or, for a result that is not legal,
+        `RunFailed`, and the pull is kept as failed. `catch` names the exceptions that are failures of the trial: unless
+        given, all but those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
+
+        On Ctrl-C the tests under way are waited for, and on another one they are left and their pulls given back; the
+        study can be run again. `progress` is called after each pull. With `page=True` the study can be watched in a browser
+        meanwhile, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -285,7 +291,9 @@ class Study:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
         with self._watched() if page else contextlib.nullcontext():
-            return runner.run(self, try_once, workers=workers, max_failures=max_failures, progress=progress)
+            return runner.run(
+                self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress
+            )
 
     def _watched(self) -> contextlib.AbstractContextManager[None]:
         """The study's page, while something is done."""
