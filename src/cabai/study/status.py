@@ -317,7 +317,7 @@ class Status:
         from it, and which ranks are certain.
 
         >>> from cabai import create_study
-        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
         >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(8)])
         >>> study.status().shown
         ['a is at most 0.4194 worse than the best (0.95).']

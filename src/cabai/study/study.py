@@ -274,8 +274,8 @@ class Study:
         given, all but those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
 
         On Ctrl-C the tests under way are waited for, and on another one they are left and their pulls given back; the
-        study can be run again. `progress` is called after each pull. With `page=True` the study can be watched in a browser
-        meanwhile, at an address that is printed (extra `server`).
+        study can be run again. `progress` is called after each pull. With `page=True` the study can be watched in a
+        browser meanwhile, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
