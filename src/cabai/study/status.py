@@ -318,9 +318,9 @@ class Status:
 
         >>> from cabai import create_study
         >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(8)])
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
         >>> study.status().shown
-        ['a is at most 0.4194 worse than the best (0.95).']
+        ['a is at most 0.1887 worse than the best (0.95).']
         """
         found, sure = [], f"({1 - self.delta:.4g})"
         possible = [arm.name for arm in self.arms if arm.may_be_best]
