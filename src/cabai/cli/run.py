@@ -97,7 +97,7 @@ def live_table(study: Study) -> Iterator[None]:
         def shown() -> Any:
             nonlocal last
             with suppress(StorageError, StudyNotFound):
-                last = picture(study.status())
+                last = picture(study.status(forecast=True))
             return last
 
         with Live(
@@ -113,7 +113,8 @@ def live_table(study: Study) -> Iterator[None]:
     def tell_each_minute() -> None:
         while not done.wait(60):
             with suppress(StorageError, StudyNotFound):
-                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+                sentence = study.status(forecast=True).sentence
+                typer.echo(f"{time.strftime('%H:%M:%S')} {sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()

@@ -199,9 +199,17 @@ def stop(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOpti
 
 
 @study_app.command()
-def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
-    """Every arm, the evidence so far, the bill and the decision."""
-    found = load_study(name, storage=storage).status()
+def status(
+    name: NameArgument,
+    forecast: Annotated[
+        bool, typer.Option("--forecast/--no-forecast", help="Whether to simulate what is still to be paid.")
+    ] = True,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Every arm, the evidence so far, the bill and the decision: why it is not over yet, which arms may be the best,
+    and what is still to be paid, as a range that holds with a chance of 80 %."""
+    found = load_study(name, storage=storage).status(forecast=forecast)
     if as_json:
         show_json(found.to_dict())
     else:

@@ -97,9 +97,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     @app.get("/api/studies/{name}", response_model=Status)
-    def status(name: str) -> Response:
-        """Every arm, the evidence so far, the bill and the decision."""
-        return Json(studies.do(name, lambda study: study.status().to_dict()))
+    def status(name: str, forecast: bool = False) -> Response:
+        """Every arm, the evidence so far, the bill and the decision; and what is still to be paid, if asked for."""
+        return Json(studies.do(name, lambda study: study.status(forecast=forecast).to_dict()))
 
     @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
     def decision(name: str) -> Response:

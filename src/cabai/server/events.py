@@ -38,7 +38,7 @@ class Streams:
             if [found] == known:
                 return ""
             known[:] = [found]
-            return self.studies.do(name, lambda study: event("status", study.status().to_dict()))
+            return self.studies.do(name, lambda study: event("status", study.status(forecast=True).to_dict()))
 
         async for text in self._stream(look, known.clear):
             yield text

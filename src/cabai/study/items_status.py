@@ -13,7 +13,7 @@ from cabai.study.items_known import known_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
 from cabai.study.standing import Field, Pair
-from cabai.study.status import ArmStatus, Status, with_standing
+from cabai.study.status import ArmStatus, Status, rest_of_budget, with_standing
 
 
 def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
@@ -87,7 +87,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         evidence=None if closest is None else finite_or_none(closest[1]),
         required=None if closest is None else closest[2],
         confidence=row.confidence if stopped else play.confidence(),
-        remaining_cost=0.0 if stopped else finite_or_none(remaining),
+        remaining_cost=0.0 if stopped else None,
         stopped=stopped,
         reason=row.reason,
         decision=names[row.decision] if row.reason == "evidence" else None,
@@ -96,7 +96,14 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
         within=known.within,
+        at_most=0.0 if stopped else at_most(play, remaining),
     )
+
+
+def at_most(play: ItemsPlay, remaining: float) -> float | None:
+    """What evaluating the rest costs, or what is left of the budget."""
+    limits = [each for each in (finite_or_none(remaining), rest_of_budget(play)) if each is not None]
+    return min(limits, default=None)
 
 
 def pairs_of(play: ItemsPlay, leader: int | None) -> list[Pair | None]:

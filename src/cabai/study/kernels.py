@@ -75,7 +75,7 @@ class Kernels:
 
     def compile(self) -> None:
         """Compile what may be; what cannot be compiled stays plain."""
-        with _compiling, contextlib.suppress(Exception):
+        with compiling, contextlib.suppress(Exception):
             from numba import types
 
             from cabai.core.compiling import compiled, functions_in, is_ours, types_of
@@ -95,9 +95,7 @@ class Kernels:
                     self.compiled[name] = compiled(plain, signature)
 
 
-_compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
+compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
-    )
+    os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)

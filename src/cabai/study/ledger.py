@@ -102,9 +102,14 @@ class Ledger:
 
     def status(self, connection: sa.Connection) -> Status:
         """What is known now."""
+        return self.look(connection)[0]
+
+    def look(self, connection: sa.Connection) -> tuple[Status, Any]:
+        """What is known now, and the state that it is known from."""
         row = self.row(connection)
         arms, pulls = (each.rows(connection, self.of) for each in (statements.ARMS, statements.PULLS))
-        return self.status_of(row, arms, pulls)
+        play = self.restored(row, arms)
+        return Status.of(row, play, self.checked_pulls(pulls), self.pull_id), play
 
     def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
         """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""

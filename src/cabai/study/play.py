@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from cabai.core.observe import find_leader, weigh
 from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required
-from cabai.core.within import lowered
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study.absent import Absent
@@ -410,28 +409,6 @@ class Play(Books):
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
         low, high = sorted(float(self.settings.shown(end)) for end in ends)
         return low, high
-
-    def projected_cost(self) -> float | None:
-        """What is still to be paid before the study stops, if the estimates were the truth and sampling ideal.
-
-        Ideal sampling gathers one nat of evidence for every T* of cost, T* the bound's hardness at the estimates.
-        None where there is nothing to compute it from, or it cannot be computed.
-        """
-        closest = self.closest()
-        if closest is None or not math.isfinite(closest[2]):
-            return None
-        missing = max(closest[2] - closest[1], 0.0)
-        try:
-            with np.errstate(all="ignore"):
-                means, leader = self.ordered.arms["mean"].copy(), int(self.ordered.run["leader"])
-                rivals = np.arange(len(means)) != leader
-                lower = self.setup.bound(lowered)
-                means[rivals] = [lower(Record(self.rules), mean) for mean in means[rivals]]
-                costs, arms = self.paid_costs(), self.ordered.arms
-                hardness = self.setup.threshold.hardness(self.setup.family, means, costs, arms, leader)
-                return finite_or_none(hardness * missing)
-        except Exception:  # a forecast is a courtesy: what is known must be shown without it
-            return None
 
 
 def finite_or_none(value: float) -> float | None:

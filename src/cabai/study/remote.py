@@ -80,8 +80,8 @@ class RemoteStudy(Study):
     def stop(self) -> None:
         self._post("stop", {})
 
-    def status(self) -> Status:
-        return status_from(self._get())
+    def status(self, *, forecast: bool = False) -> Status:
+        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
@@ -98,7 +98,9 @@ class RemoteStudy(Study):
 
     def _seen(self) -> Seen:
         found = self._get("failures")
-        return Seen(self.status(), self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
+        return Seen(
+            self.status(forecast=True), self.history(), self._get("pulls")["pulls"], found["failures"], found["now"]
+        )
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._server.get("studies", self.name, *path, **query)

@@ -10,6 +10,7 @@ from typing import Any
 from cabai.families import Gaussian
 from cabai.study.absent import Absent
 from cabai.study.books import Books
+from cabai.study.forecast import Forecast, roughly
 from cabai.study.known import known_of
 from cabai.study.play import Play, finite_or_none
 from cabai.study.ranking import closed, ranks
@@ -90,7 +91,7 @@ class Status:
     evidence: float | None  # of the leader over that rival, in nats
     required: float | None  # of it, to stop; None also where more data are needed to say
     confidence: float | None  # 1 - the delta at which the leader would have been decided for
-    remaining_cost: float | None  # still to be paid if the estimates are the truth; None where it cannot be said
+    remaining_cost: float | None  # still to be paid, the median of the forecast; None where none was made
     stopped: bool
     reason: str | None  # evidence, max_cost, max_pulls, certificate or by hand
     decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
@@ -99,6 +100,8 @@ class Status:
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
     within: float | None = None  # the leader is shown to be at most so much worse than the best, at delta
+    at_most: float | None = None  # still to be paid at most: the rest of a budget, or of a dataset; None: no limit
+    forecast: Forecast | None = None  # what is still to be paid, where that was asked for and can be said
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -180,13 +183,18 @@ class Status:
             evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
             confidence=row.confidence if stopped else play.confidence_over(closest) if shows else None,
-            remaining_cost=0.0 if stopped else play.projected_cost() if shows else None,
+            remaining_cost=0.0 if stopped else None,
             stopped=stopped,
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
             within=None if known is None else known.within,
+            at_most=0.0 if stopped else rest_of_budget(play),
         )
+
+    def with_forecast(self, forecast: Forecast | None) -> Status:
+        """The same, with what is still to be paid."""
+        return replace(self, forecast=forecast, remaining_cost=None if forecast is None else forecast.median)
 
     @property
     def best(self) -> str:
@@ -275,12 +283,9 @@ class Status:
             return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
-        rest = ", how much more is unknown"
-        if self.remaining_cost is not None:
-            rest = f", about {roughly(self.remaining_cost)} more if estimates hold"
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
-            f"{self.spent:.6g} spent{rest}."
+            f"{self.spent:.6g} spent{'' if self.forecast is None else self.forecast}."
         )
 
     @property
@@ -297,7 +302,7 @@ class Status:
         over = ""
         if self.evidence is not None and self.required is not None:
             over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
-        rest = "" if self.remaining_cost is None else f", at most about {roughly(self.remaining_cost)} more for these"
+        rest = "" if self.at_most is None else f", at most about {roughly(self.at_most)} more for these"
         return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
 
     @property
@@ -443,6 +448,12 @@ def with_standing(arms: list[ArmStatus], field: Field) -> list[ArmStatus]:
     ]
 
 
+def rest_of_budget(play: Books) -> float | None:
+    """What is left of the budget, if there is one."""
+    limit = play.settings.max_cost
+    return None if limit is None else max(limit - play.bill, 0.0)
+
+
 def in_words(number: int) -> str:
     """A small number as a word."""
     words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -514,11 +525,6 @@ def rounded_up(epsilon: float) -> str:
     """Four digits, and never less than it is."""
     text = f"{epsilon:.4g}"
     return text if float(text) >= epsilon else f"{epsilon * (1 + 1e-3):.4g}"
-
-
-def roughly(cost: float) -> str:
-    """Three digits, and zeros where a scientist would write 3.3e+03."""
-    return f"{float(f'{cost:.3g}'):g}"
 
 
 def rounded_down(share: float) -> str:

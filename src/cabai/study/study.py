@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from cabai.plots import study_figure
 from cabai.study import runner, transactions
 from cabai.study.change import Result
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
+from cabai.study.forecast import Forecasts
 from cabai.study.history import Point
 from cabai.study.items import STOP
 from cabai.study.items_ledger import ItemsLedger
@@ -55,6 +57,7 @@ class Study:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
         self._together = Together(storage, ledger)
+        self._forecasts = Forecasts()
 
     @property
     def settings(self) -> Settings:
@@ -303,8 +306,12 @@ class Study:
 
         return watched(self)
 
-    def status(self) -> Status:
+    def status(self, *, forecast: bool = False) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.
+
+        With `forecast`, also what is still to be paid (`status.forecast`): a range, from a few hundred simulated
+        continuations of this study. That takes some tenths of a second, and the first time in a process longer; nothing
+        is decided by it.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -319,7 +326,8 @@ class Study:
         b        0                                      0
         a leads so far; too few pulls for evidence. 0.02 spent.
         """
-        return self._storage.read(self._ledger.status)
+        status, play = self._storage.read(self._ledger.look)
+        return self._forecast(status, play) if forecast else status
 
     def history(self) -> list[Point]:
         """How evidence and the bill grew: a few hundred points at most, however many results there are.
@@ -434,14 +442,19 @@ class Study:
     def _seen(self) -> Seen:
         """What there is to be seen, at one moment."""
 
-        def work(connection: sa.Connection) -> Seen:
+        def work(connection: sa.Connection) -> tuple[Seen, Any]:
             ledger = self._ledger
-            status = ledger.status(connection)
+            status, play = ledger.look(connection)
             failures = ledger.failures(connection) if status.failures else []
             now = float(ledger.row(connection).now)
-            return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now)
+            return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now), play
 
-        return self._storage.read(work)
+        seen, play = self._storage.read(work)
+        return dataclasses.replace(seen, status=self._forecast(seen.status, play))
+
+    def _forecast(self, status: Status, play: Any) -> Status:
+        """A status with what is still to be paid, where that can be said."""
+        return status if play is None or status.stopped else status.with_forecast(self._forecasts.of(play))
 
     def _repr_html_(self) -> str | None:
         return notebook(self._seen())
@@ -450,7 +463,7 @@ class Study:
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
 
     def __str__(self) -> str:
-        return str(self.status())
+        return str(self.status(forecast=True))
 
     def _tell(self, results: list[Result]) -> Iterable[UserWarning]:
         warned: list[UserWarning] = self._together.do(

@@ -84,9 +84,10 @@ def to_come(status: Status) -> str:
     """What is still to be paid, as far as can be said."""
     if status.stopped:
         return "nothing"
-    if status.remaining_cost is None:
-        return "not known yet"
-    return f"about {money(status.remaining_cost)}"
+    found = status.forecast
+    if found is not None:
+        return f"{money(found.low)} to {money(found.high)} (80 %)"
+    return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
 
 
 def evidence_over_bill(seen: Seen) -> Tracks:
