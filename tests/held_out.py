@@ -21,7 +21,7 @@ PRIORS = {
     "poisson": lambda rng, arms: rng.uniform(1, 3, arms),
     "exponential": lambda rng, arms: np.exp(rng.uniform(-0.7, 0.7, arms)),
 }
-MOST = 20_000_000  # pulls of one study
+MOST = 5_000_000  # pulls of one study
 
 
 def settings_of(family: str, arms: int, costs: Any, **options: Any) -> Settings:
@@ -61,5 +61,6 @@ def held_out(family: str, pulls: int, seed: int, **options: Any) -> tuple[Foreca
     before = float(runs.paid[0])
     runs.stretch = 1
     runs.carry_on(np.zeros(1, np.int64), MOST, MOST, np.inf)
-    assert runs.over[0]
-    return found, float(runs.paid[0]) - before
+    paid = float(runs.paid[0]) - before
+    assert runs.over[0] or paid > found.high  # a near tie: then it is clear that the range did not hold
+    return found, paid

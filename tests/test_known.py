@@ -1,4 +1,4 @@
-"""What a status knows of the arms at any moment: which may be the best, how far the leader may be from it, and ranks."""
+"""What a status knows of the arms at any moment: who may be the best, how far the leader may be from it, and ranks."""
 
 from __future__ import annotations
 

@@ -559,7 +559,7 @@ def test_a_study_made_anew_under_the_same_name_is_the_new_one(server, storage):
 
 
 def test_an_error_of_our_own_is_not_told_to_others(server, monkeypatch, study, caplog):
-    monkeypatch.setattr("cabai.study.study.Study.status", lambda self: 1 / 0)
+    monkeypatch.setattr("cabai.study.study.Study.status", lambda self, **_: 1 / 0)
     detail = refused(server.send("GET", study.path), 500, "server-error")
     assert "division" not in detail
     assert "ZeroDivisionError" in caplog.text
