@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput
+from cabai.views.seen import bill_over_time, evidence_over_bill
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from cabai.datasets import Replay
     from cabai.simulation import Comparison, Runs
+    from cabai.views.drawing import Tracks
+    from cabai.views.seen import Seen
 
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
@@ -107,6 +110,65 @@ def comparison_figure(comparison: Comparison[Runs]) -> Figure:
     cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
     title(axis, f"total cost of a trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
     return figure
+
+
+def runs_figure(runs: Runs) -> Figure:
+    """What trajectories cost, with their mean and the lower bound; and how pulls and bill are shared among the arms."""
+    summary = runs.summary()
+    figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.25 * len(summary.pull_shares)))
+    left.hist(runs.costs, bins=40, color="0.75", edgecolor="white", linewidth=0.4)
+    left.axvline(summary.mean_cost, color="black", linewidth=1)
+    if summary.lower_bound is not None:
+        left.axvline(summary.lower_bound, color="black", linestyle="--", linewidth=1)
+    left.set_ylabel("trajectories")
+    floor = "" if summary.lower_bound is None else f", dashed: the lower bound, {summary.lower_bound:.4g}"
+    title(left, f"cost of a trajectory: {summary.mean_cost:.4g} in the mean{floor}")
+    heights = np.arange(len(summary.pull_shares))[::-1]
+    right.barh(heights + 0.2, summary.pull_shares, height=0.36, color="0.35", label="pulls")
+    right.barh(heights - 0.2, summary.cost_shares, height=0.36, color="0.75", label="cost")
+    right.set_yticks(heights, runs.instance.names)
+    right.legend(frameon=False, fontsize=8)
+    title(right, f"shares of the arms, {summary.policy}")
+    return figure
+
+
+def study_figure(seen: Seen) -> Figure:
+    """A study: its arms with intervals and spending, the evidence against what is required, and the bill."""
+    status = seen.status
+    shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
+    rows = max(3.0, 0.8 + 0.22 * len(shown))
+    figure, panels = new_figure(rows=2, columns=2, height=rows + 2.4, height_ratios=[rows, 2.4])
+    (arms, spending), (evidence, bill) = panels
+    heights = np.arange(len(shown))[::-1]
+    for height, arm in zip(heights, shown, strict=True):
+        if arm.mean is None:
+            continue
+        ends = [arm.mean if end is None else end for end in (arm.low, arm.high)]
+        arms.plot(ends, [height, height], color="0.6", linewidth=2.5 if arm.in_play else 1.2)
+        arms.plot([arm.mean], [height], "o", color="black", markersize=4, fillstyle="full" if arm.in_play else "none")
+    arms.set_yticks(heights, [arm.name for arm in shown])
+    arms.set_ylim(-0.6, len(shown) - 0.4)
+    more = f", {len(shown)} of {len(status.arms)} arms" if len(shown) < len(status.arms) else ""
+    title(arms, f"means and {1 - status.delta:g} intervals{more}")
+    spending.barh(heights, [arm.spent for arm in shown], height=0.6, color="0.75")
+    spending.set_yticks(heights, ["" for _ in shown])
+    spending.set_ylim(-0.6, len(shown) - 0.4)
+    title(spending, f"spent: {status.spent:.4g}")
+    lines(evidence, evidence_over_bill(seen), "evidence in nats, by what was spent")
+    lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
+    return figure
+
+
+def lines(axis: Axes, tracks: Tracks, what: str) -> None:
+    """Lines over a common axis, a limit dashed."""
+    for (name, kind), track in tracks.items():
+        if track:
+            style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}
+            axis.plot([x for x, _ in track], [y for _, y in track], label=name, linewidth=1.4, **style)
+    axis.set_ylim(0, None)
+    if any(tracks.values()):
+        axis.legend(frameon=False, fontsize=8)
+    title(axis, what)
 
 
 def replay_figure(replay: Replay) -> Figure:

@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.tools import Interrupted, JsonOption, show_json
+from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import whole
 
@@ -31,6 +31,9 @@ def run(
             "arms are still the same things.",
         ),
     ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
@@ -47,6 +50,7 @@ def run(
     the same command goes on. The exit code is 3 if the study stopped without a decision: at its budget, or where its
     certificate ends.
     """
+    from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
@@ -59,10 +63,15 @@ def run(
     test = plan.test(over)
     study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
-        with live_table(study):
+        with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
-                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
-            )
+                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
+                catch=plan.caught(),
+            )  # fmt: skip
+    except Exception as error:
+        if is_blamed(error):
+            raise WrongTest(study.name, error) from None
+        raise
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:

@@ -139,6 +139,28 @@ class Ledger:
             damage.check_points(found, self.settings)
         return points_of(found, self.settings.arms)
 
+    def failures(self, connection: sa.Connection) -> list[dict[str, Any]]:
+        """Why pulls have failed, and how often: the most frequent reasons, by arm."""
+        rows = statements.FAILURES.rows(connection, self.of)
+        with self.reading():
+            arms = self.settings.arms
+            return [
+                {"arm": arms[row.arm], "reason": str(row.reason), "count": int(row.count), "last": float(row.last)}
+                for row in rows
+            ]
+
+    def under_way(self, connection: sa.Connection) -> list[dict[str, Any]]:
+        """The pulls that are under way, and who has them."""
+        items, arms = self.settings.items, self.settings.arms
+        return [
+            {
+                "id": self.pull_id(pull.number), "arm": arms[pull.arm],
+                "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
+                "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
+            }
+            for pull in self.pulls(connection)
+        ]  # fmt: skip
+
     def tests(self, row: Any) -> dict[str, Any] | None:
         """How each arm is tried, if that is known."""
         with self.reading():

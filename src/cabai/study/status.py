@@ -17,6 +17,7 @@ from cabai.study.ranking import closed, ranks
 from cabai.study.spread import is_too_wide
 from cabai.study.standing import Field, Pair
 from cabai.support.tables import table
+from cabai.views import status_table
 
 
 @dataclass(frozen=True)
@@ -321,10 +322,10 @@ class Status:
         from it, and which ranks are certain.
 
         >>> from cabai import create_study
-        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(8)])
+        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
         >>> study.status().shown
-        ['a is at most 0.4194 worse than the best (confidence 0.95).']
+        ['a is at most 0.1887 worse than the best (confidence 0.95).']
         """
         found, sure = [], f"(confidence {1 - self.delta:.4g})"
         possible = [arm.name for arm in self.arms if arm.may_be_best]
@@ -389,6 +390,9 @@ class Status:
             f"{arm.spent:.4g}",
             state,
         ]
+
+    def _repr_html_(self) -> str:
+        return status_table(self)
 
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
@@ -481,10 +485,11 @@ def lapsing(play: Books, a: int, lapses: int) -> str | None:
 
 def too_wide(play: Play, a: int) -> str | None:
     """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
-    family, found, pulls = play.settings.family, play.variance(a), int(play.ordered.arms[a]["pulls"])
-    if not isinstance(family, Gaussian) or isinstance(family, Absent) or found is None:
+    family = play.settings.family
+    if not isinstance(family, Gaussian) or isinstance(family, Absent):
         return None
-    if not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+    found, pulls = play.variance(a), int(play.ordered.arms[a]["pulls"])
+    if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
         f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
