@@ -63,7 +63,7 @@ class Tester:
         """The arms that no arm beats, nor has beaten."""
         possible = self.play.ordered.arms["in_play"].astype(np.bool_)
         beaten = self._beaten(self.setup)
-        for a in np.flatnonzero(possible & self.tested):
+        for a in np.flatnonzero(possible & self.tested).tolist():
             possible[a] = not any(beaten(b, a) for b in self._above(a))
         return possible
 
@@ -72,7 +72,7 @@ class Tester:
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
         at_once = self._test(self.settings.delta / len(self.arms))
         beaten = self._beaten(at_once)
-        for a in np.flatnonzero(self.tested):
+        for a in np.flatnonzero(self.tested).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
         return found
@@ -139,6 +139,9 @@ class Tester:
         return [b for b in self.order.tolist() if self.tested[b] and self.means[b] > self.means[a]]
 
     def _beaten(self, setup: Setup) -> Callable[[int, int], bool]:
+        side, kernels = self.play.ordered, self.play.kernels
+        if setup.rules.dtype == self.setup.rules.dtype and setup.binding == self.setup.binding:
+            return lambda b, a: kernels.beats(side.arms, side.run, b, a, setup.rules)
         rules, test = Record(setup.rules), setup.bound(beats)
 
         def beaten(b: int, a: int) -> bool:
