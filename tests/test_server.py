@@ -648,7 +648,7 @@ def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
     """The others are not; and the client waits and asks again by itself."""
     from cabai.server.rates import Rates
 
-    monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=4, burst=5))
+    monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=1, burst=5))
     server = InThread(storage)
     try:
         study = cabai.create_study("rates", arms=["a", "b"], family="bernoulli", storage=storage)

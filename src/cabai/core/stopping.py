@@ -35,6 +35,11 @@ def beats(rules, t, b, a):
     return z > rules.level and z > required(t, rules)
 
 
+def beats_of(arms, run, rules, b, a):
+    """`beats`, of the arms with these numbers."""
+    return beats(rules, run.t, arms[b], arms[a])
+
+
 @slot
 def interval_level(arm, t, rules, arms):
     """What the interval {q : d(mean_a, q) <= level} of one of several arms allows, for each pull that counts."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 
 from cabai.server.page import Pages, changes, event
-from cabai.server.studies import Studies, revision
+from cabai.server.studies import Studies, revision, status_now
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import InvalidInput
 
@@ -38,7 +38,7 @@ class Streams:
             if [found] == known:
                 return ""
             known[:] = [found]
-            return self.studies.do(name, lambda study: event("status", study.status(forecast=True).to_dict()))
+            return self.studies.do(name, lambda study: event("status", status_now(study).to_dict()))
 
         async for text in self._stream(look, known.clear):
             yield text

@@ -29,18 +29,18 @@ class Pages:
         self._guard = threading.Lock()
 
     def whole(self, name: str) -> str:
-        return self.studies.do(name, lambda study: views.page(study._seen()))
+        return self.studies.do(name, lambda study: views.page(study._seen(wait=False)))
 
     def parts(self, name: str, moment: float) -> tuple[dict[str, str], str]:
         """The parts as they are now, and what is new in words; of `moment` the time on any clock."""
         return self.studies.do(name, lambda study: self._parts(study, moment))
 
     def _parts(self, study: Study, moment: float) -> tuple[dict[str, str], str]:
-        key = revision(study), moment // AGE
+        key = revision(study), moment // AGE, study._forecasts.last
         with self._guard:
             made = self._made.get(study.name)
         if made is None or made[0] != key:
-            seen = study._seen()
+            seen = study._seen(wait=False)
             made = key, views.fragments(seen), news(seen)
             with self._guard:
                 if len(self._made) >= MOST:

@@ -88,6 +88,12 @@ def revision(study: Study) -> int:
     return int(study._storage.read(study._ledger.row).revision)
 
 
+def status_now(study: Study) -> Status:
+    """How a study stands, with the last forecast that is ready."""
+    status, play = study._storage.read(study._ledger.look)
+    return study._forecast(status, play, wait=False)
+
+
 def under_way(study: Study) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
     return study._storage.read(study._ledger.under_way)

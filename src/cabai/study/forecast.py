@@ -63,15 +63,14 @@ class Forecasts:
         self.lock = threading.Lock()
         self.last: tuple[int, float, Any, Forecast | None] | None = None  # pulls, bill, arms in play; what was found
         self.due = 0.0
+        self.at_work = threading.Lock()  # of who makes one beside other work
 
     def of(self, play: Play) -> Forecast | None:
         """The forecast from a state, or None where there is none."""
         with self.lock:
             pulls, bill, arms = int(play.run["t"]), play.bill, play.arms["in_play"].tobytes()
-            if self.last is not None and arms == self.last[2] and pulls >= self.last[0]:
-                is_close = pulls <= self.last[0] * (1 + AGAIN) or time.monotonic() < self.due
-                if is_close and (self.last[3] is not None or pulls == self.last[0]):
-                    return None if self.last[3] is None else self.last[3].after(bill - self.last[1])
+            if self.serves(play):
+                return self.known(play)
             started = time.monotonic()
             try:
                 found = forecast_of(play)
@@ -80,6 +79,32 @@ class Forecasts:
             self.last = pulls, bill, arms, found
             self.due = time.monotonic() + REST * (time.monotonic() - started)
             return found
+
+    def soon(self, play: Play) -> Forecast | None:
+        """The last forecast, at once, whatever it is; a newer one is made beside, if it is time for one."""
+        if not self.serves(play) and self.at_work.acquire(blocking=False):
+
+            def work() -> None:
+                try:
+                    self.of(play)
+                finally:
+                    self.at_work.release()
+
+            threading.Thread(target=work, name="cabai forecasts", daemon=True).start()
+        return self.known(play)
+
+    def serves(self, play: Play) -> bool:
+        """Whether the last forecast is still good enough."""
+        last = self.last
+        if last is None or play.arms["in_play"].tobytes() != last[2] or play.run["t"] < last[0]:
+            return False
+        is_close = play.run["t"] <= last[0] * (1 + AGAIN) or time.monotonic() < self.due
+        return is_close and (last[3] is not None or int(play.run["t"]) == last[0])
+
+    def known(self, play: Play) -> Forecast | None:
+        """The last forecast, less what was paid since."""
+        last = self.last
+        return None if last is None or last[3] is None else last[3].after(play.bill - last[1])
 
 
 def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:

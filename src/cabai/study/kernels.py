@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cabai.core.observe import observe, weigh_pulled
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
-from cabai.core.stopping import surplus_of
+from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import told_by_line
 
 WORTH_COMPILING = 1.0  # seconds in plain functions: about what it takes to compile them, so at worst it takes twice
@@ -33,7 +33,7 @@ class Kernels:
         self.setup = setup
         self.plain = {
             "observe": setup.bound(observe), "weigh": setup.bound(weigh_pulled), "choose": setup.choose,
-            "stop": setup.stop, "surplus": setup.bound(surplus_of),
+            "stop": setup.stop, "surplus": setup.bound(surplus_of), "beats": setup.bound(beats_of),
         }  # fmt: skip
         self.weighs_as_usual = "weigh" not in dict(setup.binding)
         self.compiled: dict[str, Any] = {}
@@ -60,13 +60,17 @@ class Kernels:
         """By how much b beats a."""
         return float(self._call("surplus", arms, run, b, a))
 
-    def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any) -> Any:
-        function = self.compiled.get(name)
+    def beats(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any) -> bool:
+        """Whether b beats a by `rules`, which may be for another delta."""
+        return bool(self._call("beats", arms, run, b, a, rules=rules))
+
+    def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any, rules: Any = None) -> Any:
+        function, rules = self.compiled.get(name), self.setup.rules if rules is None else rules
         if function is not None:
-            return function(arms, run, self.setup.rules, *more)
+            return function(arms, run, rules, *more)
         started = time.thread_time()
         with np.errstate(all="ignore"), told_by_line():
-            result = self.plain[name](Records(arms), Record(run), Record(self.setup.rules), *more)
+            result = self.plain[name](Records(arms), Record(run), Record(rules), *more)
         self.spent += time.thread_time() - started
         if self.spent > WORTH_COMPILING and self.compiler != os.getpid():
             self.compiler = os.getpid()
@@ -86,6 +90,7 @@ class Kernels:
                 "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
                 "stop": types.boolean(*records), "weigh": types.void(*records),
                 "surplus": types.float64(*records, types.int64, types.int64),
+                "beats": types.boolean(*records, types.int64, types.int64),
             }  # fmt: skip
             for name, signature in signatures.items():
                 if not threading.main_thread().is_alive():  # the process is about to end

@@ -139,6 +139,9 @@ class Tester:
         return [b for b in self.order.tolist() if self.tested[b] and self.means[b] > self.means[a]]
 
     def _beaten(self, setup: Setup) -> Callable[[int, int], bool]:
+        side, kernels = self.play.ordered, self.play.kernels
+        if setup.rules.dtype == self.setup.rules.dtype and setup.binding == self.setup.binding:
+            return lambda b, a: kernels.beats(side.arms, side.run, b, a, setup.rules)
         rules, test = Record(setup.rules), setup.bound(beats)
 
         def beaten(b: int, a: int) -> bool:

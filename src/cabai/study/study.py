@@ -439,8 +439,8 @@ class Study:
         optional("matplotlib")
         return study_figure(self._seen())
 
-    def _seen(self) -> Seen:
-        """What there is to be seen, at one moment."""
+    def _seen(self, *, wait: bool = True) -> Seen:
+        """What there is to be seen, at one moment; a forecast that is not ready is waited for, or left out."""
 
         def work(connection: sa.Connection) -> tuple[Seen, Any]:
             ledger = self._ledger
@@ -450,11 +450,13 @@ class Study:
             return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now), play
 
         seen, play = self._storage.read(work)
-        return dataclasses.replace(seen, status=self._forecast(seen.status, play))
+        return dataclasses.replace(seen, status=self._forecast(seen.status, play, wait=wait))
 
-    def _forecast(self, status: Status, play: Any) -> Status:
+    def _forecast(self, status: Status, play: Any, *, wait: bool = True) -> Status:
         """A status with what is still to be paid, where that can be said."""
-        return status if play is None or status.stopped else status.with_forecast(self._forecasts.of(play))
+        if play is None or status.stopped:
+            return status
+        return status.with_forecast(self._forecasts.of(play) if wait else self._forecasts.soon(play))
 
     def _repr_html_(self) -> str | None:
         return notebook(self._seen())
