@@ -131,8 +131,11 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
         more *= 2
     paid, decided = runs.paid.copy(), runs.over.copy()
     if len(open_):
-        paid[open_] = followed_up(play, truths, paid, open_, rng)
-        decided[open_] = play.bill + paid[open_] < max_cost  # and not at the limit of pulls, or it would not be open
+        total = followed_up(play, truths, paid, open_, rng)
+        made = runs.runs["t"][open_] - t
+        most = paid[open_] / made * (max_pulls - t)  # what so many pulls cost, if they go on as before
+        decided[open_] = (total < most) & (play.bill + total < max_cost)
+        paid[open_] = np.minimum(total, most)
     paid = np.minimum(paid, max_cost - play.bill)
     low, median, high = (float(np.quantile(paid, q)) for q in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
     has_budget = max_pulls < 2**62 or max_cost < math.inf
