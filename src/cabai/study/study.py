@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import sqlalchemy as sa
 
 from cabai.plots import study_figure
-from cabai.study import runner, transactions
+from cabai.study import items_forecast, runner, transactions
 from cabai.study.change import Result
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
@@ -57,7 +57,7 @@ class Study:
         self.name = ledger.name
         self._storage, self._ledger = storage, ledger
         self._together = Together(storage, ledger)
-        self._forecasts = Forecasts()
+        self._forecasts = Forecasts(None if ledger.settings.items is None else items_forecast.forecast_of)
 
     @property
     def settings(self) -> Settings:
