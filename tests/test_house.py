@@ -13,7 +13,7 @@ ROOMS = [  # from the top; each may use those before it, and itself
     "support", "families", "core", "instance", "bound", "thresholds", "policies", "prices", "datasets",
     "simulation", "calibration", "plots", "study", "paper", "server", "cli",
 ]  # fmt: skip
-ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli"}
+ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli", "quick": "cli"}
 DOORS = {  # the few that open downwards, and why
     ("bound", "policies"): "Bound.hardness_of takes a policy by its name",
 }
