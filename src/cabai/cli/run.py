@@ -45,10 +45,11 @@ def run(
         arms = ["small", "large"]
 
     A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. With items = "questions.jsonl", arms are raced on the
-    items of a dataset: the command gets an item's JSON on its standard input, and {item} is its id. Ctrl-C stops, and
-    the same command goes on. The exit code is 3 if the study stopped without a decision: at its budget, or where its
-    certificate ends.
+    the time it takes is its cost, and the reward alone is enough. With reward = "seconds" its time is the reward, the
+    quickest arm is looked for, and its output is not read. With shell = true it is handed to a shell. With items =
+    "questions.jsonl", arms are raced on the items of a dataset: the command gets an item's JSON on its standard input,
+    and {item} is its id. Ctrl-C stops, and the same command goes on. The exit code is 3 if the study stopped without a
+    decision: at its budget, or where its certificate ends.
     """
     from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe

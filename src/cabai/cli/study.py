@@ -68,8 +68,8 @@ def create(
         str | None,
         typer.Option(
             "--threshold",
-            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}. "
-            "The cheapest that is proven for the family, unless told otherwise.",
+            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; or a file that cabai calibrate has "
+            "written. The cheapest that is proven for the family, unless told otherwise.",
         ),
     ] = None,
     epsilon: Annotated[

@@ -26,6 +26,7 @@ from cabai.study.open import is_served
 from cabai.study.runner import Failed, read, was_killed
 from cabai.study.shells import checked_for_a_shell
 from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.thresholds import certified_in
 
 if TYPE_CHECKING:
     from cabai.study.pull import Pull
@@ -208,6 +209,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
+    if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
+        settings["threshold"] = certified_in(folder / settings["threshold"])
     dataset = dataset_of(content["items"], folder) if "items" in content else None
     if dataset is not None:
         settings["items"] = dataset
