@@ -11,7 +11,7 @@ import cabai
 PACKAGE = Path(cabai.__file__).parent
 ROOMS = [  # from the top; each may use those before it, and itself
     "support", "views", "plots", "families", "core", "instance", "bound", "thresholds", "policies", "prices",
-    "datasets", "simulation", "calibration", "study", "paper", "server", "cli",
+    "datasets", "simulation", "calibration", "study", "planning", "paper", "server", "cli",
 ]  # fmt: skip
 ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli"}
 DOORS = {  # the few that open downwards, and why
