@@ -14,7 +14,6 @@ from cabai.cli.options import (
     SeedOption,
     ThresholdOption,
     WorkersOption,
-    read_threshold,
 )
 from cabai.cli.tools import JsonOption, show_json, status_line
 from cabai.families import FAMILIES
@@ -154,7 +153,7 @@ def plan(
         found = plan(
             start, means=means, costs=costs, family=family,
             arms=None if names is None else [name.strip() for name in names.split(",")], budget=budget, delta=delta,
-            epsilon=epsilon, chance=chance, policy=policy, threshold=read_threshold(threshold), direction=direction,
+            epsilon=epsilon, chance=chance, policy=policy, threshold=threshold, direction=direction,
             pilot=pilot, items=items, race=race, cost_model=cost_model, law=law, sd=sd,
             curve=curve or plot is not None, worth=worth, draws=draws, seed=seed, workers=workers, progress=progress,
         )  # fmt: skip

@@ -84,7 +84,7 @@ class Recipe:
     @property
     def how(self) -> dict[str, Any]:
         """By arm, what decides what its rewards and costs are."""
-        more = {"reward": self.measure.reward, "shell": self.shell or None}
+        more: dict[str, Any] = {"reward": self.measure.reward, "shell": self.shell or None}
         more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
         return {
             arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()

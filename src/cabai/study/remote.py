@@ -96,11 +96,9 @@ class RemoteStudy(Study):
     def history(self) -> list[Point]:
         return [Point(**known(Point, each)) for each in self._get("history")["history"]]
 
-    def _seen(self) -> Seen:
-        found = self._get("failures")
-        return Seen(
-            self.status(forecast=True), self.history(), self._get("pulls")["pulls"], found["failures"], found["now"]
-        )
+    def _seen(self, *, wait: bool = True) -> Seen:
+        status, found = self.status(forecast=wait), self._get("failures")
+        return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._server.get("studies", self.name, *path, **query)
