@@ -8,6 +8,7 @@ from cabai.bound import Bound, bound
 from cabai.core.statistics import Evidence, Statistics, evidence
 from cabai.families import Family
 from cabai.instance import Instance
+from cabai.planning import Plan, plan
 from cabai.policies import Policy, policy
 from cabai.study import (
     AlreadyTold,
@@ -55,6 +56,7 @@ __all__ = [
     "LostPull",
     "MissingScores",
     "NoPull",
+    "Plan",
     "Policy",
     "Pull",
     "Replay",
@@ -83,6 +85,7 @@ __all__ = [
     "list_studies",
     "load_study",
     "normal",
+    "plan",
     "policies",
     "policy",
     "prices",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cabai import views
 from cabai.support.files import write_whole
 from cabai.support.tables import table
 from cabai.support.validation import InvalidInput
@@ -117,7 +118,8 @@ class Certificate:
             raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
         return certificate
 
-    def __repr__(self) -> str:
+    def _shown(self) -> tuple[list[list[str]], list[str]]:
+        """A table of what was searched, and lines below it."""
         header = ["instance searched", "trajectories", "errors", "rate", "at most"]
         rows = [
             [each.what, str(each.trajectories), str(each.errors), f"{each.rate:.4f}", f"{each.upper_limit:.4f}"]
@@ -126,14 +128,19 @@ class Certificate:
         times = [t for t in (100, 1000, 10_000) if t <= self.max_pulls] or [self.max_pulls]
         ours = [f"{math.log(self.c * (1 + math.log(t)) / self.delta):.1f}" for t in times]
         papers = [f"{math.log(2 * len(self.costs) * t / self.delta):.1f}" for t in times]
-        return "\n".join(
-            [
-                self.threshold,
-                table([header, *rows]),
-                f"asks for {', '.join(ours)} nats after {', '.join(map(str, times))} pulls, and paper for "
-                + ", ".join(papers),
-                f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
-                f"{len(self.searched)} instances",
-                self._error_in_words,
-            ]
-        )
+        return [header, *rows], [
+            f"asks for {', '.join(ours)} nats after {', '.join(map(str, times))} pulls, and paper for "
+            + ", ".join(papers),
+            f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
+            f"{len(self.searched)} instances",
+            self._error_in_words,
+        ]
+
+    def __repr__(self) -> str:
+        rows, below = self._shown()
+        return "\n".join([self.threshold, table(rows), *below])
+
+    def _repr_html_(self) -> str:
+        rows, below = self._shown()
+        bars = ["at most, of delta", *(min(each.upper_limit / self.delta, 1.0) for each in self.searched)]
+        return views.table(rows, above=[self.threshold], below=below, bars=bars)

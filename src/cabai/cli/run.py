@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +30,9 @@ def run(
             help="Go on though commands, functions or cost in the file have changed since the last run, because the "
             "arms are still the same things.",
         ),
+    ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +65,7 @@ def run(
     test = plan.test(over)
     study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
-        with live_table(study):
+        with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
                 study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
                 catch=plan.caught(),
@@ -96,7 +99,7 @@ def live_table(study: Study) -> Iterator[None]:
         def shown() -> Any:
             nonlocal last
             with suppress(StorageError, StudyNotFound):
-                last = picture(study.status())
+                last = picture(study.status(forecast=True))
             return last
 
         with Live(
@@ -112,7 +115,8 @@ def live_table(study: Study) -> Iterator[None]:
     def tell_each_minute() -> None:
         while not done.wait(60):
             with suppress(StorageError, StudyNotFound):
-                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+                sentence = study.status(forecast=True).sentence
+                typer.echo(f"{time.strftime('%H:%M:%S')} {sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()
