@@ -210,6 +210,7 @@ def plan_figure(plan: Plan) -> Figure:
     axis.set_yscale("log")
     axis.set_xticks(at, [f"{each:g}" for each in at])
     axis.minorticks_off()
+    axis.yaxis.set_major_formatter("{x:g}")
     axis.set_xlabel(f"{plan.curve_of}: " + GAP_WORDS[plan.curve_of or "gap"])
     if plan.given_budget is not None:
         axis.axhline(plan.given_budget, color="black", linestyle="--", linewidth=1)
