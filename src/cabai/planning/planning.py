@@ -84,12 +84,12 @@ def plan(
     whole(draws, "draws", 20)
     whole(seed, "seed", 0)
     probability(chance, "chance")
-    given, found_pilot = source_of(source, pilot, with_items=items is not None)
+    found = source_of(source, pilot, with_items=items is not None)
     explicit = {
         "family": family, "delta": delta, "epsilon": epsilon, "policy": policy, "threshold": threshold,
         "direction": direction, "items": items, "race": race,
     }  # fmt: skip
-    given |= {name: value for name, value in explicit.items() if value is not None}
+    given = found.given | {name: value for name, value in explicit.items() if value is not None}
     most = budget if budget is not None else given.pop("max_cost", None)
     most = None if most is None else positive(most, "budget")
     left_out = [name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is None]
@@ -97,12 +97,13 @@ def plan(
         "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "draws": draws,
         "seed": seed, "workers": workers, "progress": progress,
     }  # fmt: skip
-    if "items" in given or (found_pilot is not None and not isinstance(found_pilot, Pilot)):
+    if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
         if means is not None or sd is not None or law is not None:
             raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
         rest["curve"] = "epsilon" if curve is True else curve or None
-        return plan_races(found_pilot, given, arms=arms, costs=costs, **rest)
+        return plan_races(found.pilot, given, arms=arms, costs=costs, **rest)
     rest["curve"] = "gap" if curve is True else curve or None
     return plan_study(
-        given, found_pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd, **rest
-    )
+        given, found.pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
+        pays_reward=found.pays_reward, **rest,
+    )  # fmt: skip
