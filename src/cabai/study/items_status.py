@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cabai.study import cheapest_status
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
 from cabai.study.status import ArmStatus, Status
@@ -37,6 +38,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
                 cost=finite_or_none(costs[a]),
                 spent=float(play.spent[a]),
                 in_play=bool(play.in_play[a]),
+                **cheapest_status.of_racer(play, a),
             )
         )
     leader = row.decision if stopped else play.leader
@@ -82,6 +84,9 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         items=n,
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
+        goal=settings.goal,
+        slack=settings.slack,
+        claim=play.claim() if closest is not None else None,
     )
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.families import Gaussian
+from cabai.study import cheapest_status
 from cabai.study.absent import Absent
 from cabai.study.books import Books
+from cabai.study.cheapest_play import CheapestPlay
 from cabai.study.play import Play, finite_or_none
 from cabai.study.spread import is_too_wide
 from cabai.support.tables import table
@@ -34,6 +37,8 @@ class ArmStatus:
     cost: float | None  # the mean cost of a reward, failed pulls included
     spent: float
     in_play: bool  # False once the policy has dropped it
+    running_cost: float | None = None  # of goal cheapest: what it costs to run; None: not known yet
+    excluded: bool = False  # the same: it is shown too bad to be the answer
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,9 @@ class Status:
     items: int | None = None  # of a study with items: how many there are
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
+    goal: str = BEST  # what is looked for: the best arm, or the cheapest that is good enough
+    slack: float | None = None  # of goal cheapest: cheaper arms are worse than the best by more than epsilon - slack
+    claim: str | None = None  # the same: what `evidence` is for, in words
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -117,6 +125,7 @@ class Status:
                     cost=finite_or_none(costs[a]),
                     spent=float(play.spent[a]),
                     in_play=bool(arm["in_play"]),
+                    **cheapest_status.of_arm(settings, arm, costs[a]),
                 )
             )
         leader = row.decision if stopped else play.leader
@@ -164,6 +173,9 @@ class Status:
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
+            goal=settings.goal,
+            slack=settings.slack,
+            claim=play.claim() if closest is not None and isinstance(play, CheapestPlay) else None,
         )
 
     @property
@@ -177,6 +189,8 @@ class Status:
         >>> create_study("good enough", epsilon=0.1, direction="minimize", **about).status().best
         'has a mean within 0.1 of the smallest mean'
         """
+        if self.goal == CHEAPEST:
+            return cheapest_status.in_words(self)
         wanted = "largest" if self.direction == "maximize" else "smallest"
         if self.items is not None:
             wanted = "highest" if self.direction == "maximize" else "lowest"
@@ -253,6 +267,8 @@ class Status:
             return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
+        if self.claim is not None:
+            return cheapest_status.sentence(self)
         rest = ", how much more is unknown"
         if self.remaining_cost is not None:
             rest = f", about {roughly(self.remaining_cost)} more if estimates hold"
@@ -271,6 +287,8 @@ class Status:
     @property
     def _race_sentence(self) -> str:
         """How a race stands."""
+        if self.claim is not None:
+            return cheapest_status.sentence(self)
         left = [arm for arm in self.arms if arm.in_play]
         over = ""
         if self.evidence is not None and self.required is not None:
@@ -320,8 +338,12 @@ class Status:
     def _row(self, arm: ArmStatus) -> list[str]:
         ends = ["-inf" if arm.low is None else f"{arm.low:.4g}", "inf" if arm.high is None else f"{arm.high:.4g}"]
         state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
+        if self.goal == CHEAPEST and not self.stopped:
+            state = "likely" if arm.name == self.leader else state
+        if arm.excluded:
+            state = "too bad"
         if arm.name == self.decision:
-            state = "best"
+            state = "best" if self.goal == BEST else "cheapest"
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
@@ -338,6 +360,7 @@ class Status:
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
         about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
+        about += "" if self.slack is None else f", goal {self.goal}, slack {self.slack:g}"
         if self.items is None:
             about += f", policy {self.policy}, threshold {self.threshold}"
         else:
