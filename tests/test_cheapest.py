@@ -9,13 +9,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from cabai import Instance, simulate
 from cabai.core.goal import Cheapest, by_cost, decided, right_answers
 from cabai.core.setup import Setup
 from cabai.core.state import Record
 from cabai.core.within import excess, is_shown
 from cabai.families import family_of, mirror_image
-from cabai.policies import policy_of
+from cabai.policies import CheapestGoodEnough, policy_of
 from cabai.thresholds import Bets, Contrast, bets, tilts
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
@@ -320,3 +322,68 @@ def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
     chances = [most_often_shown(shown, mu, mu - margin, horizon) for mu in (0.1, 0.15, 0.5, 0.95, 1.0)]
     assert max(chances) <= delta
     assert max(chances) > 0.1  # and the rule is a strong one
+
+
+# --- Errors where they are likeliest, with samplers that know the truth and try to mislead --------------------------
+
+
+EPSILON, SLACK = 0.2, 0.1
+JUST = 1e-9
+# Means below the best, by running cost, and the arms that a wrong answer needs to look worse than they are.
+HARDEST = {
+    "the cheap arm is just within the margin": ([SLACK, 0.0], [0]),
+    "the cheap arm is just not good": ([EPSILON + JUST, 0.0], [1]),
+    "three could exclude it": ([SLACK, 0.0, 0.0, 0.0], [0]),
+    "two are just not good": ([EPSILON + JUST, EPSILON + JUST, SLACK, 0.0], [2, 3]),
+    "both": ([EPSILON + JUST, SLACK, 0.0, 0.0, 0.0], [1]),
+}
+CENTRES = {"gaussian(variance=0.04)": 0.0, "bernoulli": 0.6, "poisson": 0.4, "bounded": 0.6}
+
+
+def misleading(means, lowered):
+    """Pulls the arm whose estimate helps the truth most: who misleads already is left alone."""
+    truth, signs = tuple(means), tuple(1.0 if a in lowered else -1.0 for a in range(len(means)))
+
+    def choose(arms, run, rules):
+        chosen, most = 0, -1e300
+        for a in range(len(arms)):
+            helps = signs[a] * (arms[a].mean - truth[a]) * math.sqrt(arms[a].pulls)
+            if helps > most:
+                chosen, most = a, helps
+        return chosen
+
+    members = {"name": "misleading", "choose": staticmethod(choose), "__module__": __name__}
+    return type("Misleading", (CheapestGoodEnough,), members)()
+
+
+def wrong_answers(family, case, sampler, *, trajectories, max_pulls):
+    below, lowered = HARDEST[case]
+    means = [CENTRES[family] - each for each in below]
+    costs = np.linspace(0.3, 1, len(means))
+    instance = Instance(family, means, costs, **({"law": "beta", "sd": 0.2} if family == "bounded" else {}))
+    policy = misleading(means, lowered) if sampler == "misleading" else sampler
+    runs = simulate(
+        instance, policy, goal="cheapest", epsilon=EPSILON, slack=SLACK, delta=0.1, trajectories=trajectories, seed=7,
+        max_pulls=max_pulls, workers=2,
+    )  # fmt: skip
+    errors = int(runs.wrong.sum())
+    assert stats.binom.sf(errors - 1, trajectories, 0.1) > CHANCE, errors / trajectories
+    return errors, int(runs.finished.sum())
+
+
+@pytest.mark.parametrize("case", ["the cheap arm is just within the margin", "two are just not good"])
+def test_errors_are_as_rare_as_promised_where_they_are_likeliest(case):
+    """5000 trajectories of at most 400 pulls."""
+    errors, finished = wrong_answers("gaussian(variance=0.04)", case, "cheapest", trajectories=5000, max_pulls=400)
+    assert finished > 1000
+    assert errors > 0
+
+
+@SLOW
+@pytest.mark.parametrize("sampler", ["cheapest", "cheapest(uniform=true)", "misleading"])
+@pytest.mark.parametrize("case", HARDEST)
+@pytest.mark.parametrize("family", CENTRES)
+def test_errors_are_as_rare_as_promised_where_they_are_likeliest_in_the_long_run(family, case, sampler):
+    """20 000 trajectories of at most 1500 pulls."""
+    errors, finished = wrong_answers(family, case, sampler, trajectories=20_000, max_pulls=1500)
+    print(f"\n{family}, {case}, {sampler}: {errors / 20_000:.4f} wrong, {finished} of 20000 finished")
