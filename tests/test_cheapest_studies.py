@@ -260,3 +260,28 @@ def test_a_study_file_has_a_goal(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["decision"], found["goal"], found["slack"]) == ("small", "cheapest", 0.2)
+
+
+def test_over_http_it_is_the_same_study(tmp_path):
+    from served import InThread
+    from storages import close
+
+    names, test = answers(0.2, 0.9, 0.9)
+    server = InThread(f"sqlite:///{tmp_path}/h.db")
+    try:
+        about = {"family": "bernoulli", "costs": [1, 2, 3], "goal": "cheapest", "epsilon": 0.3}
+        study = cabai.create_study("far", arms=names, storage=server.address, slack=0.2,
+                                   running_costs={"small": 1, "large": 2, "medium": 3}, **about)  # fmt: skip
+        assert (study.settings.goal, study.settings.slack) == ("cheapest", 0.2)
+        assert study.settings.running_costs == (1.0, 3.0, 2.0)
+        status = study.run(test)
+        assert status.decision == "large"
+        assert [arm.excluded for arm in status.arms] == [True, False, False]
+        assert "every cheaper arm is more than 0.1 worse than the best" in status.statement
+        body = {"name": "raced", "arms": names, "items": 10, "goal": "cheapest", "epsilon": 0.1}
+        assert server.send("POST", "/api/studies", body)[0] in (200, 201)
+        code, _, problem = server.send("POST", "/api/studies", body | {"name": "no", "goal": "cheap"})
+        assert (code, "goal must be one of best, cheapest" in problem["detail"]) == (422, True)
+    finally:
+        server.close()
+        close(str(tmp_path))

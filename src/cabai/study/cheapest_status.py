@@ -29,11 +29,11 @@ def of_racer(play: ItemsPlay, a: int) -> dict[str, Any]:
     return {"running_cost": known if math.isfinite(known) else None, "excluded": bool(play.race.board.out[a])}
 
 
-def in_words(status: Status) -> str:
-    """What the decision is about: of the arm decided for or, before that, of the likely answer."""
+def best(status: Status, number: str) -> str:
+    """What the decision is about: the arm decided for or, before that, the likely answer; `number` is that of arms."""
     of = ""
     if status.items is not None:
-        of = f" of these {len(status.arms)} on these {status.items} items"
+        of = f" of these {number} on these {status.items} items"
     assert status.slack is not None
     cheap = {arm.name: math.inf if arm.running_cost is None else arm.running_cost for arm in status.arms}
     answer = status.decision or status.leader

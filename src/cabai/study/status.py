@@ -190,7 +190,7 @@ class Status:
         'has a mean within 0.1 of the smallest mean'
         """
         if self.goal == CHEAPEST:
-            return cheapest_status.in_words(self)
+            return cheapest_status.best(self, in_words(len(self.arms)))
         wanted = "largest" if self.direction == "maximize" else "smallest"
         if self.items is not None:
             wanted = "highest" if self.direction == "maximize" else "lowest"
