@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cabai.core.goal import CHEAPEST
 from cabai.study import cheapest_status
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
@@ -43,7 +44,8 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         )
     leader = row.decision if stopped else play.leader
     closest = play.closest() if not stopped else None
-    remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(play.in_play))  # those that pause may come back
+    may_come = np.ones(len(names), np.bool_) if settings.goal == CHEAPEST else play.in_play  # what pauses may come back
+    remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(may_come))
     return Status(
         name=row.name,
         family=settings.family.address,
