@@ -10,6 +10,7 @@ from cabai.core.statistics import Evidence, Statistics, evidence
 from cabai.datasets import MissingScores, Replay, replay
 from cabai.families import Family
 from cabai.instance import Instance
+from cabai.planning import Plan, plan
 from cabai.policies import Policy, policy
 from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
 from cabai.study import (
@@ -55,6 +56,7 @@ __all__ = [
     "LostPull",
     "MissingScores",
     "NoPull",
+    "Plan",
     "Policy",
     "Pull",
     "Replay",
@@ -83,6 +85,7 @@ __all__ = [
     "list_studies",
     "load_study",
     "normal",
+    "plan",
     "policies",
     "policy",
     "prices",

@@ -30,7 +30,6 @@ from cabai.cli.options import (
     read_engine,
     read_instance,
     read_running_costs,
-    read_threshold,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -136,8 +135,8 @@ def compare(
     trajectories, place["keep"] = 1000 if trajectories is None else trajectories, keep
     with told_what_is_cancelled(), progress_bar(trajectories * len(chosen)) as progress:
         comparison: Any = compare(
-            instance, chosen, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon, goal=goal,
-            slack=slack, running_costs=read_running_costs(running_costs),
+            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
+            running_costs=read_running_costs(running_costs),
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

@@ -18,13 +18,14 @@ from cabai import interrupts
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
 from cabai.cli.compare import compare
+from cabai.cli.plan import plan
 from cabai.cli.replay import replay
 from cabai.cli.reproduce import reproduce
 from cabai.cli.run import run
 from cabai.cli.serve import serve
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
-from cabai.cli.tools import Interrupted, show_help_alone
+from cabai.cli.tools import Interrupted, WrongTest, show_help_alone
 from cabai.simulation import EngineFailed
 from cabai.study import (
     CostlyStudy,
@@ -45,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (bound, simulate, compare, calibrate, replay, reproduce, run, serve):
+for command in (bound, plan, simulate, compare, calibrate, replay, reproduce, run, serve):
     app.command()(command)
 app.add_typer(study_app, name="study")
 
@@ -76,12 +77,12 @@ def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> No
         typer.echo(f"cabai: warning: {message}", err=True)
 
 
-def fail(message: str, code: int) -> NoReturn:
+def fail(message: str, code: int, **more: str) -> NoReturn:
     if code == interrupts.CODE:
         interrupts.leave_at_once()
     line = " ".join(message.split())
     with suppress(OSError):  # there is nobody left to tell
-        typer.echo(json.dumps({"error": line}) if "--json" in sys.argv else f"cabai: {line}", err=True)
+        typer.echo(json.dumps({"error": line, **more}) if "--json" in sys.argv else f"cabai: {line}", err=True)
     if code == interrupts.CODE:
         interrupts.say_so_as_it_ends()
     sys.exit(code)
@@ -137,6 +138,10 @@ def main() -> None:
         fail(str(error), 4)
     except (EngineFailed, StorageError, RunFailed) as error:
         fail(str(error), 1)
+    except WrongTest as error:
+        if "--json" not in sys.argv:
+            typer.echo(error.traceback, err=True, nl=False)
+        fail(str(error), 1, traceback=error.traceback)
     except Interrupted as error:
         fail(str(error), interrupts.CODE)
     except usage_error as error:

@@ -130,14 +130,5 @@ def read_instance(
     )  # fmt: skip
 
 
-def read_threshold(text: str | None) -> str | None:
-    """A threshold by its name, or the one in a certificate's file; None is for the default."""
-    if text is None or not text.endswith(".json"):
-        return text
-    from cabai.calibration import Certificate
-
-    return Certificate.load(text).threshold
-
-
 def read_running_costs(given: str | None) -> list[float] | None:
     return None if given is None else read_numbers(given, "--running-costs")

@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.tools import Interrupted, JsonOption, show_json
+from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import whole
 
@@ -31,6 +31,9 @@ def run(
             "arms are still the same things.",
         ),
     ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
@@ -42,11 +45,13 @@ def run(
         arms = ["small", "large"]
 
     A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. With items = "questions.jsonl", arms are raced on the
-    items of a dataset: the command gets an item's JSON on its standard input, and {item} is its id. Ctrl-C stops, and
-    the same command goes on. The exit code is 3 if the study stopped without a decision: at its budget, or where its
-    certificate ends.
+    the time it takes is its cost, and the reward alone is enough. With reward = "seconds" its time is the reward, the
+    quickest arm is looked for, and its output is not read. With shell = true it is handed to a shell. With items =
+    "questions.jsonl", arms are raced on the items of a dataset: the command gets an item's JSON on its standard input,
+    and {item} is its id. Ctrl-C stops, and the same command goes on. The exit code is 3 if the study stopped without a
+    decision: at its budget, or where its certificate ends.
     """
+    from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
@@ -59,10 +64,15 @@ def run(
     test = plan.test(over)
     study = plan.study(changed=changed)  # last, when nothing else is wrong
     try:
-        with live_table(study):
+        with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
-                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
-            )
+                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
+                catch=plan.caught(),
+            )  # fmt: skip
+    except Exception as error:
+        if is_blamed(error):
+            raise WrongTest(study.name, error) from None
+        raise
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:
@@ -88,7 +98,7 @@ def live_table(study: Study) -> Iterator[None]:
         def shown() -> Any:
             nonlocal last
             with suppress(StorageError, StudyNotFound):
-                last = picture(study.status())
+                last = picture(study.status(forecast=True))
             return last
 
         with Live(
@@ -104,7 +114,8 @@ def live_table(study: Study) -> Iterator[None]:
     def tell_each_minute() -> None:
         while not done.wait(60):
             with suppress(StorageError, StudyNotFound):
-                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+                sentence = study.status(forecast=True).sentence
+                typer.echo(f"{time.strftime('%H:%M:%S')} {sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()

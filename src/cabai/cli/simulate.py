@@ -34,7 +34,6 @@ from cabai.cli.options import (
     read_engine,
     read_instance,
     read_running_costs,
-    read_threshold,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -90,8 +89,8 @@ def simulate(
         file_to_write(out)  # before any work is done
     with told_what_is_cancelled(), progress_bar(trajectories) as progress:
         runs: Any = simulate(
-            instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon, goal=goal,
-            slack=slack, running_costs=read_running_costs(running_costs),
+            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
+            running_costs=read_running_costs(running_costs),
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

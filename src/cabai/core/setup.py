@@ -35,8 +35,7 @@ class Setup:
         self.epsilon = family.check_epsilon(epsilon)
         if policy is not None:
             check_goal(goal, family, threshold, policy)
-        if policy is not None:
-            threshold.check_use(policy, self.epsilon)
+            threshold.check_use(policy, self.epsilon, family)
             threshold = policy.threshold(threshold)
         self.threshold, self.delta = threshold, probability(delta)
         share = self.delta if goal is None else self.delta * goal.share(arms)

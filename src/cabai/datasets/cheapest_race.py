@@ -67,20 +67,22 @@ class CheapestRace(Race):
         return None if found == NO_ARM else found
 
     def capital(self, leader: int) -> NDArray[np.float64]:
-        """For each arm, the capital against what stands in the way of the leader being the answer; inf if nothing
-        does."""
-        found = np.full(len(self.board.prefix), math.inf)
+        """For each arm, the capital for the leader's being at most epsilon worse or, if that is less and still to be
+        shown, for the arm's being too bad; inf where all is known, and for the leader."""
+        found: NDArray[np.float64] = self.board.best[1, leader].copy()
+        finished = self.board.prefix == self.items
+        found[finished & finished[leader] & self.board.close[leader]] = math.inf
+        found[leader] = math.inf
         for a in range(len(found)):
-            if a != leader and not cheapest.is_cleared(self.board, leader, a):
-                found[a] = self.board.best[1, leader, a]
             if cheapest.is_open(self.board, leader, a):
                 others = np.delete(self.board.best[0, :, a], a)
                 found[a] = min(found[a], others.max())
         return found
 
     def rivals(self, leader: int) -> list[int]:
-        found: list[int] = np.flatnonzero(np.isfinite(self.capital(leader))).tolist()
-        return found
+        board, arms = self.board, range(len(self.board.prefix))
+        others = [a for a in arms if a != leader]
+        return [a for a in others if not cheapest.is_cleared(board, leader, a) or cheapest.is_open(board, leader, a)]
 
     def claim(self, leader: int, names: Sequence[str]) -> str | None:
         """What has the least evidence of all that has to be shown, in words."""

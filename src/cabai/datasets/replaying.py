@@ -22,6 +22,7 @@ from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, functions_of, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
+from cabai.support.aside import aside
 from cabai.support.specialise import specialised
 from cabai.support.tables import table as text_table
 from cabai.support.validation import InvalidInput, number, probability, shown, whole
@@ -280,7 +281,7 @@ def replay_table(
     rank[sorted_arms(table, direction)] = np.arange(arms)
     running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(table, looked_for))
     close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(table, direction, epsilon)
-    race_once = compiled_race(name)
+    race_once = aside(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
     over = False  # set on Ctrl-C: races not begun are not run
@@ -296,7 +297,7 @@ def replay_table(
         return end - begin
 
     executor, done = ThreadPoolExecutor(jobs), 0
-    try:
+    try:  # all of it in other threads: this one hears Ctrl-C
         for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:

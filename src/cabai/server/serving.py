@@ -75,9 +75,17 @@ class Server(uvicorn.Server):
     """Lets streams of events end first: they would keep a server waiting for ever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.end_streams()
+        super().handle_exit(sig, frame)
+
+    def end(self) -> None:
+        """End soon, from whatever thread."""
+        self.end_streams()
+        self.should_exit = True
+
+    def end_streams(self) -> None:
         app: Any = self.config.app
         app.state.streams.over.set()
-        super().handle_exit(sig, frame)
 
 
 def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> None:

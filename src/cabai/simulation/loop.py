@@ -15,6 +15,7 @@ from cabai.core.state import Layout
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
 from cabai.simulation.truth import open_streams
+from cabai.support.specialise import slot
 from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
@@ -65,6 +66,12 @@ def signature(layout: Layout, truth: np.dtype[np.void]) -> Any:
     )
 
 
+@slot
+def pulls_of_a_choice(run):
+    """How often an arm is pulled before the policy is asked again."""
+    return 1
+
+
 def run_chunk(choose, stop, state, chunk):
     """Run a chunk of trajectories, each until the last of `chunk.levels` is reached; return how many were run."""
     arms, run, rules = state.arms, state.run[0], state.rules
@@ -104,9 +111,10 @@ def run_chunk(choose, stop, state, chunk):
                 if a < 0 or a >= K:
                     signals[NO_SUCH_ARM] = 1
                     return i
-            observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
-            if run.t % 1024 == 0 and signals[STOP_EARLY]:
-                return i
+            for _ in range(pulls_of_a_choice(run)):
+                observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
+                if run.t % 1024 == 0 and signals[STOP_EARLY]:
+                    return i
         if signals[STOP_EARLY]:
             return i + 1
     return len(chunk.results)

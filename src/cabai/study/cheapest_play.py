@@ -1,6 +1,8 @@
-"""The state of a study that looks for the cheapest arm that is good enough: what is open, and its cost."""
+"""The state of a study that looks for the cheapest arm that is good enough: what is open."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -8,9 +10,8 @@ from cabai.core.goal import CHEAPEST
 from cabai.core.state import Record, Records
 from cabai.core.stopping import required
 from cabai.core.within import excess
-from cabai.families.slots import edges
 from cabai.policies.cheapest import is_cheaper, likely_answer
-from cabai.study.play import Play, finite_or_none
+from cabai.study.play import Play
 from cabai.study.settings import Settings
 
 Pair = tuple[int, int, float]  # b, a and an epsilon: b is to be shown at most epsilon worse than a
@@ -56,7 +57,7 @@ class CheapestPlay(Play):
             return None
         return min(self.open_pairs(), key=lambda each: each[1], default=None)
 
-    def closest(self) -> tuple[int, float, float] | None:
+    def closest(self, pairs: Any = None) -> tuple[int, float, float] | None:
         """The rival in the weakest pair, its evidence and what is required of it."""
         weakest = self.weakest()
         if weakest is None:
@@ -75,18 +76,3 @@ class CheapestPlay(Play):
             return f"{names[b]} is within {self.settings.epsilon:g} of {names[a]}"
         margin = epsilon * self.settings.family.unit
         return f"{names[b]} is better than {names[a]} by more than {abs(margin):g}"
-
-    def projected_cost(self) -> float | None:
-        """What the most expensive of the open pairs will cost alone, if the estimates were the truth."""
-        try:
-            with np.errstate(all="ignore"):
-                return finite_or_none(max(self._cost_of(*each) for each in self.open_pairs()))
-        except Exception:  # a forecast is a courtesy: what is known must be shown without it
-            return None
-
-    def _cost_of(self, pair: Pair, by: float) -> float:
-        b, a, epsilon = pair
-        arms, least = self.ordered.arms[[b, a]], self.setup.bound(edges)(Record(self.rules))[0]
-        means = np.array([arms[0]["mean"], max(arms[1]["mean"] - epsilon, least)])
-        costs = self.paid_costs()[[b, a]]
-        return float(self.setup.threshold.hardness(self.setup.family, means, costs, arms, 0) * max(-by, 0.0))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cabai.study.forecast import roughly
 from cabai.study.settings import Settings
 
 if TYPE_CHECKING:
     from cabai.study.items_play import ItemsPlay
-    from cabai.study.status import Status
+    from cabai.study.status import ArmStatus, Status
 
 
 def of_arm(settings: Settings, arm: Any, cost: float) -> dict[str, Any]:
@@ -44,15 +46,24 @@ def best(status: Status, number: str) -> str:
     return f"is the cheapest within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
 
 
+def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | None) -> list[ArmStatus]:
+    """The arms, with how each stands where it matters who is the cheapest that is good enough."""
+    if settings.cheapest is None:
+        return arms
+    found = []
+    for a, arm in enumerate(arms):
+        if a == decision:
+            found.append(replace(arm, standing="the cheapest that is good enough: decided"))
+        else:
+            found.append(replace(arm, standing="out: too bad to be the answer") if arm.excluded else arm)
+    return found
+
+
 def sentence(status: Status) -> str:
     """How a study stands that is not decided."""
-    rest = ", how much more is unknown"
-    if status.remaining_cost is not None:
-        rest = f", about {float(f'{status.remaining_cost:.3g}'):g} more if estimates hold"
+    rest = "" if status.forecast is None else str(status.forecast)
     if status.items is not None:
-        rest = (
-            "" if status.remaining_cost is None else f", at most about {float(f'{status.remaining_cost:.3g}'):g} more"
-        )
+        rest = "" if status.at_most is None else f", at most about {roughly(status.at_most)} more"
     return (
         f"{status.leader} is the likely answer; evidence that {status.claim}: {status.evidence or 0.0:.2f} of "
         f"{status.required or 0.0:.2f} nats. {status.spent:.6g} spent{rest}."

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cabai.core.goal import CHEAPEST
+from cabai.datasets.race import PAIRED
 from cabai.study import cheapest_status
+from cabai.study.items_known import known_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
-from cabai.study.status import ArmStatus, Status
+from cabai.study.standing import Field, Pair
+from cabai.study.status import ArmStatus, Status, rest_of_budget, with_standing
 
 
 def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
@@ -44,6 +48,15 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         )
     leader = row.decision if stopped else play.leader
     closest = play.closest() if not stopped else None
+    decided = row.reason == "evidence"
+    known = known_of(play, leader, decided=decided)
+    field = Field(
+        names=names, pulled=[arm.pulls > 0 for arm in arms], in_play=[arm.in_play for arm in arms], leader=leader,
+        decision=row.decision if decided else None, stopped=stopped, pairs=pairs_of(play, leader),
+        rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+        by_pairs=race.name == PAIRED,
+    )  # fmt: skip
+    arms = cheapest_status.with_standing(settings, with_standing(arms, field), field.decision)
     may_come = np.ones(len(names), np.bool_) if settings.goal == CHEAPEST else play.in_play  # what pauses may come back
     remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(may_come))
     return Status(
@@ -78,7 +91,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         evidence=None if closest is None else finite_or_none(closest[1]),
         required=None if closest is None else closest[2],
         confidence=row.confidence if stopped else play.confidence(),
-        remaining_cost=0.0 if stopped else finite_or_none(remaining),
+        remaining_cost=0.0 if stopped else None,
         stopped=stopped,
         reason=row.reason,
         decision=names[row.decision] if row.reason == "evidence" else None,
@@ -86,10 +99,26 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         items=n,
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
+        within=known.within,
+        at_most=0.0 if stopped else at_most(play, remaining),
         goal=settings.goal,
         slack=settings.slack,
         claim=play.claim() if closest is not None else None,
     )
+
+
+def at_most(play: ItemsPlay, remaining: float) -> float | None:
+    """What evaluating the rest costs, or what is left of the budget."""
+    limits = [each for each in (finite_or_none(remaining), rest_of_budget(play)) if each is not None]
+    return min(limits, default=None)
+
+
+def pairs_of(play: ItemsPlay, leader: int | None) -> list[Pair | None]:
+    """The evidence of the leader over each other arm, and what is required of it."""
+    if leader is None:
+        return [None] * len(play.settings.arms)
+    capital, required = play.race.capital(leader), math.log(play.race.board.target)
+    return [None if a == leader else Pair(math.log(capital[a]), required) for a in range(len(capital))]
 
 
 def bounds(play: ItemsPlay, a: int, told: int) -> tuple[float, float]:

@@ -133,7 +133,7 @@ def open_study(
     from cabai.study.study import Study
 
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
-    settings = Settings.checked(**USUAL | {"seed": usual_seed(items)} | chosen, items=items)
+    settings = settings_of(chosen, items)
     if is_served(storage):
         from cabai.study.remote import create_remote
 
@@ -160,6 +160,11 @@ def open_study(
                 f"change: {how}."
             )
     return study
+
+
+def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
+    """The settings of a study that is given these: what is not given is as usual."""
+    return Settings.checked(**USUAL | {"seed": usual_seed(items)} | dict(given), items=items)
 
 
 def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:

@@ -12,14 +12,16 @@ from typing import Any, overload
 from cabai.families import Gaussian
 from cabai.policies import policy_of
 from cabai.study.absent import Absent
+from cabai.study.history import Point
 from cabai.study.http import Server
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.study import Study, checked_request, checked_worker, fields
-from cabai.study.wire import pull_from, settings_from, status_from
+from cabai.study.wire import known, pull_from, settings_from, status_from
 from cabai.support.validation import InvalidInput, whole
 from cabai.thresholds import threshold_of
+from cabai.views.seen import Seen
 
 
 class RemoteStudy(Study):
@@ -78,8 +80,8 @@ class RemoteStudy(Study):
     def stop(self) -> None:
         self._post("stop", {})
 
-    def status(self) -> Status:
-        return status_from(self._get())
+    def status(self, *, forecast: bool = False) -> Status:
+        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
@@ -90,6 +92,13 @@ class RemoteStudy(Study):
         for each in self._get("scores")["scores"]:
             found[each["arm"]][each["item"]] = each["score"]
         return found
+
+    def history(self) -> list[Point]:
+        return [Point(**known(Point, each)) for each in self._get("history")["history"]]
+
+    def _seen(self, *, wait: bool = True) -> Seen:
+        status, found = self.status(forecast=wait), self._get("failures")
+        return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._server.get("studies", self.name, *path, **query)

@@ -1,15 +1,15 @@
-"""How studies are stored: four tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
+"""How studies are stored: five tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
 
 `cabai_observation` is the log: rows are added and never changed. `cabai_arm` and `cabai_study` hold the sums over it
-and the policy's memory, and change in the same transaction. `cabai_pull` holds the pulls that are under way. Times
-are seconds since 1970, UTC.
+and the policy's memory, and change in the same transaction. `cabai_pull` holds the pulls that are under way, and
+`cabai_point` a few hundred points of the history, for pictures. Times are seconds since 1970, UTC.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0006"  # the newest migration in `migrations/versions`
+REVISION = "0007"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -104,4 +104,18 @@ observation = Table(
     Column("offers", Integer, nullable=False, default=1, server_default="1"),
     Column("withdrawn", Double),  # as the pull was: then it never counts
     Column("item", Number),  # as the pull's
+)
+
+point = Table(
+    "cabai_point",
+    metadata,
+    belongs_to_study(),
+    Column("told", Number, primary_key=True, autoincrement=False),  # rows of the log
+    Column("time", Double, nullable=False),
+    Column("spent", Double, nullable=False),
+    Column("arms", Integer, nullable=False),  # in play
+    Column("leader", Integer),
+    Column("rival", Integer),
+    Column("evidence", Double),
+    Column("required", Double),
 )
