@@ -106,7 +106,8 @@ def sampled(trajectories: int) -> None:
         answer = instance.means[np.bincount(runs.decisions[runs.finished]).argmax()]
         rows.append([name, f"{epsilon:g}", f"{mean:.4g}", *ratios, exact, bound, f"{int(runs.wrong.sum())}/{len(runs)}",
                      f"{answer:g}"])  # fmt: skip
-    print(table(rows))
+        print(f"{name}: done", file=sys.stderr)
+    print(table(rows), flush=True)
 
 
 def some_models(arms: int, items: int, correlation: float, step: float, seed: int) -> np.ndarray:
@@ -143,6 +144,6 @@ def datasets(repeats: int) -> None:
 
 if __name__ == "__main__":
     quick = "--quick" in sys.argv
-    sampled(100 if quick else 1000)
+    sampled(100 if quick else 500)
     print()
     datasets(20 if quick else 200)

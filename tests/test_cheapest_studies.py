@@ -147,7 +147,6 @@ def test_a_status_says_what_is_open_and_what_was_decided():
     assert status.claim == "medium is within 0.2 of large"
     assert 0 < status.evidence < status.required
     assert 0 <= status.confidence < 0.95
-    assert status.remaining_cost > 0
     assert "medium is the likely answer; evidence that medium is within 0.2 of large: " in status.sentence
     status = study.run(test)
     assert status.statement == (
@@ -164,6 +163,17 @@ def test_a_status_says_what_is_open_and_what_was_decided():
         status.statement
         == "small is within 0.3 of the best, and no arm is cheaper, wrong with probability at most 0.05"
     )
+
+
+@pytest.mark.slow
+def test_what_is_still_to_be_paid_is_forecast():
+    names, test = answers(0.3, 0.85, 0.8)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
+    for _ in range(100):
+        pull = study.ask()
+        study.tell(pull, test(pull.arm))
+    forecast = study.status(forecast=True).forecast
+    assert 0 < forecast.low < forecast.median < forecast.high
 
 
 def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():

@@ -204,12 +204,13 @@ def plan_figure(plan: Plan) -> Figure:
     axis.fill_between(at, values[0.1], values[0.9], color="0.75", linewidth=0)
     axis.plot(at, values[0.5], color="black", marker="o", markersize=3.5, linewidth=1.5)
     for share, amounts in found.items():
-        cut = [amount.at_least for amount in amounts]
-        axis.plot(at[cut], values[share][cut], linestyle="", marker="^", color="black", markersize=5)
+        above = [amount.at_least for amount in amounts]
+        axis.plot(at[above], values[share][above], linestyle="", marker="^", color="black", markersize=5)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xticks(at, [f"{each:g}" for each in at])
     axis.minorticks_off()
+    axis.yaxis.set_major_formatter("{x:g}")
     axis.set_xlabel(f"{plan.curve_of}: " + GAP_WORDS[plan.curve_of or "gap"])
     if plan.given_budget is not None:
         axis.axhline(plan.given_budget, color="black", linestyle="--", linewidth=1)

@@ -55,8 +55,9 @@ def run(
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: no command is left running, no pull leased
-        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):  # like Ctrl-C: no command is left running, no pull leased
+        ending = getattr(signal, name, None)  # no system has all of them
+        if ending is not None and signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
             signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
     at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)

@@ -29,6 +29,7 @@ from cabai.study import (
 from cabai.study.exporting import exported
 from cabai.study.items import WORST
 from cabai.study.open import is_served
+from cabai.study.printed import asked, told
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
@@ -164,13 +165,7 @@ def ask(
     The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
     budget, or the results in hand decide without them.
     """
-    pulls = load_study(name, storage=storage).ask(n, worker=worker)
-    if as_json:
-        fields = ("id", "arm", "item", "number", "expires", "offers", "metadata")
-        show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
-    else:
-        for pull in pulls:
-            typer.echo(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}"))
+    typer.echo(asked(load_study(name, storage=storage).ask(n, worker=worker), as_json))
 
 
 @study_app.command()
@@ -191,11 +186,7 @@ def tell(
     """
     study = load_study(name, storage=storage)
     study.tell(pull, reward, cost, failed=failed)
-    status = study.status()
-    if as_json:
-        show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
-    else:
-        typer.echo(status.sentence)
+    typer.echo(told(study.status(), as_json))
 
 
 @study_app.command()

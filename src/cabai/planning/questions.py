@@ -13,6 +13,7 @@ from cabai.planning.searching import Found, smallest
 from cabai.planning.simulating import Lab, Progress, with_epsilon
 from cabai.planning.truths import Truths
 from cabai.study.settings import Settings
+from cabai.thresholds import Calibrated
 
 DELTAS = [float(f"{m}e-{e}") for e in range(1, 11) for m in (5, 4, 3, 2.5, 2, 1.5, 1)]  # that a plan may find
 
@@ -37,8 +38,8 @@ class Question:
 
     def epsilon(self) -> Found | None:
         """The smallest epsilon."""
-        if self.settings.certified_pulls is not None:
-            return None  # a certificate does not speak of an epsilon
+        if isinstance(self.settings.threshold, Calibrated):
+            return None  # it was calibrated for one epsilon
         self.say("searching for the epsilon")
         without = self.bill(with_epsilon(self.settings, 0.0), self.truths).chance(self.budget)
         if without.value >= self.chance:
@@ -68,8 +69,8 @@ class Question:
 
     def delta(self) -> Found | None:
         """The smallest delta: of those in a list or, where choices depend on delta, by a search."""
-        if self.settings.certified_pulls is not None:
-            return None  # a certificate speaks of one delta
+        if isinstance(self.settings.threshold, Calibrated):
+            return None  # and for one delta
         self.say("searching for the delta")
         if not self.settings.policy.depends_on_delta:
             all_bills = self.lab.bills(

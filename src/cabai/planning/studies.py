@@ -21,6 +21,7 @@ from cabai.simulation.engines import opened
 from cabai.study.open import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
+from cabai.thresholds import Calibrated
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
 SEARCHED = 150  # of the truths, with which searches are made
@@ -198,7 +199,7 @@ def arm_plans(
     else:
         known = bills.costs[bills.cut]
         limit = min(bills.quantile(0.9).value, float(known.min()) if len(known) else math.inf)
-    can = worth and len(settings.arms) > 2 and settings.certified_pulls is None
+    can = worth and len(settings.arms) > 2 and not isinstance(settings.threshold, Calibrated)
     plans = []
     for a, name in enumerate(settings.arms):
         adds = without = None

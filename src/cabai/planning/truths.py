@@ -41,7 +41,8 @@ class Truths:
     @property
     def best(self) -> NDArray[np.int64]:
         """By draw, the number of the best arm."""
-        return np.argmax(self.goodness, axis=1)
+        best: NDArray[np.int64] = np.argmax(self.goodness, axis=1)
+        return best
 
     @property
     def gaps(self) -> Numbers:
@@ -95,7 +96,8 @@ class Truths:
 def allowed_sd(family: Family, law: str, means: Numbers, sds: Numbers) -> Numbers:
     """Standard deviations that a law can have with these means."""
     most = np.array([LAWS[law].largest(family.scaled(mean)) * family.unit for mean in means.tolist()])
-    return np.minimum(sds, most)
+    smaller: Numbers = np.minimum(sds, most)
+    return smaller
 
 
 def truths_of(

@@ -13,9 +13,9 @@ from cabai.instance import Instance
 from cabai.simulation.costs import DRAWS
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import Progress, rows_of
-from cabai.simulation.truth import truth_of
-from cabai.simulation.work import Work
-from cabai.support.specialise import required_slot
+from cabai.simulation.steps import more_as_it_grows
+from cabai.simulation.truth import negated_draw, truth_of
+from cabai.simulation.work import Rows, Work
 from cabai.support.validation import InvalidInput
 
 
@@ -26,25 +26,6 @@ class Each(NamedTuple):
     costs: NDArray[np.float64]
     steps: NDArray[np.int64]
     pulls: NDArray[np.int64]  # by arm, on a third axis
-
-
-@required_slot
-def draw_to_be_negated(arm):
-    """The arm's next reward, before it is negated."""
-
-
-def negated_draw(arm):
-    """For a test of the smallest mean, where that is not the same as a test of the largest."""
-    return 0.0 - draw_to_be_negated(arm)
-
-
-EXACT = 1000  # pulls
-
-
-def pulls_of_a_choice(run):
-    """One, and one more for every EXACT pulls made: a long study is simulated in steps of 0.1 % of what it has paid,
-    which takes a fraction of the time."""
-    return 1 + run.t // EXACT
 
 
 class EachWork(Work):
@@ -74,15 +55,15 @@ class EachWork(Work):
     def drawing(self) -> list[tuple[str, Any]]:
         drawing: list[tuple[str, Any]] = [("draw_cost", DRAWS[self.instance.cost_model])]
         if self.in_steps:
-            drawing.append(("pulls_of_a_choice", pulls_of_a_choice))
+            drawing.append(("pulls_of_a_choice", more_as_it_grows))
         if self.negated:
             return [("draw", negated_draw), ("draw_to_be_negated", self.draw), *drawing]
         return [("draw", self.draw), *drawing]
 
-    def fill(self, first: int, results: tuple[NDArray[Any], ...], signals: NDArray[np.int64]) -> int:
+    def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         for row in range(len(results[0])):
-            own = tuple(each[row : row + 1] for each in results)
-            if not self.run_on(self.truths[first + row], int(self.numbers[first + row]), own, signals):
+            found, pulls, path = (each[row : row + 1] for each in results)
+            if not self.run_on(self.truths[first + row], int(self.numbers[first + row]), (found, pulls, path), signals):
                 return row
         return len(results[0])
 
@@ -106,7 +87,7 @@ def simulate_each(
     the same rewards as far as truths are the same. Several setups, the largest delta first, are levels of one test:
     they may differ in delta only, and the policy's choices must not depend on it. `negated` negates the rewards drawn,
     for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory grows long: what it
-    pays differs by less than 1 %, and is the same to the bit up to EXACT pulls.
+    pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
     """
     work = EachWork(instances, numbers, setups, seed, max_pulls, max_cost, negated, in_steps)
     work.compiled()  # here first: what is wrong with a user's own is told in terms of it

@@ -14,8 +14,8 @@ from cabai.core.observe import observe
 from cabai.core.state import Layout
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
+from cabai.simulation.steps import pulls_of_a_choice
 from cabai.simulation.truth import open_streams
-from cabai.support.specialise import slot
 from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
@@ -64,12 +64,6 @@ def signature(layout: Layout, truth: np.dtype[np.void]) -> Any:
         types.NamedTuple((arms, runs, rules, arms, runs), State),
         types.NamedTuple(chunk, Chunk),
     )
-
-
-@slot
-def pulls_of_a_choice(run):
-    """How often an arm is pulled before the policy is asked again."""
-    return 1
 
 
 def run_chunk(choose, stop, state, chunk):

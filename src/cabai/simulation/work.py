@@ -17,6 +17,7 @@ from cabai.simulation.truth import truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 
+Rows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # results, pulls and path of some trajectories
 BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums are kept
 
 
@@ -109,13 +110,11 @@ class Work:
         done = self.fill(first, results, signals)
         return done, tuple(each[:done] for each in results)
 
-    def fill(self, first: int, results: tuple[NDArray[Any], ...], signals: NDArray[np.int64]) -> int:
+    def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """Run trajectories from `first` on, one for each row of `results`; how many were run."""
         return self.run_on(self.truth, first, results, signals)
 
-    def run_on(
-        self, truth: NDArray[Any], first: int, results: tuple[NDArray[Any], ...], signals: NDArray[np.int64]
-    ) -> int:
+    def run_on(self, truth: NDArray[Any], first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """The same, on a truth."""
         from cabai.simulation.loop import NO_SUCH_ARM, Chunk, State
 
