@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from cabai import policies
+from cabai.cli.options import GoalOption, RunningCostsOption, SlackOption, read_running_costs
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
+from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
@@ -76,6 +78,9 @@ def create(
     epsilon: Annotated[
         float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
     ] = 0.0,
+    goal: GoalOption = BEST,
+    slack: SlackOption = None,
+    running_costs: RunningCostsOption = None,
     direction: Annotated[str, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = "maximize",
     costs: Annotated[
         str | None, typer.Option("--costs", help="The arms' mean costs where they are known: 1,0.1")
@@ -127,10 +132,14 @@ def create(
     Examples: cabai study create judges --arms small,large --family bernoulli --delta 0.05
 
     cabai study create models --arms small,large --items questions.jsonl --epsilon 0.01
+
+    cabai study create models --arms small,large --items questions.jsonl --epsilon 0.02 --goal cheapest
     """
     study = create_study(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
-        epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
+        epsilon=epsilon, goal=goal, slack=slack,
+        running_costs=read_running_costs(running_costs),
+        direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
         race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, storage=storage,
         load_if_exists=load_if_exists,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from cabai import policies
+from cabai.core.goal import BEST, GOALS
 from cabai.families import FAMILIES
 from cabai.policies import POLICIES
 from cabai.study import LEASE
@@ -41,6 +42,9 @@ class Create(Asked):
     policy: Annotated[StrictStr, Field(max_length=200, examples=POLICIES.names)] = policies.DEFAULT
     threshold: Annotated[StrictStr, Field(max_length=500, examples=THRESHOLDS.names)] | None = None
     epsilon: Number = 0.0
+    goal: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(GOALS)})] = BEST
+    slack: Number | None = None
+    running_costs: list[Number] | dict[str, Number] | None = None
     direction: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(DIRECTIONS)})] = DIRECTIONS[0]
     costs: list[Number] | dict[str, Number] | None = None
     max_cost: Number | None = None

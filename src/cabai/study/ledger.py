@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import damage, statements
+from cabai.study.cheapest_play import kind_of
 from cabai.study.errors import StudyNotFound
 from cabai.study.history import Point, Recorder, points_of
 from cabai.study.play import Play
@@ -204,7 +205,7 @@ class Ledger:
         """The state that the study's row and those of its arms describe."""
         with self.reading():
             damage.check_arms(arms, self.settings, row.told)
-            play = Play.restored(self.settings, arms, row.spent, row.counted, row.memory)
+            play = kind_of(self.settings).restored(self.settings, arms, row.spent, row.counted, row.memory)
             damage.check_play(play)
         return play
 

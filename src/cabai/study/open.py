@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cabai import policies
+from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
 from cabai.study.items import WORST, Items
@@ -22,7 +23,8 @@ STORAGE = "sqlite:///cabai.db"
 LEASE = 3600.0
 USUAL: dict[str, Any] = {
     "delta": 0.05, "policy": policies.DEFAULT, "threshold": None, "epsilon": 0.0, "direction": "maximize",
-    "costs": None, "max_cost": None, "max_pulls": None, "lease": LEASE, "on_lapse": OFFER,
+    "costs": None, "max_cost": None, "max_pulls": None, "lease": LEASE, "on_lapse": OFFER, "goal": BEST, "slack": None,
+    "running_costs": None,
 }  # fmt: skip
 
 
@@ -35,6 +37,9 @@ def create_study(
     policy: str | Policy = policies.DEFAULT,
     threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | Mapping[str, float] | None = None,
     direction: str = "maximize",
     costs: Sequence[float] | Mapping[str, float] | None = None,
     max_cost: float | None = None,
@@ -59,6 +64,10 @@ def create_study(
     `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or
     `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT`, where `cabai serve` runs.
 
+    With `goal="cheapest"`, the answer is the cheapest arm to run that is within epsilon of the best, and every cheaper
+    arm is shown to be worse than the best by more than epsilon - `slack` (half of epsilon unless given). Arms cost to
+    run what `running_costs` says; without it, what they cost to try. See docs/cheapest.md.
+
     With `items`, the number of items of a dataset or a list of their ids, arms are raced on those items, in a random
     order that `seed` (random unless given) determines, and `pull.item` says which item to evaluate the arm on. Scores
     lie in [0, 1] unless the family is another `bounded`. `race` is `paired` or, for epsilon 0 and as the default there,
@@ -81,7 +90,8 @@ def create_study(
     given, checked = described(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
         costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
-        race=race, failed=failed, speculate=speculate, full_cost=full_cost,
+        race=race, failed=failed, speculate=speculate, full_cost=full_cost, goal=goal, slack=slack,
+        running_costs=running_costs,
     )  # fmt: skip
     return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
 
@@ -100,7 +110,8 @@ def described(
     kind, checked = family_of(Bounded() if family is None else family), None
     if items is not None:
         checked = Items.checked(
-            items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
+            items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate,
+            goal=given.get("goal", BEST),
         )  # fmt: skip
     return {"family": kind, "epsilon": epsilon, **given}, checked
 

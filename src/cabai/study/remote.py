@@ -170,12 +170,14 @@ def create_remote(
         body["threshold"] = threshold_of(body["threshold"]).address
     if settings.costs is not None:
         body["costs"] = settings.costs
+    if settings.running_costs is not None:
+        body["running_costs"] = settings.running_costs
     items = settings.items
     if items is not None:
         body["items"] = items.count if items.ids is None else items.ids
         body |= {"digest": items.digest, "race": items.race, "failed": items.failed}
         body["speculate"] = None if math.isinf(items.speculate) else items.speculate
-    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed"):
+    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed", "slack"):
         if limit in body:
             body[limit] = getattr(settings, limit)  # as plain numbers
     server = Server(address)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_goal
 from cabai.core.setup import Setup
 from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
@@ -52,16 +53,20 @@ class Settings:
     sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
     full_cost: float | None = None  # what evaluating a dataset would cost, at which a study without items warns
     items: Items | None = None  # of a dataset, on which arms are evaluated; then there is a race, and no policy
+    goal: str = BEST
+    slack: float | None = None  # of goal cheapest
+    running_costs: tuple[float, ...] | None = None  # the same; None: those of pulls
 
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
         costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, full_cost: Any = None,
-        items: Any = None,
+        items: Any = None, goal: Any = BEST, slack: Any = None, running_costs: Any = None,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
         kind = findable(family_of(family))
+        cheapest = checked_goal(goal, kind.check_epsilon(epsilon), slack, running_costs, names)
         if direction not in DIRECTIONS:
             raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {shown(direction)}.")
         if on_lapse not in ON_LAPSE:
@@ -70,7 +75,7 @@ class Settings:
             arms=names,
             family=kind,
             delta=probability(delta),
-            policy=findable(policy_of(policy)),
+            policy=findable(policy_of(policy, BEST if items is not None else goal)),
             threshold=findable(threshold_of(threshold, kind)),
             epsilon=kind.check_epsilon(epsilon),
             direction=direction,
@@ -84,6 +89,9 @@ class Settings:
             sources={},
             full_cost=None if full_cost is None else positive(full_cost, "full_cost"),
             items=items,
+            goal=goal,
+            slack=None if cheapest is None else cheapest.slack,
+            running_costs=None if cheapest is None else cheapest.running_costs,
         )
         if items is not None:
             settings.check_items(items)
@@ -105,7 +113,7 @@ class Settings:
         """Refuse what a study with items has no use for."""
         again = Items.checked(
             items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
-            speculate=items.speculate,
+            speculate=items.speculate, goal=self.goal,
         )  # fmt: skip
         if again != items:
             raise InvalidInput("its items are not as they were given.")
@@ -135,8 +143,17 @@ class Settings:
         if delta is None:
             return self._setup
         return Setup(
-            self.kernel_family, self.threshold, self.policy, arms=len(self.arms), delta=delta, epsilon=self.epsilon
-        )
+            self.kernel_family, self.threshold, self.policy, arms=len(self.arms), delta=delta, epsilon=self.epsilon,
+            goal=self.cheapest,
+        )  # fmt: skip
+
+    @property
+    def cheapest(self) -> Cheapest | None:
+        """What the cheapest arm is, where that is the goal: its running costs are those declared, or known costs."""
+        if self.goal != CHEAPEST:
+            return None
+        assert self.slack is not None
+        return Cheapest(self.slack, self.costs if self.running_costs is None else self.running_costs)
 
     @lazy
     def _setup(self) -> Setup:
@@ -191,9 +208,11 @@ class Settings:
             values[kind] = values[kind].address
         if not self.sources:
             del values["sources"]  # so that workers of an older version can read what they always could
-        for name in ("full_cost", "items"):
+        for name in ("full_cost", "items", "slack", "running_costs"):
             if values[name] is None:
                 del values[name]
+        if self.goal == BEST:
+            del values["goal"]
         if self.items is not None:
             values["items"] = self.items.to_json()
         return json.dumps(values)
@@ -204,6 +223,8 @@ class Settings:
         values = {"sources": {}, "on_lapse": OFFER, **json.loads(text)}
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
+        if values.get("running_costs") is not None:
+            values["running_costs"] = tuple(values["running_costs"])
         if values.get("items") is not None:
             values["items"] = Items.from_json(values["items"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
