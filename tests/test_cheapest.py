@@ -12,19 +12,32 @@ import pytest
 from scipy import stats
 
 from cabai import Instance, simulate
-from cabai.core.goal import Cheapest, by_cost, decided, right_answers
+from cabai.core.goal import Cheapest, by_cost, right_answers
 from cabai.core.setup import Setup
 from cabai.core.state import Record
 from cabai.core.within import excess, is_shown
 from cabai.families import family_of, mirror_image
 from cabai.policies import CheapestGoodEnough, policy_of
+from cabai.study.play import first_coin
+from cabai.support.streams import uniform
 from cabai.thresholds import Bets, Contrast, bets, tilts
+from conftest import drawer
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
 
 
 # --- The rule, and the count of what can go wrong --------------------------------------------------------------------
+
+
+def decided(good, excluded, costs):
+    """The rule: the cheapest arm that is shown good, if every arm cheaper than it is excluded; else None."""
+    for a in by_cost(costs):
+        if good[a]:
+            return a
+        if not excluded[a]:
+            return None
+    return None
 
 
 def wrong_tests(means, costs, epsilon, margin):
@@ -322,6 +335,114 @@ def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
     chances = [most_often_shown(shown, mu, mu - margin, horizon) for mu in (0.1, 0.15, 0.5, 0.95, 1.0)]
     assert max(chances) <= delta
     assert max(chances) > 0.1  # and the rule is a strong one
+
+
+# --- The policy once more, as plainly as can be ----------------------------------------------------------------------
+
+
+class Plain:
+    """The policy for gaussian rewards of variance 1, from the sums of what was observed."""
+
+    def __init__(self, setup, running, epsilon, margin, seed):
+        self.setup, self.running, self.epsilon, self.margin = setup, running, epsilon, margin
+        self.pulls, self.sums, self.costs = ([0.0] * len(running) for _ in range(3))
+        self.excluded, self.cleared, self.stream = set(), {}, np.array([(first_coin(seed),)], [("stream", "u8")])
+
+    def mean(self, a):
+        return self.sums[a] / self.pulls[a]
+
+    def parts(self, b, a, shift):
+        """What each arm adds to the evidence that b is better than a less the shift."""
+        n_b, n_a, gap = self.pulls[b], self.pulls[a], self.mean(b) - self.mean(a) + shift
+        if gap <= 0:
+            return 0.0, 0.0
+        return n_b * (gap * n_a / (n_a + n_b)) ** 2 / 2, n_a * (gap * n_b / (n_a + n_b)) ** 2 / 2
+
+    def is_shown(self, b, a, shift):
+        arms = self.setup.start()[0][:2]
+        for arm, i in zip(arms, (b, a), strict=True):
+            arm["tested"], arm["tested_mean"] = self.pulls[i], self.mean(i)
+        with np.errstate(all="ignore"):
+            return bool(
+                self.setup.bound(is_shown)(Record(self.setup.rules), 0, Record(arms[0]), Record(arms[1]), shift)
+            )
+
+    def answer(self):
+        """After a pull: what is decided, if anything is."""
+        arms = range(len(self.running))
+        for b, a in itertools.permutations(arms, 2):
+            if a not in self.excluded and self.is_shown(b, a, -self.margin):
+                self.excluded.add(a)
+        c = next(a for a in by_cost(self.running) if a not in self.excluded)
+        for a in arms:
+            if a != c and self.cleared.get(a) != c and self.is_shown(c, a, self.epsilon):
+                self.cleared[a] = c
+        good = [a == c and all(self.cleared.get(other) == c for other in arms if other != c) for a in arms]
+        return decided(good, [a in self.excluded for a in arms], self.running)
+
+    def choose(self):
+        arms, order = range(len(self.running)), by_cost(self.running)
+        least = min(arms, key=lambda a: self.costs[a] * self.pulls[a])
+        if self.costs[least] * self.pulls[least] < sum(self.costs) / 16:
+            return least
+        top = max(map(self.mean, arms))
+        leader = next(a for a in arms if self.mean(a) == top)
+        good = [a for a in arms if self.mean(a) >= top - (self.epsilon + self.margin) / 2 and a not in self.excluded]
+        answer = next(a for a in order if a in good or a == leader)
+        candidate = next(a for a in order if a not in self.excluded)
+        pairs = []
+        for a in arms:
+            if a != answer and not (candidate == answer and self.cleared.get(a) == answer):
+                pairs.append((answer, a, self.epsilon))
+            if a not in self.excluded and order.index(a) < order.index(answer):
+                pairs.append((self.witness(a, leader), a, -self.margin))
+        b, a, shift = min(pairs, key=lambda pair: sum(self.parts(*pair)))
+        part_b, part_a = self.parts(b, a, shift)
+        per_b, per_a = part_b * self.pulls[b] / self.costs[b], part_a * self.pulls[a] / self.costs[a]
+        if min(per_b, per_a) <= 0:
+            per_b, per_a = self.pulls[a] * self.pulls[b] / self.costs[b], self.pulls[b] * self.pulls[a] / self.costs[a]
+        with np.errstate(over="ignore"):
+            return b if uniform(Record(self.stream[0])) * (per_b + per_a) < per_b else a
+
+    def witness(self, a, leader):
+        """Who is shown better than a for the least cost."""
+        found = {}
+        for j in range(len(self.running)):
+            gap = self.mean(j) - self.mean(a) - self.margin
+            if j != a and gap > 0:
+                missing = max(float(self.setup.rules["level"]) + 2 - sum(self.parts(j, a, -self.margin)), 0.1)
+                roots = [math.sqrt(self.costs[i] / self.pulls[i]) for i in (j, a)]
+                found[j] = missing * (sum(roots) / gap) ** 2
+        return min(found, key=found.__getitem__, default=leader)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_policy_makes_the_pulls_of_a_plain_one(seed):
+    instance = Instance("gaussian", [1.0, 0.9, 0.3, -2.0], [1, 0.5, 0.1, 0.3])
+    running, epsilon, slack, most = [4, 1, 2, 3], 1.2, 0.5, 150
+    runs = simulate(
+        instance, goal="cheapest", epsilon=epsilon, slack=slack, running_costs=running, delta=0.1, trajectories=1,
+        seed=seed, max_pulls=most, grid=range(4, most + 1),
+    )  # fmt: skip
+    expected = [*range(4), *np.diff(runs.path[0][: runs.steps[0] - 3], axis=0).argmax(axis=1).tolist()]
+    goal = Cheapest(slack, tuple(running))
+    setup = Setup(instance.family, Contrast(), policy_of("cheapest"), arms=4, delta=0.1, epsilon=epsilon, goal=goal)
+    plain, draw, pulled, answer = (
+        Plain(setup, running, epsilon, epsilon - slack, seed),
+        drawer(instance, seed, 0),
+        [],
+        None,
+    )
+    while answer is None and len(pulled) < most:
+        a = len(pulled) if len(pulled) < 4 else plain.choose()
+        pulled.append(a)
+        reward, cost = draw(a)
+        plain.pulls[a] += 1
+        plain.sums[a] += reward
+        plain.costs[a] += cost
+        answer = plain.answer() if len(pulled) >= 4 else None
+    assert pulled == expected
+    assert (-1 if answer is None else answer) == runs.decisions[0]
 
 
 # --- Errors where they are likeliest, with samplers that know the truth and try to mislead --------------------------

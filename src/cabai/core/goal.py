@@ -98,22 +98,6 @@ def by_cost(running_costs: Sequence[float]) -> list[int]:
     return sorted(range(len(running_costs)), key=lambda a: (running_costs[a], a))
 
 
-def decided(good: Sequence[bool], excluded: Sequence[bool], running_costs: Sequence[float]) -> int | None:
-    """The decision: the cheapest arm that is shown good, if every arm cheaper than it is excluded; else None.
-
-    >>> decided([False, True, True], [False, False, False], [1, 2, 3]) is None
-    True
-    >>> decided([False, True, True], [True, False, False], [1, 2, 3])
-    1
-    """
-    for a in by_cost(running_costs):
-        if good[a]:
-            return a
-        if not excluded[a]:
-            return None
-    return None
-
-
 def right_answers(
     means: NDArray[np.float64], running_costs: Sequence[float], epsilon: float, slack: float
 ) -> NDArray[np.int64]:
