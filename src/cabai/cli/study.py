@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | stop | status | list | export | delete: live studies, from any language."""
+"""cabai study create | ask | tell | amend | stop | status | list | export | delete: live studies, from any language."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from cabai import policies
+from cabai.cli.amend import add_arm, amend, drop
+from cabai.cli.storing import NameArgument, StorageOption
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
@@ -32,17 +34,8 @@ from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-
-NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
-StorageOption = Annotated[
-    str,
-    typer.Option(
-        "--storage",
-        envvar="CABAI_STORAGE",
-        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE; or where cabai serve runs, "
-        "http://HOST:PORT.",
-    ),
-]
+for changing in (amend, drop, add_arm):
+    study_app.command()(changing)
 
 
 @study_app.callback()
@@ -111,6 +104,10 @@ def create(
     full_cost: Annotated[
         float | None, typer.Option("--full-cost", help="Warn at this bill: what evaluating everything would cost.")
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option("--reserve", help="A share of delta for arms that join later or are dropped by hand."),
+    ] = None,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
@@ -130,8 +127,8 @@ def create(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
-        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, storage=storage,
-        load_if_exists=load_if_exists,
+        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, reserve=reserve,
+        storage=storage, load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
         show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})

@@ -72,6 +72,19 @@ class Done(BaseModel):
     pull: str
 
 
+class Amendment(BaseModel):
+    """When it was made, by whom, what it changed (from, to), and why the study had stopped, if it went on by it."""
+
+    made: float
+    by: str | None
+    changes: dict[str, list[Any]]
+    reopened: str | None
+
+
+class Amendments(BaseModel):
+    amendments: list[Amendment]
+
+
 class Score(BaseModel):
     arm: str
     item: str | int

@@ -54,6 +54,7 @@ class Create(Asked):
     failed: StrictStr | Number = WORST
     speculate: Annotated[Number | None, Field(description="null: without a limit")] = 0.1
     full_cost: Number | None = None
+    reserve: Number | None = None
     load_if_exists: StrictBool = False
 
 
@@ -90,6 +91,32 @@ class Lapse(Asked):
     """Workers that are known to be lost: their leases end now."""
 
     workers: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
+
+
+class Amend(Asked):
+    """What `study.amend` takes."""
+
+    max_cost: Number | None = None
+    max_pulls: StrictInt | None = None
+    lease: Number | None = None
+    metadata: dict[str, Any] | None = None
+    by: Worker = None
+
+
+class Drop(Asked):
+    """Which arm is put out by hand."""
+
+    arm: Name
+    by: Worker = None
+
+
+class AddArm(Asked):
+    """Which arm joins, of a study with a reserve; its cost where the study knows the others'."""
+
+    arm: Name
+    cost: Number | None = None
+    metadata: Any = None
+    by: Worker = None
 
 
 class Nothing(Asked):

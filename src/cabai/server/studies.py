@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from cabai.study import StorageError, Study, StudyNotFound, load_study
 from cabai.study.catalogue import statuses
-from cabai.study.ledger import EVIDENCE
+from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.status import Status
 from cabai.study.storage import MEMORY, open_storage
 
@@ -67,7 +67,7 @@ class Studies:
 
 def in_short(study: Study) -> dict[str, Any]:
     """Whether a study has stopped, and with which decision: from its row alone, however long it is."""
-    row = study._storage.read(study._ledger.row)
+    row = study._read(Ledger.row)
     return {
         "stopped": row.stopped is not None,
         "reason": row.reason,
@@ -78,17 +78,23 @@ def in_short(study: Study) -> dict[str, Any]:
 
 def revision(study: Study) -> int:
     """Another number after every change."""
-    return int(study._storage.read(study._ledger.row).revision)
+    return int(study._read(Ledger.row).revision)
 
 
 def under_way(study: Study) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
-    items = study.settings.items
-    return [
-        {
-            "id": study._ledger.pull_id(pull.number), "arm": study.arms[pull.arm],
-            "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
-            "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
-        }
-        for pull in study._storage.read(study._ledger.pulls)
-    ]  # fmt: skip
+
+    def work(ledger: Ledger, connection: Any) -> list[dict[str, Any]]:
+        ledger.row(connection)
+        arms, items = ledger.settings.arms, ledger.settings.items
+        return [
+            {
+                "id": ledger.pull_id(pull.number), "arm": arms[pull.arm],
+                "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
+                "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
+            }
+            for pull in ledger.pulls(connection)
+        ]  # fmt: skip
+
+    found: list[dict[str, Any]] = study._read(work)
+    return found

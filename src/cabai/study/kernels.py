@@ -49,19 +49,20 @@ class Kernels:
         else:
             self._call("weigh", arms, run)
 
-    def choose(self, arms: NDArray[Any], run: Any) -> int:
-        return int(self._call("choose", arms, run))
+    def choose(self, arms: NDArray[Any], run: Any, rules: Any = None) -> int:
+        return int(self._call("choose", arms, run, rules=rules))
 
-    def stop(self, arms: NDArray[Any], run: Any) -> bool:
-        return bool(self._call("stop", arms, run))
+    def stop(self, arms: NDArray[Any], run: Any, rules: Any = None) -> bool:
+        return bool(self._call("stop", arms, run, rules=rules))
 
-    def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any) -> Any:
+    def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any, rules: Any = None) -> Any:
+        rules = self.setup.rules if rules is None else rules
         function = self.compiled.get(name)
         if function is not None:
-            return function(arms, run, self.setup.rules, *more)
+            return function(arms, run, rules, *more)
         started = time.thread_time()
         with np.errstate(all="ignore"), told_by_line():
-            result = self.plain[name](Records(arms), Record(run), Record(self.setup.rules), *more)
+            result = self.plain[name](Records(arms), Record(run), Record(rules), *more)
         self.spent += time.thread_time() - started
         if self.spent > WORTH_COMPILING and self.compiler != os.getpid():
             self.compiler = os.getpid()

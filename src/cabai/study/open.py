@@ -11,7 +11,7 @@ from cabai import policies
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
 from cabai.study.items import WORST, Items
-from cabai.study.settings import OFFER, Settings, checked_name
+from cabai.study.settings import AMENDABLE, OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -47,6 +47,7 @@ def create_study(
     failed: str | float = WORST,
     speculate: float = 0.1,
     full_cost: float | None = None,
+    reserve: float | None = None,
     storage: str = STORAGE,
     load_if_exists: bool = False,
 ) -> Study:
@@ -68,7 +69,11 @@ def create_study(
     Without `items`, a study does not know that tests may share a dataset and that a dataset ends: with `full_cost`,
     what evaluating all of it would cost, it warns when the bill passes that.
 
-    With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
+    With `reserve`, a share of delta such as 0.1, arms may join later (`add_arm`) and be dropped by hand (`drop`), and
+    the guarantee holds.
+
+    With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
+    amended.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
@@ -81,7 +86,7 @@ def create_study(
     given, checked = described(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
         costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
-        race=race, failed=failed, speculate=speculate, full_cost=full_cost,
+        race=race, failed=failed, speculate=speculate, full_cost=full_cost, reserve=reserve,
     )  # fmt: skip
     return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
 
@@ -114,9 +119,11 @@ def open_study(
     *,
     load_if_exists: bool = True,
     token: str | None = None,
+    amend: Sequence[str] = (),
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is. Called again with the same `token`, it finds what it has made."""
+    is, amended where it differs in the settings that `amend` names. Called again with the same `token`, it finds what
+    it has made."""
     from cabai.study.catalogue import create, find
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
@@ -139,16 +146,49 @@ def open_study(
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:
             settings = dataclasses.replace(settings, seed=study.settings.seed)
-        different = study.settings.differences(settings)
-        if different:
-            how = "choose another name, or delete the study"
-            if items is not None:
-                how = f"choose another name, for an evaluation that may reuse={name!r}"
-            raise InvalidInput(
-                f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
-                f"change: {how}."
-            )
+        different = study.settings.differences(as_amended(study, settings))
+        changes = {each: getattr(settings, each) for each in amend if each in different}
+        changes = {each: value for each, value in changes.items() if value is not None}
+        check_same(study, {each: words for each, words in different.items() if each not in changes})
+        if "metadata" in changes:
+            changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
+        if changes:
+            study._amend(changes)
+            study._latest = study.amendments()[-1]
     return study
+
+
+def as_amended(study: Study, settings: Settings) -> Settings:
+    """Settings as they would have become by the amendments of a study: what it had before one is what it has now, so
+    that the call that created it finds it."""
+    names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
+    different = [name for name in study.settings.differences(settings) if name in names]
+    if not different:
+        return settings
+    made = [each["changes"] for each in study.amendments()]
+    changed = {
+        name: getattr(study.settings, name)
+        for name in different
+        if any(name in changes and changes[name][0] == as_json(getattr(settings, name)) for changes in made)
+    }
+    return dataclasses.replace(settings, **changed)
+
+
+def as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_same(study: Study, different: Mapping[str, str]) -> None:
+    """Refuse settings that are not those of the study that there is."""
+    if not different:
+        return
+    how = "Settings never change: choose another name, or delete the study."
+    if set(different) <= set(AMENDABLE):
+        how = f"Amend it: study.amend({next(iter(different))}=...), or `cabai study amend`."
+    elif study.settings.items is not None:
+        how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
+    words = "; its ".join(different.values())
+    raise InvalidInput(f"there is a study {study.name!r} with other settings: its {words}. {how}")
 
 
 def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:

@@ -7,6 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, overload
 
 from cabai.families import Gaussian
@@ -14,11 +15,11 @@ from cabai.policies import policy_of
 from cabai.study.absent import Absent
 from cabai.study.http import Server
 from cabai.study.pull import Pull
-from cabai.study.settings import Settings
+from cabai.study.settings import Settings, checked_metadata
 from cabai.study.status import Status
-from cabai.study.study import Study, checked_request, checked_worker, fields
+from cabai.study.study import Study, checked_request, checked_worker, fields, whoever
 from cabai.study.wire import pull_from, settings_from, status_from
-from cabai.support.validation import InvalidInput, whole
+from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of
 
 
@@ -29,8 +30,7 @@ class RemoteStudy(Study):
     _pause = 0.5
 
     def __init__(self, server: Server, name: str, settings: Settings) -> None:
-        self.name = name
-        self._server, self._settings = server, settings
+        self._name, self._server, self._settings = name, server, settings
 
     @property
     def settings(self) -> Settings:
@@ -78,8 +78,29 @@ class RemoteStudy(Study):
     def stop(self) -> None:
         self._post("stop", {})
 
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
+        self._post("amend", {**plain(given), "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def drop(self, arm: str, *, by: str | None = None) -> None:
+        self._post("drop", {"arm": arm, "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
+        paid = None if cost is None else amount(cost, "cost")
+        kept = checked_metadata({"it": metadata})["it"]
+        self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def amendments(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get("amendments")["amendments"]
+        return found
+
     def status(self) -> Status:
-        return status_from(self._get())
+        found = status_from(self._get())
+        if len(found.arms) != len(self.arms):  # one has joined
+            self._settings = settings_of(self._server, self.name)
+        return found
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
@@ -131,14 +152,29 @@ class RemoteStudy(Study):
         raise InvalidInput("commands are not kept over HTTP: a server takes none from a request.")
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_storage", "_ledger", "_together"):
+        if name in ("_storage", "_current", "_ledger", "_together"):
             raise InvalidInput(f"study {self.name!r} is reached over HTTP: this needs the database's URL.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def load_remote(address: str | Server, name: str) -> RemoteStudy:
     server = address if isinstance(address, Server) else Server(address)
-    return RemoteStudy(server, name, settings_from(server.get("studies", name, "settings")["settings"]))
+    return RemoteStudy(server, name, settings_of(server, name))
+
+
+def settings_of(server: Server, name: str) -> Settings:
+    return settings_from(server.get("studies", name, "settings")["settings"])
+
+
+def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be amended, as JSON takes it: numbers of any kind become those of JSON."""
+    read: dict[str, Any] = {"max_cost": positive, "lease": positive, "max_pulls": partial(whole, least=1)}
+    found = {name: read[name](value, name) if name in read else value for name, value in given.items()}
+    if "metadata" in found:
+        if not isinstance(found["metadata"], Mapping):
+            raise InvalidInput(f"metadata must be a dictionary from names of arms, got {shown(found['metadata'])}.")
+        found["metadata"] = checked_metadata(found["metadata"])
+    return found
 
 
 def list_remote(address: str) -> dict[str, list[Any]]:
@@ -166,7 +202,7 @@ def create_remote(
         body["items"] = items.count if items.ids is None else items.ids
         body |= {"digest": items.digest, "race": items.race, "failed": items.failed}
         body["speculate"] = None if math.isinf(items.speculate) else items.speculate
-    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed"):
+    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed", "reserve"):
         if limit in body:
             body[limit] = getattr(settings, limit)  # as plain numbers
     server = Server(address)

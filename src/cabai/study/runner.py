@@ -63,13 +63,14 @@ def run(
     count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
     kind = Loop if study.settings.items is None else ItemsLoop
     loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0))
-    often = study.settings.lease / 4
     with begun(study, loop), ThreadPoolExecutor(count) as executor:
         try:
             futures = [executor.submit(loop.work, i) for i in range(count)]
             loop.ready.set()
             renewed = time.monotonic()
+            often = study.settings.lease / 4
             while wait(futures, timeout=min(0.2, often), return_when=FIRST_EXCEPTION).not_done:  # to hear Ctrl-C soon
+                often = study.settings.lease / 4  # which may be amended
                 if any(future.done() and future.exception() for future in futures):
                     break
                 if time.monotonic() - renewed >= often:

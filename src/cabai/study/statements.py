@@ -19,7 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from cabai.study.clock import CLOCK
-from cabai.study.schema import arm, observation, pull, study
+from cabai.study.schema import amendment, arm, observation, pull, study
 
 Values = Mapping[str, Any]
 NOTHING: Values = {}
@@ -167,6 +167,9 @@ SCORES = Statement(  # in a study with items, from a place of the log on
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
 
+AMENDMENTS = Statement(sa.select(amendment).where(amendment.c.study == _study).order_by(amendment.c.number))
+ADD_AMENDMENT = Statement(sa.insert(amendment).inline())
+
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.
 _missing = sa.select(sa.func.min(pull.c.number)).where(pull.c.study == _study, pull.c.withdrawn.is_(None))
 _end = sa.func.coalesce(_missing.scalar_subquery(), sa.literal_column("9223372036854775807"))
@@ -176,7 +179,7 @@ NEXT_IN_ORDER = Statement(
         observation.c.study == _study,
         observation.c.number > sa.bindparam("of_through"),
         observation.c.number < _end,
-        observation.c.place > sa.bindparam("of_counted_before"),
+        observation.c.place > sa.bindparam("of_unordered"),
         observation.c.reward.is_not(None),
         observation.c.withdrawn.is_(None),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cabai.families import Gaussian
@@ -89,6 +89,11 @@ class Status:
     items: int | None = None  # of a study with items: how many there are
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
+    amended: int = 0  # how often its settings were: see `study.amendments()`
+    error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
+    reserve: float | None = None  # the share of delta that is kept for arms that join or are dropped by hand
+    joined: list[str] = field(default_factory=list)  # arms that joined later
+    dropped: list[str] = field(default_factory=list)  # arms that were dropped by hand
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -164,6 +169,11 @@ class Status:
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
+            amended=row.amended,
+            error=settings.error if settings.error != settings.delta else None,
+            reserve=settings.reserve,
+            joined=list(settings.joined),
+            dropped=list(settings.dropped),
         )
 
     @property
@@ -182,7 +192,9 @@ class Status:
             wanted = "highest" if self.direction == "maximize" else "lowest"
             mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
             return f"has {mean} of these {in_words(len(self.arms))} on these {self.items} items"
-        return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
+        among = " among the arms still in" if self.dropped else ""
+        close = f"has a mean within {self.epsilon:g} of the {wanted} mean"
+        return (close if self.epsilon else f"has the {wanted} mean") + among
 
     @property
     def promise(self) -> str:
@@ -195,7 +207,7 @@ class Status:
         if self.items is not None and self.confidence == 1:  # it was, when the study stopped
             return "known exactly, since everything was evaluated"
         if self.proven:
-            return f"wrong with probability at most {self.delta:g}"
+            return f"wrong with probability at most {self.error or self.delta:g}"
         if self.certified:
             return (
                 f"certified by simulation up to {self.certified_pulls} pulls to be wrong with probability at most "
@@ -286,7 +298,7 @@ class Status:
         unproven = "" if self.proven else ", by a threshold that is not proven"
         return (
             f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
-            f"(asked for: {1 - self.delta:g})."
+            f"(asked for: {1 - (self.error or self.delta):g})."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -319,7 +331,15 @@ class Status:
 
     def _row(self, arm: ArmStatus) -> list[str]:
         ends = ["-inf" if arm.low is None else f"{arm.low:.4g}", "inf" if arm.high is None else f"{arm.high:.4g}"]
-        state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
+        state = (
+            "dropped"
+            if arm.name in self.dropped
+            else "out"
+            if not arm.in_play
+            else "leads"
+            if arm.name == self.leader
+            else ""
+        )
         if arm.name == self.decision:
             state = "best"
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
@@ -340,6 +360,7 @@ class Status:
         about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
         if self.items is None:
             about += f", policy {self.policy}, threshold {self.threshold}"
+            about += f", reserve {self.reserve:g}" if self.reserve else ""
         else:
             about += f", {self.items} items, {self.threshold} race"
         more = []

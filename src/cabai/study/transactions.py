@@ -106,9 +106,10 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
     """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept."""
     ledger.row(connection, lock=True)
     known = None if anew else ledger.tests(ledger.row(connection))
-    if known is None:
-        ledger.save_tests(connection, tests)
-    return tests if known is None else known
+    kept = tests if known is None else tests | known
+    if kept != known:
+        ledger.save_tests(connection, kept)
+    return kept
 
 
 def check_told_before(change: Change, result: Result) -> None:
