@@ -318,8 +318,10 @@ def test_the_description_names_every_path_and_that_a_token_is_needed(server):
         "renew",
         "scores",
         "settings",
+        "split",
         "stop",
         "tell",
+        "tell-counts",
         "tell-many",
     ]
     study = "/api/studies/{name}"

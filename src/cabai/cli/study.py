@@ -11,6 +11,7 @@ import typer
 
 from cabai import policies
 from cabai.cli.amend import add_arm, amend, drop
+from cabai.cli.counts import split, tell_counts
 from cabai.cli.storing import NameArgument, StorageOption
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.datasets.dataset import Dataset
@@ -34,8 +35,8 @@ from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-for changing in (amend, drop, add_arm):
-    study_app.command()(changing)
+for command in (amend, drop, add_arm, tell_counts, split):
+    study_app.command()(command)
 
 
 @study_app.callback()
@@ -108,6 +109,16 @@ def create(
         float | None,
         typer.Option("--reserve", help="A share of delta for arms that join later or are dropped by hand."),
     ] = None,
+    import_from: Annotated[
+        str | None, typer.Option("--import-from", help="Begin with the observations in a .csv or .parquet file.")
+    ] = None,
+    import_study: Annotated[
+        str | None, typer.Option("--import-study", help="Begin with those of another study of this storage.")
+    ] = None,
+    unseen: Annotated[
+        bool,
+        typer.Option("--unseen", help="Declare that the arms were not chosen by what is imported, which is complete."),
+    ] = False,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
@@ -128,6 +139,7 @@ def create(
         epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
         race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, reserve=reserve,
+        import_from=import_from if import_study is None else load_study(import_study, storage=storage), unseen=unseen,
         storage=storage, load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:

@@ -68,6 +68,16 @@ class InShort(BaseModel):
     spent: float
 
 
+class Told(InShort):
+    """How to divide the next period, as shares by arm; empty once the study has stopped."""
+
+    shares: dict[str, float]
+
+
+class Split(BaseModel):
+    pulls: dict[str, int]
+
+
 class Done(BaseModel):
     pull: str
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
-from fastapi import FastAPI, Header, Request
+from fastapi import FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -21,7 +21,20 @@ from cabai.server.creating import create
 from cabai.server.events import Streams
 from cabai.server.guards import Guards
 from cabai.server.problems import Json, problem
-from cabai.server.requests import MOST_ARMS, AddArm, Amend, Ask, Create, Drop, Lapse, Lease, Nothing, Tell, TellMany
+from cabai.server.requests import (
+    MOST_ARMS,
+    AddArm,
+    Amend,
+    Ask,
+    Create,
+    Drop,
+    Lapse,
+    Lease,
+    Nothing,
+    Tell,
+    TellCounts,
+    TellMany,
+)
 from cabai.server.studies import Studies, in_short, under_way
 from cabai.study import Pull, Status, Study, StudyStopped
 from cabai.study.exporting import spooled
@@ -137,6 +150,21 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
             return in_short(study)
 
         return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
+    def tell_counts(name: str, told: TellCounts) -> Response:
+        """What many pulls of each arm returned in all. A period that is named counts once."""
+
+        def work(study: Study) -> dict[str, Any]:
+            shares = study.tell_counts(**told.model_dump())
+            return {**in_short(study), "shares": shares}
+
+        return Json(studies.do(name, work))
+
+    @app.get("/api/studies/{name}/split", response_model=answers.Split)
+    def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**63)]) -> Response:
+        """How the policy would divide so many pulls among the arms."""
+        return Json({"pulls": studies.do(name, lambda study: study.split(pulls))})
 
     @app.post("/api/studies/{name}/renew", response_model=answers.Done)
     def renew(name: str, asked: Lease) -> Response:

@@ -79,6 +79,14 @@ class TellMany(Asked):
     results: Annotated[list[Tell], Field(max_length=MOST_RESULTS)]
 
 
+class TellCounts(Asked):
+    """Of each arm in a period: how many pulls, the sum of their rewards and of their costs."""
+
+    counts: dict[str, Annotated[list[Any], Field(min_length=2, max_length=3)]]
+    period: Annotated[StrictStr, Field(min_length=1, max_length=200)] | None = None
+    following: Annotated[StrictInt, Field(ge=1)] | None = None
+
+
 class Lease(Asked):
     """Which pull, and who has it: `offers` as it was handed out, or the worker's name, or both."""
 

@@ -181,7 +181,7 @@ class Ledger:
     def restored(self, row: Any, arms: Sequence[Any]) -> Play:
         """The state that the study's row and those of its arms describe."""
         with self.reading():
-            damage.check_arms(arms, self.settings, row.told)
+            damage.check_arms(arms, self.settings, row.told + row.beyond)
             play = Play.restored(self.settings, arms, row.spent, row.counted, row.memory)
             damage.check_play(play)
         return play

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cabai import policies
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
+from cabai.study.importing import Imported, observations
 from cabai.study.items import WORST, Items
 from cabai.study.settings import AMENDABLE, OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
@@ -48,6 +49,8 @@ def create_study(
     speculate: float = 0.1,
     full_cost: float | None = None,
     reserve: float | None = None,
+    import_from: Any = None,
+    unseen: bool = False,
     storage: str = STORAGE,
     load_if_exists: bool = False,
 ) -> Study:
@@ -72,6 +75,10 @@ def create_study(
     With `reserve`, a share of delta such as 0.1, arms may join later (`add_arm`) and be dropped by hand (`drop`), and
     the guarantee holds.
 
+    With `import_from`, a CSV or Parquet file, a DataFrame or another study, a new study begins with what was observed
+    there: rows with an arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as
+    imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
+
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
     amended.
 
@@ -88,7 +95,8 @@ def create_study(
         costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
         race=race, failed=failed, speculate=speculate, full_cost=full_cost, reserve=reserve,
     )  # fmt: skip
-    return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
+    source = None if import_from is None else (import_from, unseen)
+    return open_study(name, given, checked, storage, load_if_exists=load_if_exists, source=source)
 
 
 def described(
@@ -120,9 +128,11 @@ def open_study(
     load_if_exists: bool = True,
     token: str | None = None,
     amend: Sequence[str] = (),
+    source: tuple[Any, bool] | None = None,
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is, amended where it differs in the settings that `amend` names. Called again with the same `token`, it finds what
+    is, amended where it differs in the settings that `amend` names. A new one imports what there is in a `source`,
+    declared to be unseen or not. Called again with the same `token`, it finds what
     it has made."""
     from cabai.study.catalogue import create, find
     from cabai.study.storage import open_storage
@@ -133,12 +143,21 @@ def open_study(
     if is_served(storage):
         from cabai.study.remote import create_remote
 
+        if source is not None:
+            raise InvalidInput("observations are not imported over HTTP: use the database's URL.")
         if known:
             raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
-    made = create(opened, checked_name(name), settings, numbered(known, settings), token)
+    imported: list[Imported] = []
+    origin = None
+    if source is not None:
+        imported, origin = observations(source[0], settings, unseen=source[1])
+        settings = dataclasses.replace(settings, elsewhere=len(imported))
+    made = create(opened, checked_name(name), settings, numbered(known, settings), token, imported, origin)
     study = Study(opened, find(opened, name))
+    if made and imported:
+        study._look()
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")

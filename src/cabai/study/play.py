@@ -70,6 +70,7 @@ class Play(Books):
         self.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
         self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
+        self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self._decides: bool | None = None
 
     @property
@@ -102,6 +103,7 @@ class Play(Books):
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
         play.restore_books(columns)
         play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
+        play.summed = set(remembered.get("summed", ()))
         if "ordered" in remembered:
             play.ordered = play.told.copy()
             play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
@@ -137,6 +139,8 @@ class Play(Books):
         text = told.text(self.told.arms, self.told.run)
         if self.has_waiting:
             text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
+        if self.summed:
+            text = f'{text[:-1]}, "summed": {json.dumps(sorted(self.summed))}}}'
         return text
 
     def sums(self, a: int) -> dict[str, Any]:
@@ -182,6 +186,38 @@ class Play(Books):
         if self.has_waiting and not waits:
             self._take_in(self.ordered, a, reward, cost)
         self.pay(a, cost)
+
+    def observe_sum(self, a: int, pulls: int, reward: float, cost: float, *, counts: bool = True) -> None:
+        """So many pulls of arm a returned rewards with this sum, as the kernels see them, and were paid `cost`. While
+        nothing waits; unless it `counts`, it is only paid."""
+        if counts:
+            known = self.settings.steering_costs
+            charged = cost if known is None else known[a] * pulls
+            charged = float(pulls) if self.rules["cost_blind"] else charged
+            arm, run = Record(self.arms[a]), Record(self.run)
+            with np.errstate(all="ignore"):
+                if arm.pulls == 0:
+                    arm.first = reward / pulls
+                    self.summed.add(a)
+                arm.pulls += pulls
+                arm.rewards += reward
+                arm.costs += charged
+                arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+                run.t += pulls
+                run.counted += charged
+                run.last = a
+                self.setup.bound(weigh)(arm, Record(self.rules))
+                if arm.in_play:
+                    find_leader(Records(self.arms), run, a)
+            self.squares[a] = math.nan
+        else:
+            self.discarded[a] += pulls
+        for side in {id(side): side for side in (self.told, self.ordered)}.values():
+            side.run["spent"] += cost
+        self.offers[a] += pulls
+        largest = max(self.largest_cost[a], cost / pulls)
+        self.pay(a, cost)
+        self.largest_cost[a] = largest
 
     def count(self, a: int, reward: float, cost: float) -> None:
         """A result that was told before counts from now on."""
@@ -308,6 +344,7 @@ class Play(Books):
         for name in KEPT:
             getattr(play, name)[:-1] = getattr(self, name)
         play.squares[:-1] = self.squares
+        play.summed = set(self.summed)
         play.changed = set(self.changed)
         play.reset_policy()
         return play
@@ -459,6 +496,8 @@ class Play(Books):
         """
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
         if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
+            return everything
+        if a in self.summed and self.settings.family.sets_first_aside:
             return everything
         try:
             setup = self.settings.test(EValue())

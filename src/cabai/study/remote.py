@@ -6,18 +6,19 @@ import hashlib
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
 from cabai.families import Gaussian
 from cabai.policies import policy_of
+from cabai.study import counts as counting
 from cabai.study.absent import Absent
 from cabai.study.http import Server
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.status import Status
-from cabai.study.study import Study, checked_request, checked_worker, fields, whoever
+from cabai.study.study import Study, checked_period, checked_request, checked_worker, fields, whoever
 from cabai.study.wire import pull_from, settings_from, status_from
 from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of
@@ -74,6 +75,20 @@ class RemoteStudy(Study):
         told = [self._told(fields(each)) for each in results]
         if told:
             self._post("tell-many", {"results": told})
+
+    def tell_counts(
+        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
+    ) -> dict[str, float]:
+        sums = counting.read(self.settings, counts)
+        told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
+        most = None if following is None else whole(following, "following", 1)
+        body = {"counts": told, "period": checked_period(period), "following": most}
+        found: dict[str, float] = self._post("tell-counts", body)["shares"]
+        return found
+
+    def split(self, pulls: int) -> dict[str, int]:
+        found: dict[str, int] = self._get("split", pulls=str(whole(pulls, "pulls", 1)))["pulls"]
+        return found
 
     def stop(self) -> None:
         self._post("stop", {})

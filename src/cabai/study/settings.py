@@ -58,12 +58,13 @@ class Settings:
     reserve: float | None = None  # the share of delta that is kept for arms which join later or are dropped by hand
     joined: tuple[str, ...] = ()  # those of the arms that joined later, the last of them
     dropped: tuple[str, ...] = ()  # those of the arms that were dropped by hand
+    elsewhere: int = 0  # rows of the log, the first of them, that are from elsewhere
 
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
         costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, full_cost: Any = None,
-        items: Any = None, reserve: Any = None, joined: Any = (), dropped: Any = (),
+        items: Any = None, reserve: Any = None, joined: Any = (), dropped: Any = (), elsewhere: Any = 0,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
@@ -93,6 +94,7 @@ class Settings:
             reserve=levels.checked_reserve(reserve),
             joined=tuple(joined),
             dropped=tuple(dropped),
+            elsewhere=whole(elsewhere, "elsewhere", 0),
         )
         if settings.reserve is not None or settings.joined or settings.dropped:
             levels.check_use(settings)
@@ -229,6 +231,11 @@ class Settings:
         scaled = self.family.scaled(value)
         return self.family.mirror(scaled) if self.direction == "minimize" else scaled
 
+    def seen_sum(self, pulls: int, reward: float) -> float:
+        """The sum of so many rewards as the kernels see them."""
+        zero, one = self.seen(0.0), self.seen(1.0)
+        return zero * pulls + (one - zero) * reward
+
     def shown(self, value: float) -> float:
         """A mean that the kernels see, as it is told and shown."""
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
@@ -239,8 +246,8 @@ class Settings:
             values[kind] = values[kind].address
         if not self.sources:
             del values["sources"]  # so that workers of an older version can read what they always could
-        for name in ("full_cost", "items", "reserve", "joined", "dropped"):
-            if values[name] in (None, ()):
+        for name in ("full_cost", "items", "reserve", "joined", "dropped", "elsewhere"):
+            if values[name] in (None, (), 0):
                 del values[name]
         if self.items is not None:
             values["items"] = self.items.to_json()
@@ -287,7 +294,7 @@ class Settings:
 
     def differences(self, other: Settings) -> dict[str, str]:
         """The settings in which two studies differ, each in words."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ("sources", "elsewhere")]
         if self.arms != other.arms:
             names.remove("metadata")
         pairs = [(name, self._compared(name), other._compared(name)) for name in names]

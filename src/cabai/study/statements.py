@@ -170,6 +170,12 @@ ADD_TO_LOG = Statement(sa.insert(observation).inline())
 AMENDMENTS = Statement(sa.select(amendment).where(amendment.c.study == _study).order_by(amendment.c.number))
 ADD_AMENDMENT = Statement(sa.insert(amendment).inline())
 
+PERIOD = Statement(
+    sa.select(observation)
+    .where(observation.c.study == _study, observation.c.period == sa.bindparam("of_period"))
+    .order_by(observation.c.place)
+)
+
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.
 _missing = sa.select(sa.func.min(pull.c.number)).where(pull.c.study == _study, pull.c.withdrawn.is_(None))
 _end = sa.func.coalesce(_missing.scalar_subquery(), sa.literal_column("9223372036854775807"))

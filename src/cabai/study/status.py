@@ -89,6 +89,7 @@ class Status:
     items: int | None = None  # of a study with items: how many there are
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
+    imported: int = 0  # rows of the log that are from elsewhere
     amended: int = 0  # how often its settings were: see `study.amendments()`
     error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
     reserve: float | None = None  # the share of delta that is kept for arms that join or are dropped by hand
@@ -169,6 +170,7 @@ class Status:
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
+            imported=settings.elsewhere,
             amended=row.amended,
             error=settings.error if settings.error != settings.delta else None,
             reserve=settings.reserve,
@@ -372,6 +374,8 @@ class Status:
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
             more.append(f"{self.waiting} rewards told that the study stopped without")
+        if self.imported:
+            more.append(f"{self.imported} of what was told is imported")
         if self.discarded and self.items is not None:
             more.append(f"{self.discarded} told of an item that was told before: they do not count")
         elif self.discarded:

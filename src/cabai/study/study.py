@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import sqlalchemy as sa
 
 from cabai.study import amending, runner, transactions
+from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.current import Current
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
@@ -31,6 +33,7 @@ T = TypeVar("T")
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
+OBSERVATION += ["pulls", "period", "origin"]
 
 
 class Study:
@@ -232,6 +235,56 @@ class Study:
         if checked:
             warn(self._tell(checked))
 
+    def tell_counts(
+        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
+    ) -> dict[str, float]:
+        """What many pulls of each arm returned in all, for those who get sums: {"a": (pulls, reward, cost), ...}.
+
+        `cost` is of all these pulls, and may be left out where the study knows it. All is told in one transaction; the
+        log keeps the sums. A `period` that is named, such as "2026-11-16 07h", counts once: the same again changes
+        nothing, other counts are refused with `AlreadyTold`. Tell complete periods only: one that is cut short because
+        of what it returned voids the guarantee, which holds at the times of telling. For bernoulli and poisson rewards,
+        and tests that look at sums only: contrast, and evalue for bernoulli. Refused while pulls asked for one by one
+        are under way.
+
+        Returns how to divide the next period, as the policy would: shares by arm, of as many pulls as this one had or
+        as `following` says. Empty once the study has stopped.
+
+        >>> from cabai import create_study
+        >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
+        >>> shares = study.tell_counts({"red": (1000, 31), "blue": (1000, 52)}, period="Monday")
+        >>> sorted(shares), round(sum(shares.values()), 9)
+        (['blue', 'red'], 1.0)
+        >>> study.status().pulls, study.status().spent
+        (2000, 200.0)
+        """
+        self._import_own()
+        sums, when = counting.read(self.settings, counts), checked_period(period)
+        most = None if following is None else whole(following, "following", 1)
+        found, warned = self._together.do(lambda change: counting.told(change, sums, when, most), alone=True)
+        warn(warned)
+        return found  # type: ignore[no-any-return]
+
+    def split(self, pulls: int) -> dict[str, int]:
+        """How the policy would divide so many pulls among the arms, if rewards were as they were so far.
+
+        >>> from cabai import create_study
+        >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
+        >>> study.split(1000)
+        {'a': 500, 'b': 500}
+        """
+        self._import_own()
+        most = whole(pulls, "pulls", 1)
+
+        def work(ledger: Ledger, connection: sa.Connection) -> dict[str, int]:
+            row = ledger.row(connection)
+            if row.stopped is not None:
+                raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+            given = counting.split(ledger.play(connection, row), most)
+            return dict(zip(ledger.settings.arms, given, strict=True))
+
+        return self._read(work)
+
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
 
@@ -421,7 +474,8 @@ class Study:
         """Everything that was told, in the order of telling.
 
         One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, offers (how often it was handed out),
-        counted (whether its reward has entered the test), and late, which marks what came after the study had stopped.
+        counted (whether its reward has entered the test), late, which marks what came after the study had stopped,
+        pulls (more than 1: reward and cost are sums, of `tell_counts`), period and, if it was imported, its origin.
 
         >>> from cabai import create_study
         >>> study = create_study("observations", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -537,6 +591,11 @@ class Study:
         """The number of a pull of this study, from the pull or its id."""
         return self._ledger.number(pull)
 
+    def _look(self) -> None:
+        """Decide, or stop at a limit, by what was imported."""
+        self._import_own()
+        self._together.do(transactions.look)
+
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
         """Let the pulls lapse that are leased to lost workers; for `run`."""
         self._write(transactions.lapse, was_lost)
@@ -573,6 +632,7 @@ class Study:
             "offers": told.offers,
             "counted": told.reward is not None and in_order and not late,
             "late": late,
+            **({"pulls": told.pulls, "period": told.period, "origin": told.origin} if items is None else {}),
         }
 
     def _import_own(self) -> None:
@@ -626,6 +686,16 @@ def user() -> str:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # nobody by name
         return "somebody"
+
+
+def checked_period(period: Any) -> str:
+    """What a period is called; one without a name has one of its own, so that it counts once."""
+    if period is None:
+        return secrets.token_hex(16)
+    kept = storable(period) if isinstance(period, str) else period
+    if not isinstance(kept, str) or not 1 <= len(kept) <= 200:
+        raise InvalidInput(f"period must be a text of 1 to 200 characters, got {shown(period)}.")
+    return kept
 
 
 def checked_request(request: Any) -> str | None:

@@ -60,6 +60,13 @@ def tell(change: Change, results: Sequence[Result]) -> list[UserWarning]:
     return change.warnings[warned:]
 
 
+def look(change: Change) -> None:
+    """End the study if what counts decides, or if a limit is reached."""
+    if not change.is_over:
+        change.decide()
+        change.stop_at_limit()
+
+
 def stop(change: Change) -> None:
     """End the study here, without a decision."""
     if not change.is_over:
