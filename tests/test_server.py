@@ -396,7 +396,7 @@ def test_a_study_that_stopped_at_its_limit_says_what_would_let_it_go_on(server):
     answer = server.send("POST", "/api/studies/short/ask", {})
     refused(answer, 409, "study-stopped")
     assert (answer[2]["reason"], answer[2]["decision"]) == ("max_pulls", None)
-    assert answer[2]["next"] == "Go on in a new study, with a larger max_pulls: this one has ended."
+    assert answer[2]["next"] == "Amend it with a larger max_pulls: then it goes on."
 
 
 def test_the_same_request_is_answered_with_the_same_pulls(server, study):
