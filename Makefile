@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-study test test-slow postgres lint types bench clean
+.PHONY: demo demo-study test test-slow postgres browser lint types bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python demo/models.py
@@ -11,10 +11,10 @@ demo: $(VENV)/.demo
 demo-study: $(VENV)/.demo
 	@$(BIN)/python demo/digits.py
 
-test: $(VENV)/.dev postgres
+test: $(VENV)/.dev postgres browser
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: $(VENV)/.dev postgres
+test-slow: $(VENV)/.dev postgres browser
 	$(BIN)/python -m pytest -m slow
 
 # The tests start a PostgreSQL server of their own, if one is installed; this installs it where that can be done.
@@ -25,6 +25,15 @@ postgres:
 		apt-get update -qq && apt-get install -y -qq postgresql >/dev/null && exit 0; \
 	fi; \
 	echo "PostgreSQL is not installed and could not be: its tests are skipped."
+
+# The tests of the page drive a real browser, if there is one; this installs it where that can be done.
+browser:
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null && exit 0; \
+	fi; \
+	echo "Chromium is not installed and could not be: its tests are skipped."
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

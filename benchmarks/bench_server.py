@@ -1,17 +1,19 @@
 """Ask and tell over HTTP, against the same through Python on the same database.
 
-    python benchmarks/bench_server.py [--quick] [--postgres]
+    python benchmarks/bench_server.py [--quick] [--postgres] [--page]
 
 Clients are threads of one process, each asking and telling as fast as it can, one pull at a time. `python` calls the
 study itself, on the database; `http` goes through `cabai serve`, a process of its own, on the same database. Both take
 turns within one run, each with a new study in each round; a rate is the best of the rounds, so that the ratio holds
 also where the machine is busy. SQLite lies in a temporary folder; with --postgres, PostgreSQL is the tests' own server,
-which does not wait for the disk. The smallest answer is one row read by one client.
+which does not wait for the disk. The smallest answer is one row read by one client. First comes
+the page of a large study: how many bytes travel, and how long that takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import signal
 import subprocess
@@ -19,6 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +59,22 @@ def rate(storage: str, where: str, name: str, clients: int, seconds: float) -> f
     return sum(counts) / (time.perf_counter() - started)
 
 
-def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list[str]]:
+@contextmanager
+def serving(storage: str, folder: str) -> Iterator[str]:
+    """`cabai serve` on a storage; its address."""
     command = [sys.executable, "-m", "cabai", "serve", "--port", "0", "--storage", storage]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     assert server.stdout is not None
-    address = server.stdout.readline().strip()
-    rows = []
     try:
+        yield server.stdout.readline().strip()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list[str]]:
+    rows = []
+    with serving(storage, folder) as address:
         for clients in CLIENTS:
             best = {"python": 0.0, "http": 0.0}
             for turn in range(rounds):
@@ -78,20 +91,79 @@ def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list
             bare.get("studies", "http 1 0", "decision")
         each = (time.perf_counter() - started) / times
         print(f"{storage.partition(':')[0]}: the smallest answer takes {each * 1e3:.2f} ms")
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(20)
     return rows
+
+
+def page(folder: str, arms: int, size: int) -> None:
+    """The page of a study with many arms and observations: what travels, and how long it takes."""
+    import sqlalchemy as sa
+
+    from bench_workers import filled
+    from cabai.study import schema
+    from cabai.study.history import is_due
+    from cabai.study.storage import open_storage
+
+    storage = f"sqlite:///{folder}/large.db"
+    study = filled(storage, size, arms, "top-two")
+    points = [
+        {"study": study._ledger.id, "told": told, "time": float(told), "spent": float(told), "arms": arms, "leader": 0,
+         "rival": 1, "evidence": told / size, "required": 20.0}
+        for told in range(1, size + 1)
+        if is_due(told - 1, told)
+    ]  # fmt: skip
+    open_storage(storage).write(lambda connection: connection.execute(sa.insert(schema.point), points))
+    with serving(storage, folder) as address:
+        server = Server(address)
+        times, sizes = [], []
+        for _ in range(5):
+            started = time.perf_counter()
+            sizes.append(len(raw(server, "/studies/study")))
+            times.append(time.perf_counter() - started)
+        stream, came = opened(server, "/studies/study/events"), list[tuple[float, int]]()
+        threading.Thread(target=lambda: [came.append((time.perf_counter(), len(line))) for line in stream]).start()
+        first = quiet(came)
+        study.tell(study.ask(), 0.5, 1.0)
+        told = time.perf_counter()
+        update = quiet(came) - first
+        waited = next(when for when, size in came if when > told and size > 100) - told
+    print(f"page of {arms} arms, {size:,} observations, {len(points)} points of history:")
+    print(f"  {sizes[-1]:,} bytes in {min(times):.2f} s (the first time {times[0]:.2f} s)")
+    print(f"  parts sent to begin with {first:,} bytes, after a change {update:,} bytes, {waited:.1f} s after it")
+
+
+def opened(server: Server, path: str) -> Any:
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {server.token}"})
+    return connection.getresponse()
+
+
+def raw(server: Server, path: str) -> bytes:
+    answer = opened(server, path)
+    found: bytes = answer.read()
+    assert answer.status == 200
+    return found
+
+
+def quiet(came: list[tuple[float, int]]) -> int:
+    """Wait until something came that is large, and then nothing but remarks for a while; the bytes that came so far."""
+    before = sum(size for _, size in came)
+    while sum(size for _, size in came) < before + 1000 or time.perf_counter() - came[-1][0] < 3:
+        time.sleep(0.1)
+    return sum(size for _, size in came)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--page", action="store_true", help="the page of 200 arms and a million observations, alone")
     options = parser.parse_args()
     rounds, seconds = (1, 1.0) if options.quick else (3, 3.0)
     rows = [["storage", "clients", "python/s", "http/s", "python / http"]]
     with tempfile.TemporaryDirectory() as folder:
+        page(folder, 200, 10**4 if options.quick else 10**6)
+        if options.page:
+            return
         rows += compare(f"sqlite:///{folder}/cabai.db", rounds, seconds, folder)
         if options.postgres:
             sys.path.append(str(Path(__file__).parent.parent / "tests"))

@@ -290,10 +290,11 @@ def test_script_in_names_stays_text(server, storage):
     cabai.create_study(name, arms=["<img src=x onerror=alert(1)>", "b"], family="bernoulli", storage=storage)
     study = cabai.load_study(name, storage=storage)
     study.tell(study.ask(), 1, 1.0)
-    page = server.send("GET", "/")[2]
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert "<script" not in page
-    assert "<img" not in page
+    for path in ("/", f"/studies/{quote(name, safe='')}"):
+        page = server.send("GET", path)[2]
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+        assert page.count("<script") == 1  # our own
+        assert "<img" not in page
     assert server.send("GET", f"/api/studies/{quote(name, safe='')}")[1]["content-type"] == "application/json"
     cabai.delete_study(name, storage=storage)
 
@@ -312,6 +313,8 @@ def test_the_description_names_every_path_and_that_a_token_is_needed(server):
         "drop",
         "events",
         "export",
+        "failures",
+        "history",
         "lapse",
         "pulls",
         "release",
@@ -562,7 +565,7 @@ def test_a_study_made_anew_under_the_same_name_is_the_new_one(server, storage):
 
 
 def test_an_error_of_our_own_is_not_told_to_others(server, monkeypatch, study, caplog):
-    monkeypatch.setattr("cabai.study.study.Study.status", lambda self: 1 / 0)
+    monkeypatch.setattr("cabai.study.study.Study.status", lambda self, **_: 1 / 0)
     detail = refused(server.send("GET", study.path), 500, "server-error")
     assert "division" not in detail
     assert "ZeroDivisionError" in caplog.text
@@ -644,4 +647,24 @@ def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
         assert ("; Secure" in headers["set-cookie"]) == behind_proxy
         own = {"host": "studies.example", "origin": "https://studies.example"}
         assert server.send("GET", "/api/studies", **own)[0] == 200
+        server.close()
+
+
+def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
+    """The others are not; and the client waits and asks again by itself."""
+    from cabai.server.rates import Rates
+
+    monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=1, burst=5))
+    server = InThread(storage)
+    try:
+        study = cabai.create_study("rates", arms=["a", "b"], family="bernoulli", storage=storage)
+        found = [server.send("GET", "/api/studies") for _ in range(20)]
+        assert [status for status, _, _ in found][:5] == [200] * 5
+        status, headers, problem = next(each for each in found if each[0] != 200)
+        assert (status, headers["retry-after"], problem["type"]) == (429, "1", "urn:cabai:too-many-requests")
+        remote = cabai.load_study("rates", storage=server.address)
+        for _ in range(4):
+            remote.tell(remote.ask(), 1, 1.0)
+        assert study.status().pulls == 4
+    finally:
         server.close()

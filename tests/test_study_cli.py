@@ -339,7 +339,8 @@ def test_functions_are_arms_too(tmp_path):
     (tmp_path / "study.toml").write_text(
         'name = "bad"\nfamily = "poisson"\nfunction = "judges:wrong"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 1\n'
     )
-    done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert "must return (reward, cost), got (1, 2, 3)" in here("run", "study.toml", cwd=tmp_path).stderr
+    done = status(tmp_path, "bad")
     assert (done["pulls"], done["failures"]) == (0, 1)
     assert done["spent"] > 0  # its time was paid for
 
@@ -378,16 +379,7 @@ def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("echo hello", "its last line of output is not JSON: 'hello'"),
-        ("true", "its last line of output is not JSON: ''"),
         ("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"),
-        ("no-such-program", "cannot start 'no-such-program': No such file or directory"),
-        ("""echo '{"cost": 1}'""", "has no reward"),
-        ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
-        ("""echo '{"reward": 1}'""", "tell needs a cost"),
-        ("""echo '{"reward": 1, "cost": -1}'""", "cost must be positive"),
-        ("""echo '{"reward": 1, "cost": true}'""", "cost must be a number, got True"),
-        ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
         ("sleep 30", "it took longer than the timeout"),
     ],
 )
@@ -409,6 +401,42 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
     assert not study.stopped
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("echo hello", "its last line of output is not JSON: 'hello'"),
+        ("true", "its last line of output is not JSON: ''"),
+        ("""echo '{"cost": 1}'""", "has no reward"),
+        ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
+        ("""echo '{"reward": 1}'""", "tell needs a cost"),
+        ("""echo '{"reward": 1, "cost": -1}'""", "cost must be positive"),
+        ("""echo '{"reward": 1, "cost": true}'""", "cost must be a number, got True"),
+        ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
+    ],
+)
+def test_a_command_that_returns_what_is_no_result_is_kept_as_failed_and_ends_the_run_at_once(command, why, tmp_path):
+    lines = ['family = "bernoulli"', 'arms = ["a", "b"]', f"command = '''{command}'''"]
+    (tmp_path / "study.toml").write_text("\n".join(lines))
+    done = here("run", "study.toml", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "cabai: the test of arm 'a' has returned what is no reward and cost: " in done.stderr
+    assert why in done.stderr
+    study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
+    assert [why in each["failed"] for each in study.observations()] == [True]
+    assert not study.stopped
+
+
+def test_a_command_that_cannot_be_started_ends_the_run_and_leaves_nothing(tmp_path):
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "no-such-program"')
+    done = here("run", "study.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "cabai: the command of arm 'a' cannot be started: 'no-such-program': No such file or directory. Nothing was "
+        "tried; mend the command and run it again.\n"
+    )
+    assert cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db").observations() == []
+
+
 @pytest.mark.parametrize("line", ["'[' * 9000", "'9' * 5000"])
 def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path):
     recipe = f"""
@@ -419,7 +447,10 @@ def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path
     command = ["{sys.executable}", "-c", "print({line})"]
     """
     (tmp_path / "study.toml").write_text(recipe)
-    shown = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    refused = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stderr)["error"]
+    assert "is not JSON" in refused
+    assert "It is kept as a failed pull that cost " in refused
+    shown = status(tmp_path, "study")
     assert (shown["pulls"], shown["failures"]) == (0, 1)
     assert shown["spent"] > 0
 

@@ -668,7 +668,7 @@ def make_old(opened: storage.Storage) -> None:
         "cabai_observation": ["offers", "withdrawn", "item", "pulls", "period", "origin"],
     }
     changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
-    changes.append("DROP TABLE cabai_amendment")
+    changes += ["DROP TABLE cabai_amendment", "DROP TABLE cabai_point"]
     changes.append("ALTER TABLE cabai_study RENAME COLUMN revision TO stamp")
     changes.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
 

@@ -59,20 +59,40 @@ def test_run_takes_the_reward_alone_where_costs_are_known():
         ((1, -2.0), "cost must be positive", 0.0),
         ((1, True), "cost must be a number, got True", 0.0),
         ({"reward": 1, "cost": np.True_}, "cost must be a number, got", 0.0),
-        (Failed("no luck", -2.0), "no luck", 0.0),
-        (Failed("no luck", True), "no luck", 0.0),
         ((1, 2, 3), "must return (reward, cost)", 0.0),
         ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
         (1, "tell needs a cost", 0.0),
         (None, "must return (reward, cost), got None", 0.0),
         ("1", "must be a finite number", 0.0),
+    ],
+)
+def test_a_result_that_is_not_legal_is_told_as_failed_and_ends_the_run(result, why, cost):
+    study = new()
+    with pytest.raises(cabai.RunFailed, match="test of arm 'a' has returned what is no reward and cost: ") as failure:
+        study.run(lambda arm: result, max_failures=3)
+    assert why in str(failure.value)
+    assert f". The study {study.name!r} is kept" in str(failure.value)
+    assert ".. It is kept" not in str(failure.value)
+    [told] = study.observations()
+    assert (told["arm"], told["reward"], told["cost"]) == ("a", None, cost)
+    assert why in told["failed"]
+    status = study.run(lambda arm: (ONES[arm], 1.0))  # the study is as it was, and goes on
+    assert (status.decision, status.failures) == ("a", 1)
+
+
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+@pytest.mark.parametrize(
+    ("result", "why", "cost"),
+    [
+        (Failed("no luck", -2.0), "no luck", 0.0),
+        (Failed("no luck", True), "no luck", 0.0),
         (Failed("no luck", 2.0), "no luck", 2.0),
         (Failed("no luck"), "no luck", 0.0),
         (ValueError("boom"), "ValueError: boom", 0.0),
     ],
 )
-def test_run_tells_a_pull_without_a_legal_result_as_failed(result, why, cost):
+def test_run_tells_a_trial_that_fails_as_failed(result, why, cost):
     def test(arm):
         if isinstance(result, Exception):
             raise result

@@ -152,7 +152,7 @@ def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     threading.Timer(0.2, end.set).start()
     child = os.fork()
     if child == 0:
-        os._exit(int(kernels._compiling.locked() or not end.is_set()))
+        os._exit(int(kernels.compiling.locked() or not end.is_set()))
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import warnings
@@ -15,12 +14,10 @@ from scipy.stats import binom
 
 import cabai
 import reference
-from cabai.policies import POLICIES
 from cabai.study import schema
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import roughly
-from conftest import drawer
 from studies import new, reloaded, start
 
 
@@ -145,67 +142,6 @@ def test_intervals_hold_for_all_arms_at_all_times_in_the_long_run(family):
     check_coverage(family, 40_000, 20_000)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [pytest.param(name, marks=() if name in ("co", "ctas") else pytest.mark.slow) for name in POLICIES.names],
-)
-def test_the_remaining_cost_is_the_bound_of_the_estimates_times_the_evidence_that_is_missing(policy):
-    instance = cabai.Instance("gaussian", [2.0, 1.0, 0.0], [1, 0.1, 0.3], cost_model="uniform")
-    study, draw = new(family="gaussian", policy=policy, delta=0.1), drawer(instance, 1, 0)
-    checked = 0
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, *draw("abc".index(pull.arm)))
-        status = study.status()
-        if status.stopped or status.required is None:
-            continue
-        missing = max(status.required - status.evidence, 0.0)
-        assert status.remaining_cost >= 0
-        if missing > 0:
-            assert status.remaining_cost > 0
-        estimate = cabai.Instance("gaussian", [a.mean for a in status.arms], [a.cost for a in status.arms])
-        assert status.remaining_cost == pytest.approx(cabai.bound(estimate).hardness * missing, rel=1e-4)
-        checked += 1
-    assert checked > 3
-    assert study.status().remaining_cost == 0.0
-
-
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
-def test_the_remaining_cost_does_not_depend_on_what_the_policy_remembers(seed):
-    """The notes of top-two lie where the solver keeps its last solution, and once made it divide by zero."""
-    rng = np.random.default_rng(seed)
-    study = new(policy="top-two", seed=seed)
-    means, costs = {"a": 0.9, "b": 0.6, "c": 0.3}, {"a": 1.0, "b": 0.1, "c": 0.01}
-    while study.status().pulls < 60 and not study.stopped:
-        pull = study.ask()
-        study.tell(pull, rng.random() < means[pull.arm], costs[pull.arm])
-        status = study.status()
-        if status.stopped or status.required is None:
-            continue
-        estimate = cabai.Instance("bernoulli", [a.mean for a in status.arms], [a.cost for a in status.arms])
-        if len(estimate.best_arms) > 1:
-            assert status.remaining_cost is None
-            continue
-        missing = max(status.required - status.evidence, 0.0)
-        assert status.remaining_cost == pytest.approx(cabai.bound(estimate).hardness * missing, rel=1e-4)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError, ValueError, KeyError])
-def test_a_forecast_that_fails_is_missing_and_the_rest_of_the_status_is_shown(monkeypatch, error):
-    def fails(arms, run, rules):
-        raise error
-
-    study = new(policy="uniform")
-    start(study, [1, 0, 0, 1, 0, 1])
-    before = study.status()
-    monkeypatch.setattr("cabai.thresholds.base.solve", fails)
-    after = study.status()
-    assert before.remaining_cost is not None
-    assert after == dataclasses.replace(before, remaining_cost=None)
-    assert after.sentence.endswith(" nats. 6 spent, how much more is unknown.")
-    assert after.sentence in str(study)
-
-
 def test_evidence_and_what_is_required_of_it_are_those_of_the_closest_rival():
     study = new(policy="uniform", threshold="evalue", delta=0.05)
     start(study, [1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
@@ -267,7 +203,7 @@ def test_what_a_status_says_as_a_study_goes_on():
             assert lines[2].split()[:3] == ["small", "3", "0"]
             assert lines[3].split()[-1] == "leads"
             assert lines[4].startswith("large leads; evidence over small 2.14 of 4.61 nats. ")  # log E, log(1 / delta)
-            assert "3 spent, about " in lines[4]
+            assert lines[4].endswith("3 spent.")
     n = study.status().pulls
     assert study.status().sentence == (
         f"Decided: large has the largest mean, wrong with probability at most 0.01; {n / 2:g} spent on {n} pulls."

@@ -45,12 +45,13 @@ def test_a_store_of_an_earlier_version_says_what_it_said_and_goes_on(url, file):
     kept = json.loads(file.read_text())
     as_it_was(url, kept)
     close(url)
-    assert cabai.list_studies(storage=url) == list(kept["sentences"])
+    assert cabai.list_studies(storage=url) == list(kept["studies"])
     opened = storage.open_storage(url)
     assert opened.read(opened.version) == schema.REVISION
-    for name, sentence in kept["sentences"].items():
+    for name, said in kept["studies"].items():
         study = cabai.load_study(name, storage=url)
-        assert study.status().sentence == sentence
+        status = study.status()
+        assert {each: getattr(status, each) for each in said} == said
         assert study.amendments() == []
         assert all(each["cost"] >= 0 for each in study.observations())
     study = cabai.load_study("at its budget", storage=url)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai import views
 from cabai.core.shares import solve
 from cabai.families import Bounded, Gaussian
 from cabai.hardness import HARDNESS
@@ -82,13 +83,22 @@ class Bound:
             raise InvalidInput(f"the means or costs are too extreme for the hardness of {chosen}: {self.instance}.")
         return hardness
 
-    def __repr__(self) -> str:
+    def _shown(self) -> tuple[list[list[str]], str]:
+        """A table of the arms, and a line below it."""
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]
         for a, name in enumerate(self.instance.names):
             values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
             rows.append([name, *(f"{value:.{digits}g}" for value, digits in zip(values, (6, 6, 4, 4), strict=True))])
         within = f" (epsilon {self.epsilon:g})" if self.epsilon else ""
-        return f"{table(rows)}\nhardness T* = {self.hardness:.6g}{within}"
+        return rows, f"hardness T* = {self.hardness:.6g}{within}"
+
+    def __repr__(self) -> str:
+        rows, below = self._shown()
+        return f"{table(rows)}\n{below}"
+
+    def _repr_html_(self) -> str:
+        rows, below = self._shown()
+        return views.table(rows, below=[below], bars=["cost share", *self.cost_shares.tolist()])
 
 
 def kl(delta: float) -> float:

@@ -48,6 +48,11 @@ def say_so_as_it_ends() -> None:
     _ending.append(CODE)
 
 
+def is_ending() -> bool:
+    """Whether it has been interrupted, and ends with this code."""
+    return bool(_ending)
+
+
 def end() -> None:
     """The last thing that is done."""
     if _ending:

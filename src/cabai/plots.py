@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 
 from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput
+from cabai.views.seen import bill_over_time, evidence_over_bill
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from cabai.datasets import Replay
+    from cabai.planning import Plan
     from cabai.simulation import Comparison, Runs
+    from cabai.views.drawing import Tracks
+    from cabai.views.seen import Seen
 
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
@@ -109,6 +113,65 @@ def comparison_figure(comparison: Comparison[Runs]) -> Figure:
     return figure
 
 
+def runs_figure(runs: Runs) -> Figure:
+    """What trajectories cost, with their mean and the lower bound; and how pulls and bill are shared among the arms."""
+    summary = runs.summary()
+    figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.25 * len(summary.pull_shares)))
+    left.hist(runs.costs, bins=40, color="0.75", edgecolor="white", linewidth=0.4)
+    left.axvline(summary.mean_cost, color="black", linewidth=1)
+    if summary.lower_bound is not None:
+        left.axvline(summary.lower_bound, color="black", linestyle="--", linewidth=1)
+    left.set_ylabel("trajectories")
+    floor = "" if summary.lower_bound is None else f", dashed: the lower bound, {summary.lower_bound:.4g}"
+    title(left, f"cost of a trajectory: {summary.mean_cost:.4g} in the mean{floor}")
+    heights = np.arange(len(summary.pull_shares))[::-1]
+    right.barh(heights + 0.2, summary.pull_shares, height=0.36, color="0.35", label="pulls")
+    right.barh(heights - 0.2, summary.cost_shares, height=0.36, color="0.75", label="cost")
+    right.set_yticks(heights, runs.instance.names)
+    right.legend(frameon=False, fontsize=8)
+    title(right, f"shares of the arms, {summary.policy}")
+    return figure
+
+
+def study_figure(seen: Seen) -> Figure:
+    """A study: its arms with intervals and spending, the evidence against what is required, and the bill."""
+    status = seen.status
+    shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
+    rows = max(3.0, 0.8 + 0.22 * len(shown))
+    figure, panels = new_figure(rows=2, columns=2, height=rows + 2.4, height_ratios=[rows, 2.4])
+    (arms, spending), (evidence, bill) = panels
+    heights = np.arange(len(shown))[::-1]
+    for height, arm in zip(heights, shown, strict=True):
+        if arm.mean is None:
+            continue
+        ends = [arm.mean if end is None else end for end in (arm.low, arm.high)]
+        arms.plot(ends, [height, height], color="0.6", linewidth=2.5 if arm.in_play else 1.2)
+        arms.plot([arm.mean], [height], "o", color="black", markersize=4, fillstyle="full" if arm.in_play else "none")
+    arms.set_yticks(heights, [arm.name for arm in shown])
+    arms.set_ylim(-0.6, len(shown) - 0.4)
+    more = f", {len(shown)} of {len(status.arms)} arms" if len(shown) < len(status.arms) else ""
+    title(arms, f"means and {1 - status.delta:g} intervals{more}")
+    spending.barh(heights, [arm.spent for arm in shown], height=0.6, color="0.75")
+    spending.set_yticks(heights, ["" for _ in shown])
+    spending.set_ylim(-0.6, len(shown) - 0.4)
+    title(spending, f"spent: {status.spent:.4g}")
+    lines(evidence, evidence_over_bill(seen), "evidence in nats, by what was spent")
+    lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
+    return figure
+
+
+def lines(axis: Axes, tracks: Tracks, what: str) -> None:
+    """Lines over a common axis, a limit dashed."""
+    for (name, kind), track in tracks.items():
+        if track:
+            style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}
+            axis.plot([x for x, _ in track], [y for _, y in track], label=name, linewidth=1.4, **style)
+    axis.set_ylim(0, None)
+    if any(tracks.values()):
+        axis.legend(frameon=False, fontsize=8)
+    title(axis, what)
+
+
 def replay_figure(replay: Replay) -> Figure:
     """What races would have paid: the share of the full cost by repeat, and the share of the items by arm."""
     shown = replay.ranking[:40]
@@ -128,6 +191,43 @@ def replay_figure(replay: Replay) -> Figure:
     more = f", the best {len(shown)} of {len(replay.ranking)}" if len(shown) < len(replay.ranking) else ""
     title(right, f"% of the items evaluated, by arm{more}")
     return figure
+
+
+def plan_figure(plan: Plan) -> Figure:
+    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 and to 99 %. Triangles where
+    studies were cut: they pay more than is drawn."""
+    figure, axis = new_figure(height=3.2)
+    at = np.array([point.at for point in plan.curve])
+    found = {share: [point.bills.quantile(share) for point in plan.curve] for share in (0.1, 0.5, 0.9, 0.99)}
+    values = {share: np.array([amount.value for amount in amounts]) for share, amounts in found.items()}
+    axis.fill_between(at, values[0.1], values[0.99], color="0.9", linewidth=0)
+    axis.fill_between(at, values[0.1], values[0.9], color="0.75", linewidth=0)
+    axis.plot(at, values[0.5], color="black", marker="o", markersize=3.5, linewidth=1.5)
+    for share, amounts in found.items():
+        above = [amount.at_least for amount in amounts]
+        axis.plot(at[above], values[share][above], linestyle="", marker="^", color="black", markersize=5)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xticks(at, [f"{each:g}" for each in at])
+    axis.minorticks_off()
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.set_xlabel(f"{plan.curve_of}: " + GAP_WORDS[plan.curve_of or "gap"])
+    if plan.given_budget is not None:
+        axis.axhline(plan.given_budget, color="black", linestyle="--", linewidth=1)
+        axis.annotate(
+            f"budget {plan.given_budget:g}", (at[-1], plan.given_budget), xytext=(0, 3), textcoords="offset points",
+            ha="right", fontsize=8,
+        )  # fmt: skip
+    cut = any(amount.at_least for amounts in found.values() for amount in amounts)
+    more = "; triangles: more than that" if cut else ""
+    title(axis, f"the bill: median, 10 to 90 %, and 99 %{more}; delta {plan.delta:g}")
+    return figure
+
+
+GAP_WORDS = {
+    "gap": "how far the best arm is ahead of the next",
+    "epsilon": "how much worse than the best an arm may be",
+}
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -26,7 +26,6 @@ from cabai.cli.options import (
     WorkersOption,
     read_engine,
     read_instance,
-    read_threshold,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -126,7 +125,7 @@ def compare(
     trajectories, place["keep"] = 1000 if trajectories is None else trajectories, keep
     with told_what_is_cancelled(), progress_bar(trajectories * len(chosen)) as progress:
         comparison: Any = compare(
-            instance, chosen, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon,
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

@@ -105,12 +105,3 @@ def read_instance(
         family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names,
         cost_model=cost_model, law=law, sd=spreads[0] if spreads is not None and len(spreads) == 1 else spreads,
     )  # fmt: skip
-
-
-def read_threshold(text: str | None) -> str | None:
-    """A threshold by its name, or the one in a certificate's file; None is for the default."""
-    if text is None or not text.endswith(".json"):
-        return text
-    from cabai.calibration import Certificate
-
-    return Certificate.load(text).threshold

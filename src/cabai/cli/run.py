@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.tools import Interrupted, JsonOption, show_json
+from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import whole
 
@@ -31,6 +31,9 @@ def run(
             "run, because the arms are still the same things.",
         ),
     ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
@@ -42,16 +45,19 @@ def run(
         arms = ["small", "large"]
 
     A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. With items = "questions.jsonl", arms are raced on the
-    items of a dataset: the command gets an item's JSON on its standard input, and {item} is its id. Ctrl-C stops, and
-    the same command goes on, also past a budget that was raised in the file. The exit code is 3 if the study stopped
-    without a decision: at its budget, or where its certificate ends.
+    the time it takes is its cost, and the reward alone is enough. With reward = "seconds" its time is the reward, the
+    quickest arm is looked for, and its output is not read. With shell = true it is handed to a shell. With items =
+    "questions.jsonl", arms are raced on the items of a dataset: the command gets an item's JSON on its standard input,
+    and {item} is its id. Ctrl-C stops, and the same command goes on, also past a budget that was raised in the file.
+    The exit code is 3 if the study stopped without a decision: at its budget, or where its certificate ends.
     """
+    from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: no command is left running, no pull leased
-        if signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):  # like Ctrl-C: no command is left running, no pull leased
+        ending = getattr(signal, name, None)  # no system has all of them
+        if ending is not None and signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
             signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
     at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
@@ -61,10 +67,15 @@ def run(
     for line in plan.amended(study):
         typer.echo(line, err=True)
     try:
-        with live_table(study):
+        with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(
-                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries
-            )
+                study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
+                catch=plan.caught(),
+            )  # fmt: skip
+    except Exception as error:
+        if is_blamed(error):
+            raise WrongTest(study.name, error) from None
+        raise
     except KeyboardInterrupt:
         raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
     if as_json:
@@ -90,7 +101,7 @@ def live_table(study: Study) -> Iterator[None]:
         def shown() -> Any:
             nonlocal last
             with suppress(StorageError, StudyNotFound):
-                last = picture(study.status())
+                last = picture(study.status(forecast=True))
             return last
 
         with Live(
@@ -106,7 +117,8 @@ def live_table(study: Study) -> Iterator[None]:
     def tell_each_minute() -> None:
         while not done.wait(60):
             with suppress(StorageError, StudyNotFound):
-                typer.echo(f"{time.strftime('%H:%M:%S')} {study.status().sentence}", err=True)
+                sentence = study.status(forecast=True).sentence
+                typer.echo(f"{time.strftime('%H:%M:%S')} {sentence}", err=True)
 
     reporter = threading.Thread(target=tell_each_minute, daemon=True)
     reporter.start()

@@ -30,7 +30,6 @@ from cabai.cli.options import (
     WorkersOption,
     read_engine,
     read_instance,
-    read_threshold,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -82,7 +81,7 @@ def simulate(
         file_to_write(out)  # before any work is done
     with told_what_is_cancelled(), progress_bar(trajectories) as progress:
         runs: Any = simulate(
-            instance, policy, threshold=read_threshold(threshold), delta=delta, epsilon=epsilon,
+            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon,
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

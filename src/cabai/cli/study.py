@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | amend | stop | status | list | export | delete: live studies, from any language."""
+"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete and more."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
+from cabai.plots import save
 from cabai.policies import POLICIES
 from cabai.study import (
     LEASE,
@@ -29,6 +30,7 @@ from cabai.study import (
 from cabai.study.exporting import exported
 from cabai.study.items import WORST
 from cabai.study.open import is_served
+from cabai.study.printed import asked, told
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
@@ -61,8 +63,8 @@ def create(
         str | None,
         typer.Option(
             "--threshold",
-            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}. "
-            "The cheapest that is proven for the family, unless told otherwise.",
+            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; or a file that cabai calibrate has "
+            "written. The cheapest that is proven for the family, unless told otherwise.",
         ),
     ] = None,
     epsilon: Annotated[
@@ -163,13 +165,7 @@ def ask(
     The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
     budget, or the results in hand decide without them.
     """
-    pulls = load_study(name, storage=storage).ask(n, worker=worker)
-    if as_json:
-        fields = ("id", "arm", "item", "number", "expires", "offers", "metadata")
-        show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
-    else:
-        for pull in pulls:
-            typer.echo(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}"))
+    typer.echo(asked(load_study(name, storage=storage).ask(n, worker=worker), as_json))
 
 
 @study_app.command()
@@ -190,11 +186,7 @@ def tell(
     """
     study = load_study(name, storage=storage)
     study.tell(pull, reward, cost, failed=failed)
-    status = study.status()
-    if as_json:
-        show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
-    else:
-        typer.echo(status.sentence)
+    typer.echo(told(study.status(), as_json))
 
 
 @study_app.command()
@@ -207,9 +199,17 @@ def stop(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOpti
 
 
 @study_app.command()
-def status(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
-    """Every arm, the evidence so far, the bill and the decision."""
-    found = load_study(name, storage=storage).status()
+def status(
+    name: NameArgument,
+    forecast: Annotated[
+        bool, typer.Option("--forecast/--no-forecast", help="Whether to simulate what is still to be paid.")
+    ] = True,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Every arm, the evidence so far, the bill and the decision: why it is not over yet, which arms may be the best,
+    and what is still to be paid, as a range that holds with a chance of 80 %."""
+    found = load_study(name, storage=storage).status(forecast=forecast)
     if as_json:
         show_json(found.to_dict())
     else:
@@ -256,6 +256,47 @@ def export(
         typer.echo(content.decode(), nl=False)
         return
     write_whole(out, content)
+    show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command()
+def plot(
+    name: NameArgument,
+    out: Annotated[str, typer.Option("--out", help="The .svg, .png or .html file to write.")] = "study.svg",
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """A picture of a study: arms with intervals and spending, evidence against what is required, the bill.
+
+    Example: cabai study plot judges --out judges.svg
+    """
+    kind = Path(out).suffix.lower()
+    if kind not in (".svg", ".png", ".html"):
+        raise InvalidInput(f"--out must end in .svg, .png or .html, got {out!r}.")
+    file_to_write(out)
+    study = load_study(name, storage=storage)
+    if kind == ".html":
+        study.report(out)
+    else:
+        save(study.plot(), out)
+    show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command()
+def report(
+    name: NameArgument,
+    out: Annotated[str, typer.Option("--out", help="The .html file to write.")] = "report.html",
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """A study as one HTML file that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+
+    Example: cabai study report judges --out judges.html
+    """
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(f"--out must end in .html, got {out!r}.")
+    file_to_write(out)
+    load_study(name, storage=storage).report(out)
     show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
 
 

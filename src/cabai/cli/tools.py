@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+from cabai.study.failing import without_ours
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput
 
@@ -18,6 +20,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 class Interrupted(Exception):
     """Somebody stopped a run; the message says how it stands."""
+
+
+class WrongTest(Exception):
+    """A function of the user's raised what no trial raises; `traceback` says where."""
+
+    def __init__(self, study: str, error: Exception) -> None:
+        note, *_ = error.__notes__
+        super().__init__(
+            f"{type(error).__name__}: {error}. T{note.removeprefix('cabai: t')} The study {study!r} is kept; mend the "
+            "test and run it again to go on."
+        )
+        error.__notes__.clear()  # the line above has them
+        self.traceback = "".join(traceback.format_exception(error.with_traceback(without_ours(error))))
 
 
 def show_help_alone(context: typer.Context) -> None:

@@ -32,7 +32,7 @@ class Setup:
         self.family, self.policy, self.arms = family, policy, whole(arms, "arms", 2)
         self.epsilon = family.check_epsilon(epsilon)
         if policy is not None:
-            threshold.check_use(policy, self.epsilon)
+            threshold.check_use(policy, self.epsilon, family)
             threshold = policy.threshold(threshold)
         self.threshold, self.delta = threshold, probability(delta)
         values = dict(family.parameters) | threshold.parameters(family, arms, self.delta)

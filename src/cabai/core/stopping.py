@@ -17,6 +17,11 @@ def surplus(rules, t, b, a):
     return evidence(rules, b, a) - b.price - a.price - required(t, rules)
 
 
+def surplus_of(arms, run, rules, b, a):
+    """`surplus`, of the arms with these numbers."""
+    return surplus(rules, run.t, arms[b], arms[a])
+
+
 @slot
 def beats(rules, t, b, a):
     """Does arm record b beat arm record a after t pulls? Without an epsilon, and without saying by how much.
@@ -28,6 +33,11 @@ def beats(rules, t, b, a):
         return False
     z = evidence(rules, b, a) - b.price - a.price
     return z > rules.level and z > required(t, rules)
+
+
+def beats_of(arms, run, rules, b, a):
+    """`beats`, of the arms with these numbers."""
+    return beats(rules, run.t, arms[b], arms[a])
 
 
 @slot

@@ -19,6 +19,7 @@ from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, functions_of, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
+from cabai.support.aside import aside
 from cabai.support.specialise import specialised
 from cabai.support.tables import table as text_table
 from cabai.support.validation import InvalidInput, number, probability, shown, whole
@@ -233,7 +234,7 @@ def replay_table(
     costs = np.ones(table.scores.shape) if table.costs is None else np.ascontiguousarray(table.costs)
     prices, rank = costs.mean(axis=1), np.empty(arms, np.int64)
     rank[sorted_arms(table, direction)] = np.arange(arms)
-    race_once = compiled_race(name)
+    race_once = aside(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
     over = False  # set on Ctrl-C: races not begun are not run
@@ -247,7 +248,7 @@ def replay_table(
         return end - begin
 
     executor, done = ThreadPoolExecutor(jobs), 0
-    try:
+    try:  # all of it in other threads: this one hears Ctrl-C
         for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:

@@ -171,6 +171,16 @@ class Family(Named):
 
     unit: ClassVar[float] = 1.0  # of rewards: what kernels see as 1
 
+    @property
+    def scale(self) -> float:
+        """What an epsilon is measured by where a family looks alike at every scale: then only their ratio matters.
+
+        >>> from cabai.families import Bernoulli, Gaussian
+        >>> Gaussian(variance=4).scale, Bernoulli().scale
+        (2.0, 1.0)
+        """
+        return self.unit
+
     def scaled(self, value: float) -> float:
         """A reward or mean as kernels see it."""
         return value

@@ -136,6 +136,10 @@ class Gaussian(Family):
         farthest = 1e9 * math.sqrt(self.variance)
         return -farthest, farthest
 
+    @property
+    def scale(self) -> float:
+        return math.sqrt(self.variance)
+
     def spread(self, mean: float) -> float:
         return math.sqrt(self.variance)
 

@@ -26,6 +26,7 @@ class Policy(Named):
     stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
     cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
+    tests_pairs: ClassVar[bool] = True  # whether it stops, and drops arms, because one beats another
     arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept

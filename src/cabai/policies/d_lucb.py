@@ -65,6 +65,7 @@ class DLUCB(Policy):
     stop = staticmethod(stop)
     cost_blind = True
     depends_on_delta = True
+    tests_pairs = False
     run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival whose pull of this round is still to come
     keeps = ("waiting",)
 

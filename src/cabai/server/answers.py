@@ -61,6 +61,35 @@ class AllUnderWay(BaseModel):
     pulls: list[UnderWay]
 
 
+class Past(BaseModel):
+    told: int
+    time: float
+    spent: float
+    arms: int
+    leader: str | None
+    rival: str | None
+    evidence: float | None
+    required: float | None
+
+
+class History(BaseModel):
+    history: list[Past]
+
+
+class Failure(BaseModel):
+    arm: str
+    reason: str
+    count: int
+    last: float
+
+
+class Failures(BaseModel):
+    """Why pulls have failed, the most frequent reasons first, and the time by the storage's clock."""
+
+    failures: list[Failure]
+    now: float
+
+
 class InShort(BaseModel):
     stopped: bool
     reason: str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
@@ -15,6 +16,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 import cabai
+from cabai import views
 from cabai.server import answers, page, problems
 from cabai.server.access import Access
 from cabai.server.creating import create
@@ -35,7 +37,7 @@ from cabai.server.requests import (
     TellCounts,
     TellMany,
 )
-from cabai.server.studies import Studies, in_short, under_way
+from cabai.server.studies import Studies, failed, in_short, under_way
 from cabai.study import Pull, Status, Study, StudyStopped
 from cabai.study.exporting import spooled
 from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
@@ -50,7 +52,10 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 
 def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     """The service over a storage, for those who have a token; it answers to the names of this machine and `hosts`."""
-    studies = Studies(storage)
+    return app_over(Studies(storage), access, hosts)
+
+
+def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     streams = Streams(studies)
 
     @asynccontextmanager
@@ -76,7 +81,21 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
-        return HTMLResponse(page.listed(*studies.overview(address_of(request))))
+        return HTMLResponse(views.studies(*studies.overview(address_of(request))))
+
+    @app.get("/studies/{name}", include_in_schema=False)
+    def page_of(name: str) -> Response:
+        return HTMLResponse(streams.pages.whole(name))
+
+    @app.get("/studies/{name}/events", include_in_schema=False)
+    async def page_events(name: str) -> Response:
+        return await stream(name, streams.of_page)
+
+    @app.get("/assets/{name}", include_in_schema=False)
+    def asset(name: str) -> Response:
+        if name not in page.TYPES:
+            return problem("no-such-path", 404, "Not Found.")
+        return Response(views.asset(name), media_type=page.TYPES[name])
 
     @app.get("/api/studies", response_model=answers.Overview)
     def list_studies(request: Request) -> Response:
@@ -92,9 +111,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     @app.get("/api/studies/{name}", response_model=Status)
-    def status(name: str) -> Response:
-        """Every arm, the evidence so far, the bill and the decision."""
-        return Json(studies.do(name, lambda study: study.status().to_dict()))
+    def status(name: str, forecast: bool = False) -> Response:
+        """Every arm, the evidence so far, the bill and the decision; and what is still to be paid, if asked for."""
+        return Json(studies.do(name, lambda study: study.status(forecast=forecast).to_dict()))
 
     @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
     def decision(name: str) -> Response:
@@ -115,6 +134,16 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def pulls(name: str) -> Response:
         """The pulls that are under way, and who has them."""
         return Json({"pulls": studies.do(name, under_way)})
+
+    @app.get("/api/studies/{name}/history", response_model=answers.History)
+    def history(name: str) -> Response:
+        """How evidence and the bill grew: a few hundred points at most."""
+        return Json({"history": [asdict(each) for each in studies.do(name, lambda study: study.history())]})
+
+    @app.get("/api/studies/{name}/failures", response_model=answers.Failures)
+    def failures(name: str) -> Response:
+        """Why pulls have failed, the most frequent reasons first."""
+        return Json(studies.do(name, failed))
 
     @app.post("/api/studies/{name}/ask", response_model=answers.Pulls)
     def ask(name: str, asked: Ask, key: Key = None) -> Response:
@@ -262,10 +291,13 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     )
     async def events(name: str) -> Response:
         """How the study stands, whenever it has changed."""
+        return await stream(name, streams.of)
+
+    async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
         await anyio.to_thread.run_sync(studies.do, name, in_short)  # is it there?
         if streams.is_full:
             return problem("too-many-streams", 503, "too many streams of events are open.", problems.SOON)
-        return StreamingResponse(streams.of(name), media_type="text/event-stream")
+        return StreamingResponse(of(name), media_type="text/event-stream")
 
 
 def handed_out(study: Study, asked: Ask, key: str | None) -> list[Pull]:

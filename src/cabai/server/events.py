@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from cabai.server.studies import Studies, revision
-from cabai.study import StorageError, Study, StudyNotFound
+from cabai.server.page import Pages, changes, event
+from cabai.server.studies import Studies, revision, status_now
+from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two looks at a study, and until something is said though nothing has changed
@@ -22,42 +22,61 @@ class Streams:
 
     def __init__(self, studies: Studies) -> None:
         self.studies, self.over, self.open = studies, threading.Event(), 0
+        self.pages = Pages(studies)
 
     @property
     def is_full(self) -> bool:
         return self.open >= MOST
 
     async def of(self, name: str) -> AsyncIterator[str]:
+        """The status, whenever it has changed."""
+
+        known: list[int] = []
+
+        def look() -> str:
+            found = self.studies.do(name, revision)
+            if [found] == known:
+                return ""
+            known[:] = [found]
+            return self.studies.do(name, lambda study: event("status", status_now(study).to_dict()))
+
+        async for text in self._stream(look, known.clear):
+            yield text
+
+    async def of_page(self, name: str) -> AsyncIterator[str]:
+        """The parts of the page that have changed."""
+        known: dict[str, str] = {}
+
+        def look() -> str:
+            return changes(known, *self.pages.parts(name, time.monotonic()))
+
+        async for text in self._stream(look, known.clear):
+            yield text
+
+    async def _stream(self, look: Callable[[], str], forget: Callable[[], object]) -> AsyncIterator[str]:
+        """What is new at every look, until the server ends; something is said every now and then in any case."""
         self.open += 1
         try:
-            async for text in self._of(name):
-                yield text
+            yield "retry: 2000\n\n"
+            said = due = time.monotonic()
+            while True:
+                is_over, started = self.over.is_set(), time.monotonic()
+                if started >= due or is_over:
+                    try:
+                        text = await anyio.to_thread.run_sync(look)
+                        if text:
+                            said = started
+                            yield text
+                    except StorageError:  # it may come back
+                        forget()
+                    except (StudyNotFound, InvalidInput):  # it was deleted
+                        return
+                    due = started + 20 * (time.monotonic() - started)  # looking must not take longer than working
+                if is_over:  # that was the last look
+                    return
+                if time.monotonic() - said >= QUIET:
+                    said = time.monotonic()
+                    yield ": nothing new\n\n"
+                await anyio.sleep(LOOK)
         finally:
             self.open -= 1
-
-    async def _of(self, name: str) -> AsyncIterator[str]:
-        yield "retry: 2000\n\n"
-        known: int | None = None
-        said = due = time.monotonic()
-        while not self.over.is_set():
-            started = time.monotonic()
-            if started >= due:
-                try:
-                    found = await anyio.to_thread.run_sync(self.studies.do, name, revision)
-                    if found != known:
-                        known, said = found, started
-                        yield await anyio.to_thread.run_sync(self.studies.do, name, event)
-                except StorageError:  # it may come back
-                    known = None
-                except (StudyNotFound, InvalidInput):  # it was deleted
-                    return
-                due = started + 20 * (time.monotonic() - started)  # looking must not take longer than working
-            if time.monotonic() - said >= QUIET:
-                said = time.monotonic()
-                yield ": nothing new\n\n"
-            await anyio.sleep(LOOK)
-
-
-def event(study: Study) -> str:
-    """The status of a study, as an event."""
-    return f"event: status\ndata: {json.dumps(study.status().to_dict(), allow_nan=False)}\n\n"

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cabai import views
 from cabai.server.access import WORK, Access
 from cabai.server.problems import problem
+from cabai.server.rates import Rates
 from cabai.study.wire import LARGEST
 
 PATIENCE = 16 * LARGEST  # bytes that are read, though not kept, before a request that is too large is answered
 SLOWEST = 30.0  # seconds until it is all here
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
@@ -32,7 +36,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-PAGE = "/"
+PAGES = re.compile(r"/(studies/[^/]+)?")  # what people open in a browser
 
 
 class Guards:
@@ -40,6 +44,7 @@ class Guards:
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str]) -> None:
         self.app, self.access, self.hosts = app, access, {plain_host(host) for host in hosts}
+        self.rates = Rates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,6 +85,9 @@ class Guards:
         if plain_host(host) not in self.hosts:
             detail = f"this server does not answer to the name {host[:200]!r}: cabai serve --allow-host adds names."
             return problem("wrong-host", 421, detail)
+        if self.rates.wait(address_in(scope)) is not None:
+            detail = "too many requests come from this address at a time: make fewer, or wait a second."
+            return problem("too-many-requests", 429, detail, {"Retry-After": "1"})
         if is_foreign(headers, scope, host):
             return problem("foreign-origin", 403, "requests made by pages of other sites are refused.")
         if is_entry(scope):
@@ -99,11 +107,13 @@ class Guards:
         return None
 
     def no_access(self, scope: Scope) -> Response:
-        client = scope.get("client")
-        wait = self.access.wait_after_wrong(client[0] if client else "")
+        wait = self.access.wait_after_wrong(address_in(scope))
         if wait is not None:
             detail = "too many requests without a valid token came from this address: look at your token."
             return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
+        if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
+            text = "Open the address that cabai serve has printed: it ends with the token."
+            return HTMLResponse(views.message("A token is needed", text), 401, {"WWW-Authenticate": "Bearer"})
         detail = "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve gave."
         return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
 
@@ -114,16 +124,29 @@ class Guards:
         token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
         if self.access.kind_of(token) is None:
             return self.no_access(scope)
-        answer = RedirectResponse(PAGE, 303)
+        answer: Response = RedirectResponse(scope["path"], 303)
+        if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
+            # By a link on another site: its browser keeps the cookie from a redirection, but not from a page of ours.
+            answer = HTMLResponse(views.message("cabai", "Your token is kept.", onward=scope["path"]))
         answer.set_cookie(
             self.access.cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/"
         )
         return answer
 
 
+def address_in(scope: Scope) -> str:
+    """Whose request it is."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
 def is_entry(scope: Scope) -> bool:
     query = parse_qs(scope["query_string"].decode("latin-1"))
-    return scope["method"] == "GET" and scope["path"] == PAGE and "token" in query
+    return is_page(scope) and "token" in query
+
+
+def is_page(scope: Scope) -> bool:
+    return scope["method"] == "GET" and PAGES.fullmatch(scope["path"]) is not None
 
 
 def plain_host(host: str) -> str:
@@ -147,7 +170,7 @@ def is_foreign(headers: Headers, scope: Scope, host: str) -> bool:
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none").lower()
     if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
         return True
-    follows = scope["method"] == "GET" and scope["path"] == PAGE and headers.get("sec-fetch-mode") == "navigate"
+    follows = is_page(scope) and headers.get("sec-fetch-mode") == "navigate"
     return site not in ("none", "same-origin") and not follows
 
 

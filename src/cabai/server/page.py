@@ -1,20 +1,71 @@
-"""The list of studies, for people."""
+"""The page: all studies, and one of them, which moves by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
+import json
+import threading
+from typing import Any
 
-from cabai.study.status import Status
+from cabai import views
+from cabai.server.studies import Studies, revision
+from cabai.study import Study
+from cabai.views import Seen
+
+TYPES = {
+    "style.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+MOST = 100  # studies of which the parts are kept
+AGE = 10.0  # seconds after which they are made again though nothing has changed: pulls under way grow older
 
 
-def listed(found: Iterable[Status], damaged: Iterable[str]) -> str:
-    """A page that names every study and says how it stands."""
-    rows = [f"<li><strong>{escape(each.name)}</strong>: {escape(each.sentence)}</li>" for each in found]
-    rows += [f"<li>{escape(text)}</li>" for text in damaged]
-    content = f"<ul>{''.join(rows)}</ul>" if rows else "<p>There are no studies yet.</p>"
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Studies</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>'
-        f"<body><h1>Studies</h1>{content}</body></html>"
-    )
+class Pages:
+    """The parts of studies' pages, made once for all who look."""
+
+    def __init__(self, studies: Studies) -> None:
+        self.studies = studies
+        self._made: dict[str, tuple[Any, dict[str, str], str]] = {}
+        self._guard = threading.Lock()
+
+    def whole(self, name: str) -> str:
+        return self.studies.do(name, lambda study: views.page(study._seen(wait=False)))
+
+    def parts(self, name: str, moment: float) -> tuple[dict[str, str], str]:
+        """The parts as they are now, and what is new in words; of `moment` the time on any clock."""
+        return self.studies.do(name, lambda study: self._parts(study, moment))
+
+    def _parts(self, study: Study, moment: float) -> tuple[dict[str, str], str]:
+        key = revision(study), moment // AGE, study._forecasts.last
+        with self._guard:
+            made = self._made.get(study.name)
+        if made is None or made[0] != key:
+            seen = study._seen(wait=False)
+            made = key, views.fragments(seen), news(seen)
+            with self._guard:
+                if len(self._made) >= MOST:
+                    self._made.clear()
+                self._made[study.name] = made
+        return made[1], made[2]
+
+
+def news(seen: Seen) -> str:
+    """What a screen reader is to say when it changes: not every pull."""
+    status = seen.status
+    if status.stopped:
+        return status.sentence
+    return f"{status.leader} leads." if status.leader is not None else ""
+
+
+def event(kind: str, value: Any) -> str:
+    return f"event: {kind}\ndata: {json.dumps(value, allow_nan=False)}\n\n"
+
+
+def changes(known: dict[str, str], parts: dict[str, str], text: str) -> str:
+    """The events that bring a page up to date that has the parts `known`, which then are those."""
+    now = {**parts, "": text}
+    found = [event("part", {"id": name, "html": html}) for name, html in parts.items() if known.get(name) != html]
+    if known.get("") != text:
+        found.append(event("news", text))
+    known.update(now)
+    return "".join(found)

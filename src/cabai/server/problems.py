@@ -26,6 +26,7 @@ TITLES = {
     "no-access": "A token is needed",
     "read-only": "The token is for reading only",
     "too-many-attempts": "Too many wrong tokens",
+    "too-many-requests": "Too many requests at a time",
     "wrong-host": "The server does not answer to that name",
     "foreign-origin": "Requests of other sites are refused",
     "not-json": "The request must be JSON",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -75,9 +76,17 @@ class Server(uvicorn.Server):
     """Lets streams of events end first: they would keep a server waiting for ever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.end_streams()
+        super().handle_exit(sig, frame)
+
+    def end(self) -> None:
+        """End soon, from whatever thread."""
+        self.end_streams()
+        self.should_exit = True
+
+    def end_streams(self) -> None:
         app: Any = self.config.app
         app.state.streams.over.set()
-        super().handle_exit(sig, frame)
 
 
 def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> None:
@@ -111,7 +120,8 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # elsewhere it would share a port that another program has
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         bound.listen(QUEUE)
         return bound

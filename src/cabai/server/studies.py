@@ -18,10 +18,11 @@ MOST = 1000  # studies that are kept open
 
 
 class Studies:
-    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again."""
+    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again. With `only`, there is but
+    that one."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, only: Study | None = None) -> None:
+        self.url, self.only = url, only
         self._open: dict[str, Study] = {}
         self._guard = threading.Lock()
 
@@ -41,6 +42,10 @@ class Studies:
         return work(self._loaded(name))
 
     def _loaded(self, name: str) -> Study:
+        if self.only is not None:
+            if name != self.only.name:
+                raise StudyNotFound(f"this page is of the study {self.only.name!r} alone.")
+            return self.only
         found = load_study(name, storage=self.url)
         with self._guard:
             if len(self._open) >= MOST:
@@ -53,12 +58,14 @@ class Studies:
 
     def overview(self, address: str) -> tuple[list[Status], list[str]]:
         """How every study stands, and what is wrong with those that cannot be read."""
+        if self.only is not None:
+            return [self.only.status()], []
         found, damaged = statuses(open_storage(self.url))
         return found, [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """A sentence that names the server where it named the storage behind it."""
-        storage = open_storage(self.url)
+        storage = open_storage(self.url) if self.only is None else self.only._storage
         for place in (self.url, storage.url, storage.file):
             if place and place != MEMORY:
                 text = text.replace(place, address)
@@ -81,20 +88,27 @@ def revision(study: Study) -> int:
     return int(study._read(Ledger.row).revision)
 
 
+def status_now(study: Study) -> Status:
+    """How a study stands, with the last forecast that is ready."""
+    status, play = study._read(lambda ledger, connection: ledger.look(connection))
+    return study._forecast(status, play, wait=False)
+
+
 def under_way(study: Study) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
 
     def work(ledger: Ledger, connection: Any) -> list[dict[str, Any]]:
-        ledger.row(connection)
-        arms, items = ledger.settings.arms, ledger.settings.items
-        return [
-            {
-                "id": ledger.pull_id(pull.number), "arm": arms[pull.arm],
-                "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
-                "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
-            }
-            for pull in ledger.pulls(connection)
-        ]  # fmt: skip
+        ledger.row(connection)  # which notices amendments
+        return ledger.under_way(connection)
 
-    found: list[dict[str, Any]] = study._read(work)
-    return found
+    return study._read(work)
+
+
+def failed(study: Study) -> dict[str, Any]:
+    """Why pulls have failed, and the time by the storage's clock."""
+
+    def work(ledger: Ledger, connection: Any) -> dict[str, Any]:
+        now = float(ledger.row(connection).now)
+        return {"failures": ledger.failures(connection), "now": now}
+
+    return study._read(work)

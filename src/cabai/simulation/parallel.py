@@ -15,6 +15,7 @@ from cabai.simulation.engines import Engine, EngineFailed
 from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
 from cabai.simulation.work import Part, Work
+from cabai.support.aside import heard
 
 Progress = Callable[[int], None]
 MOST_BYTES = 2**24  # that the rows of one task may take
@@ -70,7 +71,7 @@ def run_all(
         while done < trajectories:
             while chunks.left and len(under_way) < (engine.room if chunks.measured else engine.cores):
                 start(*chunks.next(engine.cores))
-            future = ended.get()
+            future = heard(ended)
             first, count, attempt = under_way.pop(future)
             try:
                 part = future.result()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai import plots, views
 from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.simulation.sums import Sums, right_arms
@@ -23,6 +24,7 @@ from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
 TWO_SIDED_95 = 1.959963984540054
@@ -75,7 +77,8 @@ class Summary:
         """
         return asdict(self)
 
-    def __repr__(self) -> str:
+    def _shown(self) -> tuple[str, list[list[str]]]:
+        """A heading, and a table."""
         rows = [
             ["mean cost", f"{self.mean_cost:.6g} ± {self.se_cost:.2g} (standard error)"],
             ["lower bound", "-" if self.lower_bound is None else f"{self.lower_bound:.6g}"],
@@ -87,7 +90,18 @@ class Summary:
         ]
         threshold = f"threshold {self.threshold}{in_brackets(self.standing)}"
         heading = f"{self.policy}, {threshold}, {self.allowed}, {self.trajectories} trajectories"
+        return heading, rows
+
+    def __repr__(self) -> str:
+        heading, rows = self._shown()
         return "\n".join([heading, table(rows, left=2)])
+
+    def _repr_html_(self) -> str:
+        return self._in_notebook([])
+
+    def _in_notebook(self, charts: list[views.Chart]) -> str:
+        heading, rows = self._shown()
+        return views.table([["", ""], *rows], above=[heading], charts=charts)
 
 
 def in_brackets(remark: str) -> str:
@@ -209,8 +223,30 @@ class Runs:
         pq.write_table(rows, buffer)
         write_whole(path, buffer.getvalue())
 
+    def plot(self) -> Figure:
+        """What trajectories cost, and how their pulls are shared among the arms (extra `plots`).
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.simulate(instance, "uniform", trajectories=20).plot()
+        <Figure size ...>
+        """
+        optional("matplotlib")
+        return plots.runs_figure(self)
+
     def __repr__(self) -> str:
         return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        costs, n = np.sort(self.costs), len(self)
+        places = np.unique(np.linspace(0, n - 1, min(n, 200)).astype(int))
+        track = [(float(costs[i]), (int(i) + 1) / n) for i in places]
+        drawn = views.chart(
+            "Trajectories that have ended", f"half of them at a cost of {np.median(costs):.4g}",
+            {("share of trajectories", "main"): [(float(costs[0]), 0.0), *track]}, "cost", "{:.4g}".format,
+            "{:.0%}".format,
+        )  # fmt: skip
+        return self.summary()._in_notebook([] if drawn is None else [drawn])
 
 
 @dataclass(frozen=True)
@@ -255,6 +291,9 @@ class Totals:
 
     def __repr__(self) -> str:
         return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
 
 def summary_of(
@@ -351,7 +390,21 @@ class Comparison(Generic[Found]):
         """
         return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
-    def __repr__(self) -> str:
+    def plot(self) -> Figure:
+        """What each policy pays: boxes hold the middle half, whiskers 5 % to 95 %, dots are means (extra `plots`).
+
+        >>> import cabai
+        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+        >>> cabai.compare(instance, ["co", "uniform"], trajectories=20).plot()
+        <Figure size ...>
+        """
+        optional("matplotlib")
+        if not all(isinstance(runs, Runs) for runs in self.runs):
+            raise InvalidInput('a picture needs the trajectories: compare without keep="summary".')
+        return plots.comparison_figure(self)  # type: ignore[arg-type]
+
+    def _shown(self) -> tuple[str, list[list[str]], list[str]]:
+        """A heading, a table of the policies, and remarks."""
         header = ["policy", "mean cost", "± 95 %", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
         rows = [
             [
@@ -378,7 +431,17 @@ class Comparison(Generic[Found]):
             for runs in self.runs
             if runs.own_stop
         ]
-        return "\n".join([heading, table([header, *rows]), *remarks])
+        return heading, [header, *rows], remarks
+
+    def __repr__(self) -> str:
+        heading, rows, remarks = self._shown()
+        return "\n".join([heading, table(rows), *remarks])
+
+    def _repr_html_(self) -> str:
+        heading, rows, remarks = self._shown()
+        means = [summary.mean_cost for summary in self.summaries]
+        bars = ["mean cost", *(mean / max(means) for mean in means)]
+        return views.table(rows, above=[heading], below=remarks, bars=bars)
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:

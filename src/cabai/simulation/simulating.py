@@ -18,6 +18,8 @@ from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.parallel import Progress, rows_of, sums_of
 from cabai.simulation.results import Runs, Totals
 from cabai.simulation.work import Work
+from cabai.support.aside import aside
+from cabai.support.interrupted import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, probability, whole
 from cabai.thresholds import Threshold, threshold_of
 
@@ -165,8 +167,8 @@ def simulate(
     setups = [Setup(instance.family, rule, chosen, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself
-    with opened(engine, workers=workers, address=address) as place:
-        work.compiled()  # here first: what is wrong with a user's own is told in terms of it
+    with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
+        aside(work.compiled)  # here first: what is wrong with a user's own is told in terms of it
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)

@@ -62,9 +62,18 @@ class Change:
         """Keep what was changed, if anything was."""
         if not self.is_changed:
             return
+        self.record()
         values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": self.play.bill,
                   "counted": self.play.counted_costs, "beyond": self.beyond}  # fmt: skip
         self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
+
+    def record(self) -> None:
+        """Keep a point of the history, every now and then, until the study has stopped."""
+        if self.row.stopped is None:
+            point = self.ledger.recorder.point(self.play, self.row.told, self.told, is_last=bool(self.ended))
+            if point is not None:
+                of_now = {"study": self.ledger.id, "told": self.told, "time": self.now}
+                self.writes.append((statements.ADD_POINT, of_now | point))
 
     def write(self) -> None:
         """Add the rows that are to be added."""

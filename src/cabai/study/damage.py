@@ -179,6 +179,17 @@ def check_amendments(amendments: Sequence[Any], amended: int) -> None:
         require(is_number(each.made) and isinstance(json.loads(each.changes), dict), each, "number", "made", "changes")
 
 
+def check_points(points: Iterable[Any], settings: Settings) -> None:
+    """Points of the history."""
+    for each in points:
+        require(is_count(each.told) and is_count(each.arms), each, "told", "arms")
+        require(is_number(each.time) and is_amount(each.spent), each, "told", "time", "spent")
+        named = all(a is None or is_arm(a, settings) for a in (each.leader, each.rival))
+        require(named, each, "told", "leader", "rival")
+        shown = all(value is None or is_number(value) for value in (each.evidence, each.required))
+        require(shown, each, "told", "evidence", "required")
+
+
 def tests_of(text: str, settings: Settings) -> dict[str, Any]:
     """How each arm is tried."""
     tests = json.loads(text)

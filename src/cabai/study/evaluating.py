@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
 from cabai.families import Bounded, Family, family_of
-from cabai.study.errors import RunFailed
+from cabai.study.crew import PATIENCE
+from cabai.study.errors import RunFailed, StorageError
+from cabai.study.failing import is_blamed
 from cabai.study.items import WORST, Items
 from cabai.study.open import STORAGE, load_study, open_study
 from cabai.study.runner import run
@@ -97,6 +99,7 @@ def evaluate(
     family: str | Family | None = None,
     retries: int = RETRIES,
     max_failures: int = 5,
+    catch: Any = None,
     progress: bool | None = None,
 ) -> Evaluation:
     """Find the best of several models, prompts or configurations on a dataset, for a part of what evaluating them all
@@ -112,7 +115,10 @@ def evaluate(
 
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or what `failed` says;
     "stop" ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with
-    `RunFailed` and none of them counts. See `create_study` for the rest.
+    `RunFailed` and none of them counts. A test that is wrong (a NameError or a TypeError, say, or a result that is no
+    score) ends the run at once and counts nowhere; `catch` names the exceptions that are failures instead, and
+    `study.run` says which are if it is not given. What was gathered is in the error's `evaluation`. See `create_study`
+    for the rest.
 
     >>> answers = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
     >>> found = evaluate(["small", "large"], range(200), lambda arm, item: answers[arm][item], seed=1)
@@ -151,12 +157,19 @@ def evaluate(
 
     try:
         with shown_progress(study, progress) as report:
-            status = run(study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report)
-    except RunFailed as error:
-        error.evaluation = Evaluation(study, study.status(), study.scores())
-        if name is None:  # the same call would begin anew
-            what = str(error).partition(" The study ")[0]
-            error.args = (f"{what} What was gathered is in the error's `evaluation`, which `reuse` takes.",)
+            status = run(
+                study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report,
+                catch=catch, leave=awaiting.cancel,
+            )  # fmt: skip
+    except Exception as error:
+        with suppress(StorageError, AttributeError):  # a storage that is gone, an exception that takes no attributes
+            error.evaluation = Evaluation(study, study.status(), study.scores())  # type: ignore[attr-defined]
+            if name is None:  # the same call would begin anew
+                kept = "What was gathered is in the error's `evaluation`, which `reuse` takes."
+                if isinstance(error, RunFailed):
+                    error.args = (f"{str(error).partition(' The study ')[0]} {kept}",)
+                elif is_blamed(error):
+                    error.add_note(kept)
         raise
     finally:
         awaiting.close()
@@ -263,12 +276,20 @@ class Awaiting:
             raise error
         return result
 
+    def cancel(self) -> None:
+        """Let all that is awaited end now."""
+        import asyncio
+
+        if self.loop is not None and self.thread.is_alive():
+            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self.loop)])
+
     def close(self) -> None:
         if self.loop is not None:
             if self.thread.is_alive():
                 self.loop.call_soon_threadsafe(self.loop.stop)
-                self.thread.join()
-            self.loop.close()
+                self.thread.join(PATIENCE)
+            if not self.thread.is_alive():  # or a test holds it up for ever
+                self.loop.close()
 
 
 @contextmanager

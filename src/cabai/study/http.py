@@ -24,6 +24,7 @@ TOKEN = "CABAI_TOKEN"  # the environment variable
 TIMEOUT = 150.0  # seconds for one answer: the server itself waits up to two minutes for its database
 PATIENCE = 120.0  # seconds in which a lost server may come back
 PAUSE = (0.05, 2.0)  # seconds before a request is made again, from and to
+TOO_MANY = b"too-many-requests"  # at a time: the same request is welcome a little later
 BROKEN = (OSError, http.client.HTTPException)
 STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
@@ -94,7 +95,8 @@ class Server:
         while True:
             try:
                 status, text = self._once(method, target, content, headers)
-                break
+                if status != 429 or TOO_MANY not in text or time.monotonic() > deadline:
+                    break
             except BROKEN as error:
                 self._close()
                 wrong = isinstance(error, ssl.SSLCertVerificationError)

@@ -52,10 +52,10 @@ class ItemsLedger(Ledger):
                 raise ValueError(f"its log has {play.rows} rows, but {row.told} were told")
         return play
 
-    def status(self, connection: sa.Connection) -> Status:
+    def look(self, connection: sa.Connection) -> tuple[Status, Any]:
         row = self.row(connection)
         with self.looked_at(connection, row) as play:
-            return items_status.status_of(row, play, self.pulls(connection))
+            return items_status.status_of(row, play, self.pulls(connection)), None
 
     def all_scores(self, connection: sa.Connection) -> Any:
         """Every score that is known, by arm and item."""

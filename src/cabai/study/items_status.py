@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from cabai.datasets.race import PAIRED
+from cabai.study.items_known import known_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
-from cabai.study.status import ArmStatus, Status
+from cabai.study.standing import Field, Pair
+from cabai.study.status import ArmStatus, Status, rest_of_budget, with_standing
 
 
 def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
@@ -41,6 +45,15 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         )
     leader = row.decision if stopped else play.leader
     closest = play.closest() if not stopped else None
+    decided = row.reason == "evidence"
+    known = known_of(play, leader, decided=decided)
+    field = Field(
+        names=names, pulled=[arm.pulls > 0 for arm in arms], in_play=[arm.in_play for arm in arms], leader=leader,
+        decision=row.decision if decided else None, stopped=stopped, pairs=pairs_of(play, leader),
+        rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+        by_pairs=race.name == PAIRED,
+    )  # fmt: skip
+    arms = with_standing(arms, field)
     remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(play.in_play))  # those that pause may come back
     return Status(
         name=row.name,
@@ -74,7 +87,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         evidence=None if closest is None else finite_or_none(closest[1]),
         required=None if closest is None else closest[2],
         confidence=row.confidence if stopped else play.confidence(),
-        remaining_cost=0.0 if stopped else finite_or_none(remaining),
+        remaining_cost=0.0 if stopped else None,
         stopped=stopped,
         reason=row.reason,
         decision=names[row.decision] if row.reason == "evidence" else None,
@@ -83,7 +96,23 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
         amended=row.amended,
+        within=known.within,
+        at_most=0.0 if stopped else at_most(play, remaining),
     )
+
+
+def at_most(play: ItemsPlay, remaining: float) -> float | None:
+    """What evaluating the rest costs, or what is left of the budget."""
+    limits = [each for each in (finite_or_none(remaining), rest_of_budget(play)) if each is not None]
+    return min(limits, default=None)
+
+
+def pairs_of(play: ItemsPlay, leader: int | None) -> list[Pair | None]:
+    """The evidence of the leader over each other arm, and what is required of it."""
+    if leader is None:
+        return [None] * len(play.settings.arms)
+    capital, required = play.race.capital(leader), math.log(play.race.board.target)
+    return [None if a == leader else Pair(math.log(capital[a]), required) for a in range(len(capital))]
 
 
 def bounds(play: ItemsPlay, a: int, told: int) -> tuple[float, float]:

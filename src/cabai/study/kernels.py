@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cabai.core.observe import observe, weigh_pulled
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
+from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import told_by_line
 
 WORTH_COMPILING = 1.0  # seconds in plain functions: about what it takes to compile them, so at worst it takes twice
@@ -32,7 +33,7 @@ class Kernels:
         self.setup = setup
         self.plain = {
             "observe": setup.bound(observe), "weigh": setup.bound(weigh_pulled), "choose": setup.choose,
-            "stop": setup.stop,
+            "stop": setup.stop, "surplus": setup.bound(surplus_of), "beats": setup.bound(beats_of),
         }  # fmt: skip
         self.weighs_as_usual = "weigh" not in dict(setup.binding)
         self.compiled: dict[str, Any] = {}
@@ -55,9 +56,16 @@ class Kernels:
     def stop(self, arms: NDArray[Any], run: Any, rules: Any = None) -> bool:
         return bool(self._call("stop", arms, run, rules=rules))
 
+    def surplus(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any = None) -> float:
+        """By how much b beats a."""
+        return float(self._call("surplus", arms, run, b, a, rules=rules))
+
+    def beats(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any) -> bool:
+        """Whether b beats a by `rules`, which may be for another delta."""
+        return bool(self._call("beats", arms, run, b, a, rules=rules))
+
     def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any, rules: Any = None) -> Any:
-        rules = self.setup.rules if rules is None else rules
-        function = self.compiled.get(name)
+        function, rules = self.compiled.get(name), self.setup.rules if rules is None else rules
         if function is not None:
             return function(arms, run, rules, *more)
         started = time.thread_time()
@@ -71,7 +79,7 @@ class Kernels:
 
     def compile(self) -> None:
         """Compile what may be; what cannot be compiled stays plain."""
-        with _compiling, contextlib.suppress(Exception):
+        with compiling, contextlib.suppress(Exception):
             from numba import types
 
             from cabai.core.compiling import compiled, functions_in, is_ours, types_of
@@ -81,6 +89,8 @@ class Kernels:
             signatures = {
                 "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
                 "stop": types.boolean(*records), "weigh": types.void(*records),
+                "surplus": types.float64(*records, types.int64, types.int64),
+                "beats": types.boolean(*records, types.int64, types.int64),
             }  # fmt: skip
             for name, signature in signatures.items():
                 if not threading.main_thread().is_alive():  # the process is about to end
@@ -90,9 +100,7 @@ class Kernels:
                     self.compiled[name] = compiled(plain, signature)
 
 
-_compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
+compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
-    )
+    os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from cabai.study import damage, statements
 from cabai.study.errors import StudyNotFound
+from cabai.study.history import Point, Recorder, points_of
 from cabai.study.play import Play
 from cabai.study.pull import Pull
 from cabai.study.status import Status
@@ -39,6 +40,7 @@ class Ledger:
         with self.reading():
             self.settings = damage.settings_of(row.settings)
         self.of = {"of_study": self.id}
+        self.recorder = Recorder()
         self._known: tuple[int, Play] | None = None  # the state as of a revision, to spare reading it again
 
     def reading(self) -> AbstractContextManager[None]:
@@ -104,9 +106,14 @@ class Ledger:
 
     def status(self, connection: sa.Connection) -> Status:
         """What is known now."""
+        return self.look(connection)[0]
+
+    def look(self, connection: sa.Connection) -> tuple[Status, Any]:
+        """What is known now, and the state that it is known from."""
         row = self.row(connection)
         arms, pulls = (each.rows(connection, self.of) for each in (statements.ARMS, statements.PULLS))
-        return self.status_of(row, arms, pulls)
+        play = self.restored(row, arms)
+        return Status.of(row, play, self.checked_pulls(pulls), self.pull_id), play
 
     def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
         """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""
@@ -136,6 +143,35 @@ class Ledger:
         with self.reading():
             damage.check_amendments(found, self.amended)
         return found
+
+    def history(self, connection: sa.Connection) -> list[Point]:
+        """Some points of the past, in their order."""
+        found = statements.POINTS.rows(connection, self.of)
+        with self.reading():
+            damage.check_points(found, self.settings)
+        return points_of(found, self.settings.arms)
+
+    def failures(self, connection: sa.Connection) -> list[dict[str, Any]]:
+        """Why pulls have failed, and how often: the most frequent reasons, by arm."""
+        rows = statements.FAILURES.rows(connection, self.of)
+        with self.reading():
+            arms = self.settings.arms
+            return [
+                {"arm": arms[row.arm], "reason": str(row.reason), "count": int(row.count), "last": float(row.last)}
+                for row in rows
+            ]
+
+    def under_way(self, connection: sa.Connection) -> list[dict[str, Any]]:
+        """The pulls that are under way, and who has them."""
+        items, arms = self.settings.items, self.settings.arms
+        return [
+            {
+                "id": self.pull_id(pull.number), "arm": arms[pull.arm],
+                "item": None if items is None else items.id(pull.item), "number": pull.number, "asked": pull.asked,
+                "expires": pull.expires, "offers": pull.offers, "worker": pull.worker,
+            }
+            for pull in self.pulls(connection)
+        ]  # fmt: skip
 
     def tests(self, row: Any) -> dict[str, Any] | None:
         """How each arm is tried, if that is known."""

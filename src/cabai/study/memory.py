@@ -12,22 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FEW = 16  # numbers: it takes longer to find out which have changed
+
 
 class Memory:
     """Writes the memory of one side of a study, again and again."""
 
     def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
         """For what an arm and the run keep by these names, and the records at the start."""
-        self.columns = {name: Column(arms[name]) for name in arm_names}
+        self.columns = [(name, json.dumps(name), Column(arms[name])) for name in arm_names]
         places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
         self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
 
     def text(self, arms: NDArray[Any], run: Any) -> str:
-        columns = ((name, column.text(arms[name])) for name, column in self.columns.items())
-        told = ", ".join(f"{json.dumps(name)}: {text}" for name, text in columns if text is not None)
+        told = []
+        for name, quoted, column in self.columns:
+            text = column.text(arms[name])
+            if text is not None:
+                told.append(f"{quoted}: {text}")
         values = run.item()
         kept = {name: value for name, place, first in self.run if (value := plain(values[place])) != first}
-        return f'{{"arms": {{{told}}}, "run": {json.dumps(kept)}}}'
+        return f'{{"arms": {{{", ".join(told)}}}, "run": {json.dumps(kept)}}}'
 
 
 class Column:
@@ -42,6 +47,9 @@ class Column:
         """A list, or None if all is as it was at the start."""
         raw = values.tobytes()
         if raw != self.raw:
+            if values.size <= FEW:
+                self.raw, self.written = raw, None if raw == self.start else json.dumps(values.tolist())
+                return self.written
             if self.texts:
                 changed = (values != self.values).reshape(len(values), -1).any(axis=1).nonzero()[0]
                 for a, text in zip(changed.tolist(), spelt(values[changed]), strict=True):

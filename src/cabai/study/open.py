@@ -139,7 +139,7 @@ def open_study(
     from cabai.study.study import Study
 
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
-    settings = Settings.checked(**USUAL | {"seed": usual_seed(items)} | chosen, items=items)
+    settings = settings_of(chosen, items)
     if is_served(storage):
         from cabai.study.remote import create_remote
 
@@ -208,6 +208,11 @@ def check_same(study: Study, different: Mapping[str, str]) -> None:
         how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
     words = "; its ".join(different.values())
     raise InvalidInput(f"there is a study {study.name!r} with other settings: its {words}. {how}")
+
+
+def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
+    """The settings of a study that is given these: what is not given is as usual."""
+    return Settings.checked(**USUAL | {"seed": usual_seed(items)} | dict(given), items=items)
 
 
 def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:

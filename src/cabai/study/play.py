@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import find_leader, weigh
 from cabai.core.state import Record, Records
-from cabai.core.stopping import interval_level, required, surplus
-from cabai.core.within import lowered
+from cabai.core.stopping import interval_level, required
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study import levels
@@ -439,28 +438,33 @@ class Play(Books):
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
-        arms, rules, t = Records(self.ordered.arms), Record(self.rules_of(b)), int(self.ordered.run["t"])
+        arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
-            least = float(self.setup.bound(required)(t, rules) + arms[b].price + arms[a].price)
-            more = float(self.setup.bound(surplus)(rules, t, arms[b], arms[a]))
+            least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
+            more = self.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
         return least + more if math.isfinite(least) else 0.0, least
 
-    def closest(self) -> tuple[int, float, float] | None:
-        """The rival in play that the leader is furthest from beating, its evidence and what is required of it."""
+    def closest(self, pairs: Sequence[tuple[float, float] | None] | None = None) -> tuple[int, float, float] | None:
+        """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
+        the `pairs` of the leader with each arm, if they are known."""
         side = self.ordered
         if not side.everything_pulled or side.run["left"] < 2 or not self.setup.shows_evidence:
             return None
         leader = int(side.run["leader"])
         rivals = [a for a in range(len(side.arms)) if a != leader and side.arms[a]["in_play"]]
-        pairs = [(a, *self.pair(leader, a)) for a in rivals]
-        return min(pairs, key=lambda pair: pair[1] - pair[2])
+        known: Sequence[tuple[float, float] | None] = [None] * len(side.arms) if pairs is None else pairs
+        found = [(a, *(known[a] or self.pair(leader, a))) for a in rivals]
+        return min(found, key=lambda pair: pair[1] - pair[2])
 
     def confidence(self) -> float:
-        """1 - the smallest delta at which the leader would now beat every rival; 0 if there is none.
+        return self.confidence_over(self.closest())
+
+    def confidence_over(self, closest: tuple[int, float, float] | None) -> float:
+        """1 - the smallest delta at which the leader would now beat every rival, this being the closest; 0 if there is
+        none.
 
         By the same proof as the guarantee's it may be looked at any time. Arms that were dropped were beaten at delta.
         """
-        closest = self.closest()
         delta, leader = self.settings.delta, int(self.ordered.run["leader"])
         if closest is None or not math.isfinite(closest[2]):
             return 1 - delta if self.ordered.run["left"] == 1 else 0.0
@@ -515,30 +519,6 @@ class Play(Books):
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
         low, high = sorted(float(self.settings.shown(end)) for end in ends)
         return low, high
-
-    def projected_cost(self) -> float | None:
-        """What is still to be paid before the study stops, if the estimates were the truth and sampling ideal.
-
-        Ideal sampling gathers one nat of evidence for every T* of cost, T* the bound's hardness at the estimates.
-        None where there is nothing to compute it from, or it cannot be computed.
-        """
-        closest = self.closest()
-        if closest is None or not math.isfinite(closest[2]):
-            return None
-        missing = max(closest[2] - closest[1], 0.0)
-        try:
-            with np.errstate(all="ignore"):
-                means, leader = self.ordered.arms["mean"][self.here], int(self.ordered.run["leader"])
-                leader = int(self.here[:leader].sum())
-                rivals = np.arange(len(means)) != leader
-                lower = self.setup.bound(lowered)
-                means[rivals] = [lower(Record(self.rules), mean) for mean in means[rivals]]
-                costs, arms = self.settings.steering_costs or self.paid_costs(), self.ordered.arms
-                costs, arms = np.array(costs)[self.here], arms[self.here]
-                hardness = self.setup.threshold.hardness(self.setup.family, means, costs, arms, leader)
-                return finite_or_none(hardness * missing)
-        except Exception:  # a forecast is a courtesy: what is known must be shown without it
-            return None
 
 
 def finite_or_none(value: float) -> float | None:

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE
-from cabai.study.commands import run_command
+from cabai.study.commands import Measure, run_command
+from cabai.study.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.items import MOST, WORST
 from cabai.study.open import described, is_served, open_study
-from cabai.study.runner import Failed, read
+from cabai.study.runner import Failed, read, was_killed
+from cabai.study.shells import checked_for_a_shell
 from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.thresholds import certified_in
 
 if TYPE_CHECKING:
     from cabai.study.pull import Pull
@@ -51,12 +54,15 @@ STUDY = (
 )
 RUN = (
     "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
+    "catch", "reward", "shell",
 )  # fmt: skip
-NOT_AN_ARMS = ("items", "cost", "timeout", "workers", "max_failures", "retries", "lease", "on_lapse")
+NOT_AN_ARMS = (
+    "items", "cost", "reward", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse",
+)  # fmt: skip
 UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
 LIMITS = ("max_cost", "max_pulls", "lease")  # a study is amended where the file has others than before
 OF_ITEMS = ("race", "failed", "speculate", "retries")
-MEASURES = ("seconds", "cpu")  # what a pull may cost, if it does not say so itself
+MEASURES = ("seconds", "cpu")  # what a pull may cost, or return, if it does not say so itself
 
 
 @dataclass(frozen=True)
@@ -69,24 +75,28 @@ class Recipe:
     file: Path  # as it was given
     folder: Path
     tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
-    cost: str | None  # how a cost is measured; None: the pull says
+    measure: Measure  # what of a pull is measured; of the rest, the pull says it
+    shell: bool  # whether commands, each a text alone in its list, are for a shell
     timeout: float
     workers: int
     max_failures: int
     retries: int
+    catch: list[str] | None  # exceptions by name, of functions, that are failures of the trial; None: the usual ones
     dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
     def how(self) -> dict[str, Any]:
         """By arm, what decides what its rewards and costs are."""
+        more: dict[str, Any] = {"reward": self.measure.reward, "shell": self.shell or None}
+        more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
         return {
-            arm: {"function" if isinstance(test, str) else "command": test, "cost": self.cost}
-            for arm, test in self.tests.items()
+            arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()
         }
 
     def study(self, *, changed: bool = False) -> Study:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
-        not differ from what the earlier run kept, unless it has `changed`: rewards of two things are not one arm's."""
+        not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
+        things are not one arm's."""
         if str(self.folder) not in sys.path:  # for functions, and for a family, threshold or policy of one's own
             sys.path.insert(0, str(self.folder))
         try:
@@ -97,6 +107,7 @@ class Recipe:
                 raise InvalidInput(
                     f"arm {missing[0]!r} has joined the study {self.name!r}: add it here, with its test."
                 )
+            study._lapse(was_killed)
             kept = study._keep_tests(self.how, anew=changed)
             for arm, how in self.how.items():
                 for key in how | kept[arm]:
@@ -133,17 +144,18 @@ class Recipe:
     def test(self, over: threading.Event) -> Callable[[Pull], Any]:
         """A function that tries the arm of a pull; commands are cut short when `over` is set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
+        caught = self.caught()
 
         def try_once(pull: Pull) -> Any:
             command = self.tests[pull.arm]
             if isinstance(command, str):
-                return self._measured(functions[pull.arm], pull.arm, *self._item(pull))
+                return self._measured(functions[pull.arm], caught, pull.arm, *self._item(pull))
             return run_command(
-                command,
+                command[0] if self.shell else command,
                 study=self.name,
                 pull=pull,
                 folder=self.folder,
-                cost=self.cost,
+                measure=self.measure,
                 timeout=self.timeout,
                 over=over,
                 given="".join(json.dumps(item) + "\n" for item in self._item(pull)),
@@ -151,17 +163,34 @@ class Recipe:
 
         return try_once
 
-    def _measured(self, function: Callable[..., Any], *given: Any) -> Any:
-        """A function's result, with the time it took where that is its cost."""
-        if self.cost is None:
+    def caught(self) -> Caught:
+        """The exceptions that are failures of the trial; None for the usual ones."""
+        return None if self.catch is None else tuple(find_exception(name, self.folder) for name in self.catch)
+
+    def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
+        """A function's result, with the time it took where that is its cost or its reward."""
+        measure = self.measure
+        if measure.cost is None and measure.reward is None:
             return function(*given)
-        clock = time.perf_counter if self.cost == "seconds" else time.thread_time
-        started = clock()
+        began, cpu = time.perf_counter(), time.thread_time()
+
+        def spent() -> dict[str, float]:
+            now = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
+            return {name: max(value, 1e-9) for name, value in now.items()}
+
         try:
-            reward = read(function(*given))["reward"]
+            result = function(*given)
         except Exception as error:
-            return Failed(f"{type(error).__name__}: {error}", max(clock() - started, 1e-9))
-        return {"reward": reward, "cost": max(clock() - started, 1e-9)}
+            if not is_of_the_trial(error, caught):
+                raise
+            return Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
+        took = spent()
+        if measure.reward is not None:
+            return measure.result("", took, self.timeout)
+        try:
+            return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
+        except InvalidInput as error:
+            return Failed(str(error), measure.cost_of(took), is_wrong=True)
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -187,20 +216,23 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             close = difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
             hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
             raise InvalidInput(f"unknown key {key!r}{hint}")
+    measured_by("reward", content)
+    content = content | implied_by_times(content)
+    measured = {key: measured_by(key, content) for key in ("cost", "reward")}
     for key in ("arms", "family"):
         if key not in content and not (key == "family" and "items" in content):
             raise InvalidInput(f"there is no {key!r}.")
     for key in OF_ITEMS:
         if key in content and "items" not in content:
             raise InvalidInput(f"{key!r} is for a study with items, and there are none.")
-    cost = content.get("cost")
-    if cost is not None and cost not in MEASURES:
-        raise InvalidInput(
-            f"cost must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {shown(cost)}."
-        )
+    shell = content.get("shell", False)
+    if not isinstance(shell, bool):
+        raise InvalidInput(f"shell must be true or false, got {shown(shell)}.")
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
+    if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
+        settings["threshold"] = certified_in(folder / settings["threshold"])
     dataset = dataset_of(content["items"], folder) if "items" in content else None
     if dataset is not None:
         settings["items"] = dataset
@@ -211,13 +243,44 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         file=file,
         folder=folder,
         tests=tests,
-        cost=cost,
+        measure=Measure(**measured),
+        shell=shell,
         timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
         workers=whole(content.get("workers", 1), "workers", 1),
         max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
         retries=whole(content.get("retries", 0), "retries", 0),
+        catch=catch_of(content),
         dataset=dataset,
     )
+
+
+def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes without saying where times are the rewards: the shortest is wanted, they are also the costs, and with a
+    time-out they lie between 0 and that."""
+    if content.get("reward") not in MEASURES:
+        return {}
+    if "family" not in content and "timeout" not in content:
+        raise InvalidInput(
+            "there is no 'family': times have no largest value. Give a timeout, and they are taken as bounded by it; "
+            "docs/times.md says why."
+        )
+    usual: dict[str, Any] = {"direction": "minimize"}
+    if "costs" not in content:
+        usual["cost"] = content["reward"]
+    if "timeout" in content and content["reward"] == "seconds":
+        usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
+    return {key: value for key, value in usual.items() if key not in content}
+
+
+def measured_by(key: str, content: Mapping[str, Any]) -> str | None:
+    given = content.get(key)
+    if given is not None and given not in MEASURES:
+        raise InvalidInput(
+            f"{key} must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {shown(given)}."
+        )
+    if given == "cpu" and not hasattr(os, "wait4"):
+        raise InvalidInput(f'{key} = "cpu" is not known on this system; take "seconds".')
+    return given
 
 
 def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
@@ -234,12 +297,12 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
         for key in NOT_AN_ARMS:
             if key in own:
                 raise InvalidInput(f"{key!r} is for all arms: write it at the top of the file, not in [arms.{name}].")
-        tests[name] = test_of(name, own if {"command", "function"} & set(own) else content)
+        tests[name] = test_of(name, own if {"command", "function"} & set(own) else content, content.get("shell", False))
         arms[name] = {key: value for key, value in own.items() if key not in ("command", "function")} or None
     return arms, tests
 
 
-def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
+def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
     command, function = given.get("command"), given.get("function")
     if (command is None) == (function is None):
         raise InvalidInput(f"arm {arm!r} needs a command or a function, and not both; it may be one for all arms.")
@@ -247,6 +310,10 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
         if not isinstance(function, str) or function.count(":") != 1:
             raise InvalidInput(f"function must be written module:function, got {shown(function)}.")
         return function
+    if shell:
+        if not isinstance(command, str) or not command.strip():
+            raise InvalidInput(f"with shell = true, a command must be a text, got {shown(command)}.")
+        return [checked_for_a_shell(command)]
     try:
         words = shlex.split(command) if isinstance(command, str) else command
     except ValueError as error:
@@ -254,6 +321,17 @@ def test_of(arm: str, given: Mapping[str, Any]) -> list[str] | str:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise InvalidInput(f"command must be a text or a list of texts, got {shown(command)}.")
     return words
+
+
+def catch_of(content: Mapping[str, Any]) -> list[str] | None:
+    """The exceptions' names, as they are written."""
+    given = content.get("catch")
+    names = [given] if isinstance(given, str) else given
+    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+        raise InvalidInput(
+            f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(given)}.'
+        )
+    return names
 
 
 def dataset_of(given: Any, folder: Path) -> Dataset:
@@ -283,15 +361,27 @@ def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
 
 def find_function(written: str, folder: Path) -> Callable[[str], Any]:
     """The function that module:function names; modules in the folder of the recipe are found."""
+    found = find(written, "function", folder)
+    if not callable(found):
+        raise InvalidInput(f"{written!r} is not a function.")
+    return found  # type: ignore[no-any-return]
+
+
+def find_exception(written: str, folder: Path) -> type[Exception]:
+    """The exception that module:name names, or a name alone, of those that Python has."""
+    found = find(written if ":" in written else f"builtins:{written}", "exception", folder)
+    caught = checked_catch(found)
+    assert caught is not None
+    return caught[0]
+
+
+def find(written: str, what: str, folder: Path) -> Any:
     module, _, name = written.partition(":")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise InvalidInput(f"function {written!r} cannot be found: {error}.") from error
+        raise InvalidInput(f"{what} {written!r} cannot be found: {error}.") from error
     except Exception as error:  # whatever is wrong in a module of the user's
-        raise InvalidInput(f"function {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error
-    if not callable(found):
-        raise InvalidInput(f"{written!r} is not a function.")
-    return found  # type: ignore[no-any-return]
+        raise InvalidInput(f"{what} {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error

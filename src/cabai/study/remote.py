@@ -14,14 +14,16 @@ from cabai.families import Gaussian
 from cabai.policies import policy_of
 from cabai.study import counts as counting
 from cabai.study.absent import Absent
+from cabai.study.history import Point
 from cabai.study.http import Server
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.status import Status
 from cabai.study.study import Study, checked_period, checked_request, checked_worker, fields, whoever
-from cabai.study.wire import pull_from, settings_from, status_from
+from cabai.study.wire import known, pull_from, settings_from, status_from
 from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of
+from cabai.views.seen import Seen
 
 
 class RemoteStudy(Study):
@@ -111,8 +113,8 @@ class RemoteStudy(Study):
         found: list[dict[str, Any]] = self._get("amendments")["amendments"]
         return found
 
-    def status(self) -> Status:
-        found = status_from(self._get())
+    def status(self, *, forecast: bool = False) -> Status:
+        found = status_from(self._get(**({"forecast": "true"} if forecast else {})))
         if len(found.arms) != len(self.arms):  # one has joined
             self._settings = settings_of(self._server, self.name)
         return found
@@ -126,6 +128,13 @@ class RemoteStudy(Study):
         for each in self._get("scores")["scores"]:
             found[each["arm"]][each["item"]] = each["score"]
         return found
+
+    def history(self) -> list[Point]:
+        return [Point(**known(Point, each)) for each in self._get("history")["history"]]
+
+    def _seen(self, *, wait: bool = True) -> Seen:
+        status, found = self.status(forecast=wait), self._get("failures")
+        return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._server.get("studies", self.name, *path, **query)

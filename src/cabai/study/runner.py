@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cabai.study.crew import LOOK, Crew
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
+from cabai.study.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
 from cabai.study.items import STOP
-from cabai.support.validation import InvalidInput, positive, whole
+from cabai.support.interrupted import plainly_interrupted
+from cabai.support.validation import InvalidInput, positive, shown, whole
 
 if TYPE_CHECKING:
     from cabai.study.pull import Pull
@@ -32,6 +35,7 @@ class Failed:
 
     why: str
     cost: float | None = None
+    is_wrong: bool = False  # the test returned what is no result: another trial would not help, and the run ends
 
 
 def run(
@@ -43,16 +47,21 @@ def run(
     progress: Callable[[], None] | None = None,
     over: threading.Event | None = None,
     retries: int = 0,
+    catch: Any = None,
+    leave: Callable[[], None] | None = None,
 ) -> Status:
     """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, the reward alone where the study knows the costs,
-    or `Failed`. An exception, or a result that is not legal or too large to be added to the others, is told as a failed
-    pull; its cost counts if it is legal and can be added. After `max_failures` in a row for one arm the run ends with
-    `RunFailed`. On Ctrl-C the tests under way are waited for and told, or their
-    pulls given back where they fail, and the study can be run again. `over` is set when the run is to end, for tests
-    that can be cut short. `progress` is called after each pull. Pulls that a run on this machine had under way when it
-    was killed have lapsed.
+    or `Failed`. An exception that is a failure of the trial (`catch`; see `study.run`) is told as a failed pull; after
+    `max_failures` in a row for one arm the run ends with `RunFailed`. Any other exception ends the run, and its pull is
+    given back. A result that is not legal, or too large to be added to the others, is told as a failed pull, whose cost
+    counts if it is legal and can be added, and ends the run with `RunFailed`.
+
+    On Ctrl-C the tests under way are waited for and told, or their pulls given back where they fail, and the study can
+    be run again. On another one they are left, or told to end by `leave`, and their pulls given back. `over` is set
+    when the run is to end, for tests that can be cut short. `progress` is called after each pull. Pulls that a run on
+    this machine had under way when it was killed have lapsed.
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when
     the same arm has succeeded on another item: an arm that fails with all of them has no score on any, and its pulls
@@ -62,26 +71,31 @@ def run(
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
     count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
     kind = Loop if study.settings.items is None else ItemsLoop
-    loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0))
-    with begun(study, loop), ThreadPoolExecutor(count) as executor:
-        try:
-            futures = [executor.submit(loop.work, i) for i in range(count)]
-            loop.ready.set()
-            renewed = time.monotonic()
-            often = study.settings.lease / 4
-            while wait(futures, timeout=min(0.2, often), return_when=FIRST_EXCEPTION).not_done:  # to hear Ctrl-C soon
-                often = study.settings.lease / 4  # which may be amended
-                if any(future.done() and future.exception() for future in futures):
+    caught = checked_catch(catch)
+    loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0), caught)
+    crew = Crew(count, loop.work)
+    with plainly_interrupted(), begun(study, loop):
+        interrupts = 0
+        while True:
+            try:
+                if not interrupts:
+                    crew.start()
+                    loop.ready.set()
+                loop.watch(crew)
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+                loop.end()
+                if interrupts > 1:
+                    loop.leave(crew, leave)
                     break
-                if time.monotonic() - renewed >= often:
-                    loop.renew()
-                    renewed = time.monotonic()
-        finally:
-            loop.over.set()
-            loop.ready.set()
-    for future in futures:
-        future.result()
-    return study.status()
+            finally:
+                loop.end()
+        if interrupts:
+            raise KeyboardInterrupt
+        for error in crew.errors:
+            raise error.with_traceback(without_ours(error)) if is_blamed(error) else error
+        return study.status()
 
 
 @contextmanager
@@ -103,6 +117,8 @@ def was_killed(worker: str | None) -> bool:
         return False
     if int(pid) == os.getpid():
         return mark not in _runs
+    if os.name != "posix":  # there, signal 0 is Ctrl-C: nobody is asked, and the lease ends by itself
+        return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -123,16 +139,56 @@ class Loop:
         progress: Callable[[], None] | None,
         over: threading.Event,
         retries: int = 0,
+        caught: Caught = None,
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
-        self.retries = retries
+        self.retries, self.caught = retries, caught
         self.ready = threading.Event()  # an interrupt while workers start leaves some that nobody waits for: they idle
         self.failing: Counter[str] = Counter()
         self.trying: dict[int, Pull] = {}  # by worker
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
 
+    def end(self) -> None:
+        """What is under way is the last."""
+        self.over.set()
+        self.ready.set()
+
+    def watch(self, crew: Crew) -> None:
+        """Until all workers have ended: lease anew what takes long."""
+        often = self.study.settings.lease / 4
+        renewed = began = time.monotonic()
+        says = self.over.is_set() and sys.stderr.isatty()
+        while crew.is_at_work:
+            crew.wait(min(LOOK, often))
+            often = self.study.settings.lease / 4  # which may be amended
+            if time.monotonic() - renewed >= often:
+                renewed = time.monotonic()
+                try:
+                    self.renew()
+                except Exception as error:
+                    crew.errors.append(error)
+            if says and time.monotonic() - began >= 1.0:
+                says = False
+                print("cabai waits for the tests under way; Ctrl-C again leaves them.", file=sys.stderr, flush=True)
+
+    def leave(self, crew: Crew, leave: Callable[[], None] | None) -> None:
+        """Wait no longer for tests: give their pulls back. What one returns after all is told, if it is the first."""
+        with suppress(KeyboardInterrupt):  # once more: their leases end by themselves
+            if leave is not None:
+                leave()
+                crew.join()
+            for pull in self.kept():
+                self.give_back(pull)
+
     def work(self, worker: int) -> None:
+        try:
+            self.pull_until_the_end(worker)
+        except BaseException:
+            self.end()  # the others begin nothing new
+            raise
+
+    def pull_until_the_end(self, worker: int) -> None:
         self.ready.wait()
         while not self.over.is_set():
             try:
@@ -169,7 +225,7 @@ class Loop:
         except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
             self.give_back(pull)
             raise
-        if isinstance(result, Failed) and self.over.is_set():  # no fault of the arm's
+        if isinstance(result, Failed) and not result.is_wrong and self.over.is_set():  # no fault of the arm's
             self.give_back(pull)
             return
         self.tell(pull, result)
@@ -200,7 +256,12 @@ class Loop:
     def attempt(self, pull: Pull) -> Any:
         try:
             return self.test(pull)
+        except RunFailed:  # a command that cannot be started
+            raise
         except Exception as error:
+            if not is_of_the_trial(error, self.caught):
+                blame(error, pull.arm, self.caught)
+                raise
             return Failed(f"{type(error).__name__}: {error}")
 
     def tell(self, pull: Pull, result: Any) -> None:
@@ -213,10 +274,16 @@ class Loop:
                 except AlreadyTold:
                     raise
                 except InvalidInput as error:  # paid for, but not a legal reward
-                    result = Failed(str(error), paid_in(result))
-            self.tell_failed(pull, result)
+                    result = Failed(str(error), paid_in(result), is_wrong=True)
+            billed = self.tell_failed(pull, result)
         except AlreadyTold:
             return  # the lease ran out, and another worker was quicker
+        if result.is_wrong:
+            raise RunFailed(
+                f"the test of arm {pull.arm!r} has returned what is no reward and cost: {result.why.rstrip('.')}. It "
+                f"is kept as a failed pull{f' that cost {billed:g}' if billed else ''}. The study {self.study.name!r} "
+                "is kept; mend the test and run it again to go on."
+            )
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
             raise self.failure(pull.arm, self.limit, result)
@@ -228,13 +295,16 @@ class Loop:
             "again to go on."
         )
 
-    def tell_failed(self, pull: Pull, result: Failed) -> None:
+    def tell_failed(self, pull: Pull, result: Failed) -> float | None:
+        """Returns the cost that was told."""
         try:
             self.study.tell(pull, failed=result.why, cost=result.cost)
+            return result.cost
         except AlreadyTold:
             raise
         except InvalidInput:  # a cost that cannot be added to the bill: the pull must not stay leased for that
             self.study.tell(pull, failed=result.why, cost=0.0)
+            return None
 
 
 class ItemsLoop(Loop):
@@ -271,21 +341,27 @@ class ItemsLoop(Loop):
         paid = 0.0
         for _ in range(1 + self.retries):
             result = super().attempt(pull)
+            if isinstance(result, Failed) and result.is_wrong:
+                raise self.no_score(pull, result.why, result.cost, paid)
             if not isinstance(result, Failed):
                 try:
                     told = self.study._checked(pull, **read(result))
                 except InvalidInput as error:  # no fault of the arm's: it must not count as the worst score
-                    raise RunFailed(
-                        f"the test of arm {pull.arm!r} on item {pull.item!r} has returned what is no score and cost: "
-                        f"{str(error).rstrip('.')}. It does not count. The study {self.study.name!r} is kept; mend "
-                        "the test and run it again to go on."
-                    ) from error
+                    raise self.no_score(pull, str(error), paid_in(result), paid) from error
                 cost = None if told.cost is None else told.cost + paid
                 return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
             paid += result.cost or 0.0
             if self.over.is_set():
                 break
         return Failed(result.why, paid or None)
+
+    def no_score(self, pull: Pull, why: str, cost: float | None, paid: float) -> RunFailed:
+        lost = (cost or 0.0) + paid
+        return RunFailed(
+            f"the test of arm {pull.arm!r} on item {pull.item!r} has returned what is no score and cost: "
+            f"{why.rstrip('.')}. It does not count{f', and its cost of {lost:g} is not on the bill' if lost else ''}. "
+            f"The study {self.study.name!r} is kept; mend the test and run it again to go on."
+        )
 
     def tell(self, pull: Pull, result: Any) -> None:
         if not isinstance(result, Failed):
@@ -337,11 +413,11 @@ def read(result: Any) -> dict[str, Any]:
     """A test's result as the arguments of `tell`."""
     if isinstance(result, Mapping):
         if "reward" not in result or not set(result) <= {"reward", "cost"}:
-            raise InvalidInput(f"a test must return a reward and a cost, got {dict(result)!r}.")
+            raise InvalidInput(f"a test must return a reward and a cost, got {shown(dict(result))}.")
         return dict(result)
     if isinstance(result, tuple):
         if len(result) != 2:
-            raise InvalidInput(f"a test must return (reward, cost), got {result!r}.")
+            raise InvalidInput(f"a test must return (reward, cost), got {shown(result)}.")
         return {"reward": result[0], "cost": result[1]}
     if result is None:
         raise InvalidInput("a test must return (reward, cost), got None.")

@@ -1,15 +1,16 @@
-"""How studies are stored: five tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
+"""How studies are stored: six tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
 
 `cabai_observation` is the log: rows are added and never changed, as are those of `cabai_amendment`. `cabai_arm` and
 `cabai_study` hold the sums over it and the policy's memory, and change in the same transaction. `cabai_pull` holds the
-pulls that are under way. Times are seconds since 1970, UTC.
+pulls that are under way, and `cabai_point` a few hundred points of the history, for pictures. Times are seconds since
+1970, UTC.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0007"  # the newest migration in `migrations/versions`
+REVISION = "0008"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -121,4 +122,18 @@ amendment = Table(
     Column("made_by", String(200)),
     Column("changes", Text, nullable=False),  # JSON: by the name of each setting, what it was and what it is
     Column("reopened", String(20)),  # why the study had stopped that went on again; null if it had not
+)
+
+point = Table(
+    "cabai_point",
+    metadata,
+    belongs_to_study(),
+    Column("told", Number, primary_key=True, autoincrement=False),  # rows of the log
+    Column("time", Double, nullable=False),
+    Column("spent", Double, nullable=False),
+    Column("arms", Integer, nullable=False),  # in play
+    Column("leader", Integer),
+    Column("rival", Integer),
+    Column("evidence", Double),
+    Column("required", Double),
 )

@@ -19,7 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from cabai.study.clock import CLOCK
-from cabai.study.schema import amendment, arm, observation, pull, study
+from cabai.study.schema import amendment, arm, observation, point, pull, study
 
 Values = Mapping[str, Any]
 NOTHING: Values = {}
@@ -164,6 +164,11 @@ SCORES = Statement(  # in a study with items, from a place of the log on
     .where(observation.c.study == _study, observation.c.place > sa.bindparam("of_place"))
     .order_by(observation.c.place)
 )
+FIRST_REWARD = Statement(
+    sa.select(sa.func.min(observation.c.number).label("number")).where(
+        observation.c.study == _study, observation.c.reward.is_not(None)
+    )
+)
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
 
@@ -174,6 +179,24 @@ PERIOD = Statement(
     sa.select(observation)
     .where(observation.c.study == _study, observation.c.period == sa.bindparam("of_period"))
     .order_by(observation.c.place)
+)
+
+POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
+ADD_POINT = Statement(sa.insert(point).inline())
+
+MOST_REASONS = 20
+FAILURES = Statement(  # by arm and reason, the most frequent first
+    sa.select(
+        observation.c.arm,
+        observation.c.failed.label("reason"),
+        sa.func.count().label("count"),
+        sa.func.max(observation.c.told).label("last"),
+    )
+    .where(observation.c.study == _study, observation.c.failed.is_not(None))
+    .group_by(observation.c.arm, observation.c.failed)
+    .order_by(sa.desc("count"), sa.desc("last"), observation.c.arm)
+    .limit(sa.literal_column(str(MOST_REASONS)))
+    .offset(sa.literal_column("0"))
 )
 
 # The rewards told after pull number `of_through` and before the first pull that is still waited for.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cabai.families import Gaussian
 from cabai.study.absent import Absent
 from cabai.study.books import Books
+from cabai.study.forecast import Forecast, roughly
+from cabai.study.known import known_of
 from cabai.study.play import Play, finite_or_none
+from cabai.study.ranking import closed, ranks
 from cabai.study.spread import is_too_wide
+from cabai.study.standing import Field, Pair
 from cabai.support.tables import table
+from cabai.views import status_table
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class ArmStatus:
     cost: float | None  # the mean cost of a reward, failed pulls included
     spent: float
     in_play: bool  # False once the policy has dropped it
+    standing: str | None = None  # in or out, and why, in words
+    share: float | None = None  # the evidence of the leader over it, of what is required
+    may_be_best: bool | None = None  # False: shown not to be, at delta; None where that cannot be said
+    ranks: list[int] | None = None  # the best and the worst that it can have, at delta for all arms at once
+    better_than: list[str] | None = None  # the arms that it is shown to be better than, on which ranks are based
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Status:
     evidence: float | None  # of the leader over that rival, in nats
     required: float | None  # of it, to stop; None also where more data are needed to say
     confidence: float | None  # 1 - the delta at which the leader would have been decided for
-    remaining_cost: float | None  # still to be paid if the estimates are the truth; None where it cannot be said
+    remaining_cost: float | None  # still to be paid, the median of the forecast; None where none was made
     stopped: bool
     reason: str | None  # evidence, max_cost, max_pulls, certificate or by hand
     decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
@@ -89,6 +99,9 @@ class Status:
     items: int | None = None  # of a study with items: how many there are
     full_cost: float | None = None  # what evaluating everything would cost, as far as prices are known
     is_complete: bool = False  # whether everything was evaluated
+    within: float | None = None  # the leader is shown to be at most so much worse than the best, at delta
+    at_most: float | None = None  # still to be paid at most: the rest of a budget, or of a dataset; None: no limit
+    forecast: Forecast | None = None  # what is still to be paid, where that was asked for and can be said
     imported: int = 0  # rows of the log that are from elsewhere
     amended: int = 0  # how often its settings were: see `study.amendments()`
     error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
@@ -127,7 +140,19 @@ class Status:
             )
         leader = row.decision if stopped else play.leader
         shows = settings.can_test and play.setup.shows_evidence
-        closest = play.closest() if shows and leader == play.leader else None  # what came late may have another lead
+        pairs = pairs_of(play, leader) if shows else [None] * len(names)
+        closest = (
+            play.closest(pairs) if shows and leader == play.leader else None
+        )  # what came late may have another lead
+        known = known_of(play, leader, decided=row.reason == "evidence")
+        field = Field(
+            names=names, pulled=[arm.pulls > 0 for arm in arms], in_play=[arm.in_play for arm in arms], leader=leader,
+            decision=row.decision if row.reason == "evidence" else None, stopped=stopped,
+            pairs=[None if pair is None else Pair(*pair) for pair in pairs],
+            rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+            dropped=settings.dropped,
+        )  # fmt: skip
+        arms = with_standing(arms, field)
         warned.append(passing(play))
         waiting = sum(arm.waiting for arm in arms)
         missing = [pull.number for pull in pulls if pull.withdrawn is None]
@@ -164,12 +189,14 @@ class Status:
             rival=None if closest is None else names[closest[0]],
             evidence=None if closest is None else finite_or_none(closest[1]),
             required=None if closest is None else finite_or_none(closest[2]),
-            confidence=row.confidence if stopped else play.confidence() if shows else None,
-            remaining_cost=0.0 if stopped else play.projected_cost() if shows else None,
+            confidence=row.confidence if stopped else play.confidence_over(closest) if shows else None,
+            remaining_cost=0.0 if stopped else None,
             stopped=stopped,
             reason=row.reason,
             decision=names[row.decision] if row.reason == "evidence" else None,
             warnings=[text for text in warned if text],
+            within=None if known is None else known.within,
+            at_most=0.0 if stopped else rest_of_budget(play),
             imported=settings.elsewhere,
             amended=row.amended,
             error=settings.error if settings.error != settings.delta else None,
@@ -177,6 +204,10 @@ class Status:
             joined=list(settings.joined),
             dropped=list(settings.dropped),
         )
+
+    def with_forecast(self, forecast: Forecast | None) -> Status:
+        """The same, with what is still to be paid."""
+        return replace(self, forecast=forecast, remaining_cost=None if forecast is None else forecast.median)
 
     @property
     def best(self) -> str:
@@ -267,12 +298,9 @@ class Status:
             return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
-        rest = ", how much more is unknown"
-        if self.remaining_cost is not None:
-            rest = f", about {roughly(self.remaining_cost)} more if estimates hold"
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
-            f"{self.spent:.6g} spent{rest}."
+            f"{self.spent:.6g} spent{'' if self.forecast is None else self.forecast}."
         )
 
     @property
@@ -289,7 +317,7 @@ class Status:
         over = ""
         if self.evidence is not None and self.required is not None:
             over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
-        rest = "" if self.remaining_cost is None else f", at most about {roughly(self.remaining_cost)} more for these"
+        rest = "" if self.at_most is None else f", at most about {roughly(self.at_most)} more for these"
         return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
 
     @property
@@ -302,6 +330,32 @@ class Status:
             f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
             f"(asked for: {1 - (self.error or self.delta):g})."
         )
+
+    @property
+    def shown(self) -> list[str]:
+        """What has been shown without a decision, in sentences: which arms may be the best, how far the leader may be
+        from it, and which ranks are certain.
+
+        >>> from cabai import create_study
+        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
+        >>> study.status().shown
+        ['a is at most 0.1887 worse than the best (confidence 0.95).']
+        """
+        found, sure = [], f"(confidence {1 - self.delta:.4g})"
+        possible = [arm.name for arm in self.arms if arm.may_be_best]
+        if self.decision is None and possible and len(possible) < len(self.arms):
+            found.append(f"May be the best {sure}: {listed(possible)}.")
+        if (self.decision is None or self.within) and self.within is not None:
+            found.append(
+                f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
+            )
+        worst = len(self.arms)
+        certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
+        if certain and worst > 2:
+            certain.sort(key=lambda arm: arm.ranks or [])
+            found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: no NaN, no infinities.
@@ -344,6 +398,9 @@ class Status:
         )
         if arm.name == self.decision:
             state = "best"
+        elif not state and not self.stopped and arm.share is not None:
+            state = "beaten" if arm.share == 1 else f"{math.floor(100 * arm.share)} % of the evidence"
+            state += ", holds it up" if arm.name == self.rival else ""
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
@@ -356,6 +413,9 @@ class Status:
             f"{arm.spent:.4g}",
             state,
         ]
+
+    def _repr_html_(self) -> str:
+        return status_table(self)
 
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
@@ -382,10 +442,42 @@ class Status:
             more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
+        more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
+
+
+def pairs_of(play: Play, leader: int | None) -> list[tuple[float, float] | None]:
+    """The evidence of the leader over each other arm, and what is required of it; None where there is none yet."""
+    arms = play.ordered.arms
+    if leader is None or not play.ordered.everything_pulled:
+        return [None] * len(arms)
+    return [play.pair(leader, a) if a != leader and play.here[a] else None for a in range(len(arms))]
+
+
+def with_standing(arms: list[ArmStatus], field: Field) -> list[ArmStatus]:
+    """The arms, with how each stands."""
+    better = None if field.known is None else closed(field.known.better)
+    found = ranks(better) if better is not None else None
+    return [
+        replace(
+            arm,
+            standing=field.standing(a),
+            share=field.share(a),
+            may_be_best=None if field.known is None else bool(field.known.may_be_best[a]),
+            ranks=None if found is None else found[a],
+            better_than=None if better is None else [field.names[b] for b in better[a].nonzero()[0]],
+        )
+        for a, arm in enumerate(arms)
+    ]
+
+
+def rest_of_budget(play: Books) -> float | None:
+    """What is left of the budget, if there is one."""
+    limit = play.settings.max_cost
+    return None if limit is None else max(limit - play.bill, 0.0)
 
 
 def in_words(number: int) -> str:
@@ -419,10 +511,11 @@ def lapsing(play: Books, a: int, lapses: int) -> str | None:
 
 def too_wide(play: Play, a: int) -> str | None:
     """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
-    family, found, pulls = play.settings.family, play.variance(a), int(play.ordered.arms[a]["pulls"])
-    if not isinstance(family, Gaussian) or isinstance(family, Absent) or found is None:
+    family = play.settings.family
+    if not isinstance(family, Gaussian) or isinstance(family, Absent):
         return None
-    if not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+    found, pulls = play.variance(a), int(play.ordered.arms[a]["pulls"])
+    if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
         f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
@@ -443,9 +536,21 @@ def passing(play: Books) -> str | None:
     )
 
 
-def roughly(cost: float) -> str:
-    """Three digits, and zeros where a scientist would write 3.3e+03."""
-    return f"{float(f'{cost:.3g}'):g}"
+def ranked(arm: ArmStatus) -> str:
+    """An arm and the ranks that it can have."""
+    best, worst = arm.ranks or [0, 0]
+    return f"{arm.name} {best}" if best == worst else f"{arm.name} {best} to {worst}"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Some names, and how many there are if they are many."""
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
+
+
+def rounded_up(epsilon: float) -> str:
+    """Four digits, and never less than it is."""
+    text = f"{epsilon:.4g}"
+    return text if float(text) >= epsilon else f"{epsilon * (1 + 1e-3):.4g}"
 
 
 def rounded_down(share: float) -> str:

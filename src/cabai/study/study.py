@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import getpass
+import os
 import secrets
 import socket
 import warnings
@@ -11,11 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import sqlalchemy as sa
 
+from cabai.plots import study_figure
 from cabai.study import amending, runner, transactions
 from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.current import Current
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
+from cabai.study.forecast import Forecasts
+from cabai.study.history import Point
 from cabai.study.items import STOP
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import EVIDENCE, Ledger
@@ -24,10 +30,14 @@ from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
 from cabai.study.together import Together
+from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
+from cabai.views.rendering import notebook, report
+from cabai.views.seen import Seen
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 T = TypeVar("T")
 # What is kept of each.
@@ -55,6 +65,7 @@ class Study:
         self._name, self._storage = ledger.name, storage
         self._current = Current(storage, ledger)
         self._together = Together(storage, self._current)
+        self._forecasts = Forecasts()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An attribute that somebody assigns would change nothing that is stored."""
@@ -427,14 +438,22 @@ class Study:
         *,
         workers: int = 1,
         max_failures: int = 5,
+        catch: Any = None,
         progress: Callable[[], None] | None = None,
+        page: bool = False,
     ) -> Status:
         """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
         costs are known. In a study with items it is `test(arm, item)`, with the item's id.
 
-        `workers` tests run at a time, in threads. An exception, or a result that is not legal, is a failed pull; after
-        `max_failures` in a row for one arm the run ends with `RunFailed`. On Ctrl-C the tests under way are waited for,
-        and the study can be run again. `progress` is called after each pull.
+        `workers` tests run at a time, in threads. A trial that fails (a time-out, a broken connection) is a failed
+        pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A test that is wrong ends the run
+        at once: its pull is given back and its exception raised as it is, or, for a result that is not legal,
+        `RunFailed`, and the pull is kept as failed. `catch` names the exceptions that are failures of the trial: unless
+        given, all but those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
+
+        On Ctrl-C the tests under way are waited for, and on another one they are left and their pulls given back; the
+        study can be run again. `progress` is called after each pull. With `page=True` the study can be watched in a
+        browser meanwhile, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -449,10 +468,25 @@ class Study:
         def try_once(pull: Pull) -> Any:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
-        return runner.run(self, try_once, workers=workers, max_failures=max_failures, progress=progress)
+        with self._watched() if page else contextlib.nullcontext():
+            return runner.run(
+                self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress
+            )
 
-    def status(self) -> Status:
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        """The study's page, while something is done."""
+        optional("fastapi")
+        optional("uvicorn")
+        from cabai.server.beside import watched
+
+        return watched(self)
+
+    def status(self, *, forecast: bool = False) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.
+
+        With `forecast`, also what is still to be paid (`status.forecast`): a range, from a few hundred simulated
+        continuations of this study. That takes some tenths of a second, and the first time in a process longer; nothing
+        is decided by it.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -467,8 +501,28 @@ class Study:
         b        0                                      0
         a leads so far; too few pulls for evidence. 0.02 spent.
         """
-        found: Status = self._read(lambda ledger, connection: ledger.status(connection))
-        return found
+        status, play = self._read(lambda ledger, connection: ledger.look(connection))
+        return self._forecast(status, play) if forecast else status
+
+    def history(self) -> list[Point]:
+        """How evidence and the bill grew: a few hundred points at most, however many results there are.
+
+        Each has told (results so far), time, spent, arms (still in play), leader, rival, evidence and required. Where
+        results come within milliseconds of each other, there are fewer.
+
+        >>> from cabai import create_study
+        >>> study = create_study("history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> last = study.history()[-1]
+        >>> last.told, last.spent, last.leader, last.evidence > last.required
+        (9, 12.0, 'b', True)
+        """
+
+        def work(ledger: Ledger, connection: sa.Connection) -> list[Point]:
+            ledger.row(connection)  # which notices amendments
+            return ledger.history(connection)
+
+        return self._read(work)
 
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
@@ -532,11 +586,67 @@ class Study:
             frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
         return frame
 
+    def report(self, file: str | os.PathLike[str] | None = None) -> str:
+        """One HTML page that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+
+        Returns it, and writes it to `file` if one is named.
+
+        >>> from cabai import create_study
+        >>> study = create_study("report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> page = study.report()
+        >>> "b has the largest mean, wrong with probability at most 0.05" in page, "<script" in page
+        (True, False)
+        """
+        import cabai
+
+        path = None if file is None else file_to_write(os.fspath(file))
+        costs = self.settings.costs
+        more = {"known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed}
+        page = report(self._seen(), more, cabai.__version__)
+        if path is not None:
+            write_whole(path, page.encode())
+        return page
+
+    def plot(self) -> Figure:
+        """The arms with their intervals and spending, the evidence against what is required, and the bill, as a figure
+        of Matplotlib (extra `plots`).
+
+        >>> from cabai import create_study
+        >>> study = create_study("plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
+        >>> study.plot()
+        <Figure size ...>
+        """
+        optional("matplotlib")
+        return study_figure(self._seen())
+
+    def _seen(self, *, wait: bool = True) -> Seen:
+        """What there is to be seen, at one moment; a forecast that is not ready is waited for, or left out."""
+
+        def work(ledger: Ledger, connection: sa.Connection) -> tuple[Seen, Any]:
+            status, play = ledger.look(connection)
+            failures = ledger.failures(connection) if status.failures else []
+            now = float(ledger.row(connection).now)
+            return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now), play
+
+        seen, play = self._read(work)
+        return dataclasses.replace(seen, status=self._forecast(seen.status, play, wait=wait))
+
+    def _forecast(self, status: Status, play: Any, *, wait: bool = True) -> Status:
+        """A status with what is still to be paid, where that can be said."""
+        if play is None or status.stopped:
+            return status
+        return status.with_forecast(self._forecasts.of(play) if wait else self._forecasts.soon(play))
+
+    def _repr_html_(self) -> str | None:
+        return notebook(self._seen())
+
     def __repr__(self) -> str:
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
 
     def __str__(self) -> str:
-        return str(self.status())
+        return str(self.status(forecast=True))
 
     def _tell(self, results: list[Result]) -> Iterable[UserWarning]:
         warned: list[UserWarning] = self._together.do(

@@ -110,13 +110,26 @@ def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | N
 
 
 def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
-    """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept."""
-    ledger.row(connection, lock=True)
+    """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept. As long
+    as nothing was observed, it may change."""
+    row = ledger.row(connection, lock=True)
     known = None if anew else ledger.tests(ledger.row(connection))
-    kept = tests if known is None else tests | known
+    if known is None or (known != tests and is_unobserved(ledger, connection, row)):
+        ledger.save_tests(connection, tests)
+        return tests
+    kept = tests | known  # an arm may have joined
     if kept != known:
         ledger.save_tests(connection, kept)
     return kept
+
+
+def is_unobserved(ledger: Ledger, connection: sa.Connection, row: Any) -> bool:
+    """Whether no trial has returned anything that counts, and none is under way. With items, failing counts too."""
+    if any(pull.expires > row.now for pull in ledger.pulls(connection)):
+        return False
+    if ledger.settings.items is not None:
+        return bool(row.told == 0)
+    return statements.FIRST_REWARD.row(connection, ledger.of).number is None
 
 
 def check_told_before(change: Change, result: Result) -> None:

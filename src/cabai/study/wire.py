@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
+from cabai.study.forecast import Forecast
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import ArmStatus, Status
@@ -41,7 +42,9 @@ def pull_from(values: Mapping[str, Any]) -> Pull:
 def status_from(values: Mapping[str, Any]) -> Status:
     """A status from its `to_dict`; what a newer server adds to it is left out."""
     arms = [ArmStatus(**known(ArmStatus, arm)) for arm in values["arms"]]
-    return Status(**known(Status, values) | {"arms": arms})
+    forecast = values.get("forecast")
+    more = {"arms": arms, "forecast": None if forecast is None else Forecast(**known(Forecast, forecast))}
+    return Status(**known(Status, values) | more)
 
 
 def known(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:

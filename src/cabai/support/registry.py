@@ -7,7 +7,6 @@ Each is written the same way everywhere, in Python, in the shell and in storage:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -111,6 +110,8 @@ class Registry(Generic[T]):
         )
 
     def _known(self, name: str) -> str:
+        import difflib
+
         close = difflib.get_close_matches(name, self.names, n=1)
         return (
             f"did you mean {close[0]}? " if close else ""

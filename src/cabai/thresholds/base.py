@@ -71,8 +71,8 @@ class Threshold(Named):
         """
         return "" if self.is_proven_for(family) else "not proven for this family"
 
-    def check_use(self, policy: Named, epsilon: float) -> None:
-        """Refuse a policy that this threshold does not hold for; a proven one holds for all."""
+    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
+        """Refuse a policy or an epsilon that this threshold does not hold for; a proven one holds for all."""
 
     def hardness(
         self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int

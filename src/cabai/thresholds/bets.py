@@ -62,12 +62,13 @@ def keep(arm, rules, reward):
     arm.squares += reward * reward
     up, down = arm.up, arm.down
     if reward == 1.0 or reward == 0.0:  # as below, but quicker
-        sums = up if reward == 1.0 else down
+        sums, logs = up if reward == 1.0 else down, rules.logs
         for i in range(KEPT):
-            sums[i] += rules.logs[i]
+            sums[i] += logs[i]
         return
+    stakes = rules.stakes
     for i in range(KEPT):
-        c = rules.stakes[i][STAKE]
+        c = stakes[i][STAKE]
         up[i] += math.log(1.0 + c * reward)
         down[i] += math.log(1.0 + c * rest)
 

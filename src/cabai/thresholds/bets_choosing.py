@@ -75,7 +75,8 @@ def working_variance(run, arm, a):
     A bet on a reward being above m is worth at most about gap/m, and on being below it gap/(1 - m), however small the
     variance. Where the bets of all pulls are worth TOTAL, that is gap²/(2v) for v = TOTAL m²/(2N).
     """
-    edge = arm.mean if a == run.leader else 1.0 - arm.mean
+    mean = arm.mean
+    edge = mean if a == run.leader else 1.0 - mean
     return arm.reserved + 0.5 * TOTAL * edge * edge / arm.tested
 
 

@@ -19,22 +19,23 @@ def start(b, a, epsilon, enough):
 
     The first guess would be it if rewards were gaussian; from there the secant of the slope (Illinois).
     """
-    per_b, per_a = b.tested / b.reserved, a.tested / a.reserved
+    n_b, n_a, mean_b, mean_a = b.tested, a.tested, b.tested_mean, a.tested_mean
+    per_b, per_a = n_b / b.reserved, n_a / a.reserved
     v_b, v_a = b.variance, a.variance
-    low, high = max(a.tested_mean - epsilon, 0.0), min(b.tested_mean, 1.0 - epsilon)
-    m = (per_b * b.tested_mean + per_a * (a.tested_mean - epsilon)) / (per_b + per_a)
+    low, high = max(mean_a - epsilon, 0.0), min(mean_b, 1.0 - epsilon)
+    m = (per_b * mean_b + per_a * (mean_a - epsilon)) / (per_b + per_a)
     m = min(max(m, low), high)
     if enough > 0.0:
-        most = b.tested * worth_at_most(b.tested_mean - m, v_b, 1.0 - m)
-        if most + a.tested * worth_at_most(m + epsilon - a.tested_mean, v_a, m + epsilon) <= enough:
+        most = n_b * worth_at_most(mean_b - m, v_b, 1.0 - m)
+        if most + n_a * worth_at_most(m + epsilon - mean_a, v_a, m + epsilon) <= enough:
             return m, 0.0, 0.0, 0.0
     at_low = at_high = up = down = 0.0
     side = 0
     for _ in range(STEPS):
-        up, fall = worth(b.tested_mean - m, v_b, 1.0 - m)
-        down, rise = worth(m + epsilon - a.tested_mean, v_a, m + epsilon)
-        slope = a.tested * rise - b.tested * fall
-        if b.tested * up + a.tested * down <= enough:
+        up, fall = worth(mean_b - m, v_b, 1.0 - m)
+        down, rise = worth(m + epsilon - mean_a, v_a, m + epsilon)
+        slope = n_a * rise - n_b * fall
+        if n_b * up + n_a * down <= enough:
             break
         if slope < 0.0:
             low, at_low = m, slope

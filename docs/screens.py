@@ -1,0 +1,68 @@
+"""Make the pictures of the page in docs/pictures/: python docs/screens.py
+
+It needs Chromium (`make browser`) and Playwright (extra `test`). The studies have seeds; times are as they come.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+import warnings
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+import cabai
+from cabai.server.beside import page_beside
+
+FOLDER = Path(__file__).parent / "pictures"
+SIZE = {"width": 1000, "height": 860}
+PHONE = {"width": 390, "height": 860}
+
+
+def judged(arms: int, *, until: int) -> cabai.Study:
+    """A study of judges, some of which are better, that is still under way."""
+    chance = random.Random(7)
+    names = ["small", "medium", "large"] if arms == 3 else [f"judge {i + 1:03}" for i in range(arms)]
+    name, costs = ("which judge", [0.01, 0.03, 0.1]) if arms == 3 else (f"which of {arms} judges", [0.02] * arms)
+    study = cabai.create_study(
+        name, arms=names, family="bernoulli", costs=costs, seed=1, max_cost=60, storage="memory"
+    )  # fmt: skip
+    means = {name: 0.6 + 0.08 * (i % 3) - 0.002 * i for i, name in enumerate(names)}
+    for turn in range(until):
+        if study.stopped:
+            break
+        pull = study.ask(worker=f"worker {turn % 4 + 1}")
+        if chance.random() < 0.01:
+            study.tell(pull, failed="no answer within 30 s")
+        else:
+            study.tell(pull, float(chance.random() < means[pull.arm]))
+        time.sleep(0.01 if arms == 3 else 0)
+    if not study.stopped:
+        study.ask(2, worker="worker 1")
+    return study
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    few, many = judged(3, until=450), judged(100, until=2500)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for study, name, scheme, size in (
+            (few, "page", "light", SIZE), (few, "page-dark", "dark", SIZE), (few, "page-phone", "light", PHONE),
+            (many, "page-100", "light", SIZE), (many, "page-100-dark", "dark", SIZE),
+        ):  # fmt: skip
+            with page_beside(study) as address:
+                context = browser.new_context(color_scheme=scheme, viewport=size)
+                tab = context.new_page()
+                tab.goto(address)
+                tab.wait_for_timeout(1000)
+                tab.screenshot(path=str(FOLDER / f"{name}.png"))
+                context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The page of one study, served beside its run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from cabai.server.access import READ, Access
+from cabai.server.app import app_over
+from cabai.server.serving import Server, bind, configured
+from cabai.server.studies import Studies
+from cabai.study import Study
+from cabai.study.open import is_served
+
+
+@contextmanager
+def page_beside(study: Study) -> Iterator[str]:
+    """Serve the page of a study, for reading, at a free port of this machine; its address, with a token.
+
+    A study on a server has its page there.
+    """
+    path = f"/studies/{quote(study.name, safe='')}"
+    if is_served(study.storage):
+        yield f"{study.storage}{path}"
+        return
+    access = Access.new()
+    app = app_over(Studies(study.storage, only=study), access)
+    server, bound = Server(configured(app)), bind("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=([bound],), name="cabai page", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}{path}?token={access.tokens[READ]}"
+    finally:
+        server.end()  # after a last look, so that whoever watches sees how it ended
+        thread.join(10)
+        bound.close()
+
+
+@contextmanager
+def watched(study: Study) -> Iterator[None]:
+    """Say where the page of a study is, and open it where there is a screen."""
+    with page_beside(study) as address:
+        print(f"page: {address}", file=sys.stderr, flush=True)
+        if has_screen():
+            webbrowser.open(address)
+        yield
+
+
+def has_screen() -> bool:
+    """Whether somebody sits before this machine: they see what opens."""
+    if not sys.stderr.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

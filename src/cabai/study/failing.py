@@ -1,0 +1,67 @@
+"""Whose fault it is that a test raised: the trial's, which is bought again, or the test's own, which ends the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cabai.support.validation import InvalidInput, shown
+
+# What Python raises where a program is wrong: the same trial would raise it again, however often it is bought.
+PROGRAM = (
+    NameError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError, NotImplementedError, RecursionError,
+)  # fmt: skip
+PACKAGE = Path(__file__).parent.parent
+
+Caught = tuple[type[Exception], ...] | None
+
+
+def checked_catch(catch: Any) -> Caught:
+    """The exceptions that are failures of the trial, as they were given; None for the usual ones."""
+    if catch is None:
+        return None
+    given = tuple(catch) if isinstance(catch, (tuple, list, set, frozenset)) else (catch,)
+    for each in given:
+        if not isinstance(each, type) or not issubclass(each, Exception):
+            raise InvalidInput(
+                f"catch must be classes of exceptions, such as (OSError, ValueError), got {shown(each)}."
+            )
+    return given
+
+
+def is_of_the_trial(error: BaseException, caught: Caught) -> bool:
+    """Whether a test that raised this has failed as a trial may fail, so that another one may succeed."""
+    if caught is not None and isinstance(error, caught):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_of_the_trial(each, caught) for each in error.exceptions)
+    if caught is not None or not isinstance(error, Exception) or isinstance(error, PROGRAM):
+        return False
+    return type(error).__module__.partition(".")[0] != "cabai"  # something of ours was called in a wrong way
+
+
+def blame(error: Exception, arm: str, caught: Caught) -> None:
+    """Say with the error why it has ended the run, and what to do if it should not."""
+    named = [each.__name__ for each in (OSError,) if caught is None] + [each.__name__ for each in caught or ()]
+    named += [type(error).__name__]
+    error.add_note(
+        f"{BLAME} arm {arm!r}, not a failure of a trial: it is not tried again. Its pull was given back, and what it "
+        f"may have cost is not on the bill. If a trial may fail so, name it: catch=({', '.join(named)})."
+    )
+
+
+BLAME = "cabai: this is an error in the test of"
+
+
+def is_blamed(error: BaseException) -> bool:
+    """Whether it was a test that raised this."""
+    return any(note.startswith(BLAME) for note in getattr(error, "__notes__", ()))
+
+
+def without_ours(error: BaseException) -> TracebackType | None:
+    """Its traceback from the first line on that is not cabai's."""
+    place = error.__traceback__
+    while place is not None and Path(place.tb_frame.f_code.co_filename).is_relative_to(PACKAGE):
+        place = place.tb_next
+    return place or error.__traceback__

@@ -1,0 +1,76 @@
+"""What the means of a study's arms may be, given what is known of them: draws, for forecasts.
+
+On a scale where a reward varies by about 1 whatever its mean, the arms are taken to be alike: their means lie around
+one centre, of which nothing is known, with a spread tau that is about 0.3, give or take a factor of e. The data say how
+far apart the arms are; while they say little, near ties and wide gaps are both likely.
+
+    theta_a = scale(mean_a) ~ N(centre, tau²),   estimate_a ~ N(theta_a, 1/n_a)
+
+Given tau all of this is normal; tau has a grid. Nothing that a study decides depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+SPREADS = np.geomspace(0.01, 5.0, 49)  # tau
+USUAL, WIDTH = 0.3, 1.0  # the centre of tau, and the standard deviation of its logarithm, before there are data
+
+
+class Scale(NamedTuple):
+    """To where rewards vary by about 1 and back, and an estimate with its variance from n rewards of a mean."""
+
+    back: Callable[[Numbers], Numbers]
+    estimate: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
+
+
+def arcsine(n: Numbers, mean: Numbers) -> tuple[Numbers, Numbers]:
+    """Anscombe's, for shares."""
+    share = (n * mean + 3 / 8) / (n + 3 / 4)
+    return 2 * np.arcsin(np.sqrt(share)), 1 / (n + 0.5)
+
+
+def root(n: Numbers, mean: Numbers) -> tuple[Numbers, Numbers]:
+    """Anscombe's, for counts."""
+    return 2 * np.sqrt(mean + 3 / (8 * n)), 1 / n
+
+
+def log(n: Numbers, mean: Numbers) -> tuple[Numbers, Numbers]:
+    """The mean of log(gamma) is a little below the log of its mean."""
+    return np.log(np.maximum(mean, 1e-300)) + 1 / (2 * n), 1 / (n - 0.5)
+
+
+SCALES = {
+    "bernoulli": Scale(lambda x: np.sin(x.clip(0, math.pi) / 2) ** 2, arcsine),
+    "poisson": Scale(lambda x: (x.clip(0) / 2) ** 2, root),
+    "exponential": Scale(np.exp, log),
+}
+
+
+def scale_of(family: str, variance: float) -> Scale:
+    """Of a family by its name; of others, and of gaussian, with this variance of a reward."""
+    sd = math.sqrt(variance)
+    return SCALES.get(family, Scale(lambda x: x * sd, lambda n, mean: (mean / sd, 1 / n)))
+
+
+def draws(scale: Scale, n: Numbers, mean: Numbers, count: int, rng: np.random.Generator) -> Numbers:
+    """Draws of all means, a row each, given n rewards of each arm and their mean."""
+    at, error = scale.estimate(n, mean)
+    weights = 1 / (error + SPREADS[:, None] ** 2)  # by spread and arm
+    total = weights.sum(axis=1)
+    centre = (weights * at).sum(axis=1) / total
+    log_chance = -0.5 * (np.log(SPREADS / USUAL) / WIDTH) ** 2 + 0.5 * (
+        np.log(weights).sum(axis=1) - np.log(total) - (weights * (at - centre[:, None]) ** 2).sum(axis=1)
+    )
+    chance = np.exp(log_chance - log_chance.max())
+    which = rng.choice(len(SPREADS), count, p=chance / chance.sum())
+    around = centre[which] + rng.standard_normal(count) / np.sqrt(total[which])
+    own, common = 1 / error, 1 / SPREADS[which][:, None] ** 2
+    middle = (own * at + common * around[:, None]) / (own + common)
+    return scale.back(middle + rng.standard_normal((count, len(n))) / np.sqrt(own + common))

@@ -1,0 +1,65 @@
+"""What a study was asked, and what its promise rests on, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cabai.views.words import moment, money, number
+
+if TYPE_CHECKING:
+    from cabai.study.status import Status
+
+REWARDS = {
+    "gaussian": "Rewards are gaussian, or sub-gaussian, with the variance that was declared or a smaller one.",
+    "bernoulli": "Rewards are 0 or 1.",
+    "bounded": "Rewards lie in the range that was declared; nothing else is assumed of how they spread.",
+    "poisson": "Rewards are counts with a poisson law.",
+    "exponential": "Rewards are waiting times with an exponential law.",
+}
+
+
+def question(status: Status) -> str:
+    """What the study is to find out."""
+    best = "largest" if status.direction == "maximize" else "smallest"
+    what = f"Which of {len(status.arms)} arms has the {best} mean reward"
+    if status.items is not None:
+        what = f"Which of {len(status.arms)} arms has the {best} mean score on these {status.items:,} items"
+    good = f", or a mean within {status.epsilon:g} of it" if status.epsilon else ""
+    return f"{what}{good}, wrong with probability at most {status.delta:g}, for the smallest bill?"
+
+
+def assumptions(status: Status) -> list[str]:
+    """What must be true for the promise to hold."""
+    if status.items is not None:
+        return [
+            "An arm has one score on each item, whenever it is evaluated. Nothing else is assumed of the scores.",
+            "The items are these and no others. The order in which they were looked at is random, by the study's seed.",
+        ]
+    family = status.family.split("(")[0].rsplit(":", 1)[-1]
+    found = [
+        "Pulls do not influence each other, and an arm's mean does not change while the study runs.",
+        REWARDS.get(family, f"Rewards are as the family {status.family} says."),
+        "Whether a pull fails or is lost does not depend on the reward that it would have returned.",
+    ]
+    if not status.proven:
+        found.append(f"The threshold {status.threshold} is not proven for this family.")
+    return found
+
+
+def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The settings, for a table; `settings` has what the status does not."""
+    rows = [
+        ("arms", ", ".join(arm.name for arm in status.arms)),
+        ("rewards", f"{status.family}, to {status.direction}"),
+        ("delta", number(status.delta)),
+        ("epsilon", number(status.epsilon)),
+        ("test", status.threshold if status.items is None else f"{status.threshold} race on {status.items:,} items"),
+        ("policy", status.policy),
+        ("largest bill", "no limit" if status.max_cost is None else money(status.max_cost)),
+        ("most pulls", "no limit" if status.max_pulls is None else f"{status.max_pulls:,}"),
+        *((name, str(value)) for name, value in settings.items() if value is not None),
+        ("begun", moment(status.created)),
+        ("ended", moment(status.ended) or "it goes on"),
+    ]
+    return rows

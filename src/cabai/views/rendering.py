@@ -1,0 +1,115 @@
+"""Templates filled in: whole pages, fragments of them, and tables for notebooks. Jinja is imported by the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from cabai.views import words
+from cabai.views.assumed import asked, assumptions, question
+from cabai.views.drawing import Chart
+from cabai.views.seen import Seen, charts, progress, rows, scale, to_come
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from cabai.study.status import Status
+
+HERE = Path(__file__).parent
+PARTS = ("summary", "arms", "history", "pulls", "failures")  # of the page of a study, each sent again when it changes
+
+
+@cache
+def environment() -> Environment:
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        cache_size=-1,
+        auto_reload=False,
+    )
+    for name in ("number", "money", "percent", "moment", "duration"):
+        made.filters[name] = getattr(words, name)
+    made.filters["as_path"] = lambda name: quote(name, safe="")
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    return environment().get_template(template).render(**values)
+
+
+def asset(name: str) -> str:
+    """A style sheet or script, as it is sent."""
+    return (HERE / "assets" / name).read_text(encoding="utf-8")
+
+
+def about(seen: Seen) -> dict[str, Any]:
+    """What the templates of a study are given."""
+    status = seen.status
+    return {
+        "seen": seen, "status": status, "rows": rows(status), "progress": progress(status), "charts": charts(seen),
+        "scale": scale(status), "to_come": to_come(status),
+    }  # fmt: skip
+
+
+def fragments(seen: Seen) -> dict[str, str]:
+    """The parts of a study's page, by name."""
+    values = about(seen)
+    return {name: render(f"{name}.html", **values) for name in PARTS}
+
+
+def page(seen: Seen, *, base: str = "") -> str:
+    """The page of a study; `base` is the path under which everything is served."""
+    return render("page.html", base=base, parts=fragments(seen), status=seen.status)
+
+
+def studies(found: Sequence[Status], damaged: Sequence[str], *, base: str = "") -> str:
+    """The page that lists all studies."""
+    return render("studies.html", base=base, found=found, damaged=damaged)
+
+
+def message(title: str, text: str, *, onward: str = "") -> str:
+    """A page that says one thing, and leads `onward`."""
+    return render("message.html", base="", title=title, text=text, onward=onward)
+
+
+def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
+    """One file that needs nothing else: what was asked, assumed, paid and decided."""
+    status = seen.status
+    return render(
+        "report.html", style=asset("style.css"), parts=fragments(seen), settings=asked(status, settings),
+        question=question(status), assumptions=assumptions(status), version=version, **about(seen),
+    )  # fmt: skip
+
+
+def notebook(seen: Seen, without: Sequence[str] = ()) -> str:
+    """A study in a notebook: how it stands, its arms and its history."""
+    parts = fragments(seen)
+    content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
+    return render("notebook.html", style=asset("style.css"), title=seen.status.name, content=content)
+
+
+def table(
+    rows: Sequence[Sequence[str]],
+    *,
+    above: Sequence[str] = (),
+    below: Sequence[str] = (),
+    bars: Sequence[Any] = (),
+    charts: Sequence[Chart] = (),
+) -> str:
+    """A table in a notebook, its first row the heading, with texts above and below; with `bars`, the heading of a
+    column of them and a share for each row."""
+    content = render("table.html", rows=rows, above=above, below=below, bars=bars, charts=charts)
+    return render("notebook.html", style=asset("style.css"), title="", content=content)
+
+
+def status_table(status: Status) -> str:
+    """A status in a notebook: without its history."""
+    return notebook(Seen(status), without=("history",))

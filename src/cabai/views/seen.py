@@ -1,0 +1,136 @@
+"""What is to be seen of a study, put together for the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cabai.views.drawing import Chart, Span, Tracks, chart, spans
+from cabai.views.words import duration, money, number
+
+if TYPE_CHECKING:
+    from cabai.study.history import Point
+    from cabai.study.status import ArmStatus, Status
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A study at one moment: its status, its past, what is under way and what has failed."""
+
+    status: Status
+    history: Sequence[Point] = ()
+    pulls: Sequence[dict[str, Any]] = ()  # under way: id, arm, item, worker, asked, expires, offers
+    failures: Sequence[dict[str, Any]] = ()  # arm, reason, count, last
+    now: float = 0.0  # seconds since 1970, by the clock of the storage
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm."""
+
+    arm: ArmStatus
+    span: Span | None
+    share_of_bill: float
+    evidence: float | None  # of the leader over it, as a share of what is required
+    state: str  # leads, best, out, or nothing
+
+
+def rows(status: Status) -> list[Row]:
+    """The arms: the leader first, then those in play and then those out, each by their means."""
+    better = -1.0 if status.direction == "maximize" else 1.0
+
+    def order(arm: ArmStatus) -> tuple[bool, bool, bool, float]:
+        return arm.name != status.leader, not arm.in_play, arm.mean is None, better * (arm.mean or 0.0)
+
+    arms = sorted(status.arms, key=order)
+    drawn, _, _ = spans([(arm.low, arm.mean, arm.high) for arm in arms])
+    return [
+        Row(
+            arm,
+            span,
+            arm.spent / status.spent if status.spent else 0.0,
+            None if arm.share is None else min(max(arm.share, 0.0), 1.0),
+            state(arm, status),
+        )
+        for arm, span in zip(arms, drawn, strict=True)
+    ]
+
+
+def scale(status: Status) -> tuple[float, float] | None:
+    """Which means the intervals are drawn between."""
+    _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
+    return (low, high) if high > low else None
+
+
+def state(arm: ArmStatus, status: Status) -> str:
+    if arm.name == status.decision:
+        return "best"
+    if arm.name == status.leader:
+        return "led" if status.stopped else "leads"
+    return "" if arm.in_play else "out"
+
+
+def progress(status: Status) -> float | None:
+    """How much of the evidence that is required there is, over the rival that is hardest to beat."""
+    if status.decision is not None:
+        return 1.0
+    if status.evidence is None or not status.required:
+        return None
+    return min(max(status.evidence / status.required, 0.0), 1.0)
+
+
+def to_come(status: Status) -> str:
+    """What is still to be paid, as far as can be said."""
+    if status.stopped:
+        return "nothing"
+    found = status.forecast
+    if found is not None:
+        return f"{money(found.low)} to {money(found.high)} (80 %)"
+    return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
+
+
+def evidence_over_bill(seen: Seen) -> Tracks:
+    """The evidence of the leader over the rival that is hardest to beat, and what is required, as the bill grew."""
+    status = seen.status
+    moments = [(point.spent, point.evidence, point.required) for point in seen.history]
+    if not status.stopped:
+        moments.append((status.spent, status.evidence, status.required))
+    known = [(spent, found, least) for spent, found, least in moments if found is not None and least is not None]
+    return {
+        ("evidence", "main"): [(spent, found) for spent, found, _ in known],
+        ("required", "limit"): [(spent, least) for spent, _, least in known],
+    }
+
+
+def bill_over_time(seen: Seen) -> Tracks:
+    """What had been spent, by the seconds since the study began; and the budget, once it is not far off."""
+    status = seen.status
+    spent = status.spent - status.spent_late
+    bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in seen.history)]
+    end = max((seen.now if status.ended is None else status.ended) - status.created, bill[-1][0])
+    found: Tracks = {("spent", "main"): [*bill, (end, spent)]}
+    if status.max_cost is not None and spent > status.max_cost / 4:
+        found["max_cost", "limit"] = [(0.0, status.max_cost), (end, status.max_cost)]
+    return found
+
+
+def charts(seen: Seen) -> list[Chart]:
+    """Evidence against what is required, over the bill; and the bill over time."""
+    evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
+    said = ""
+    if evidence["evidence", "main"]:
+        (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
+        said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"
+    end, spent = bill["spent", "main"][-1]
+    found = [
+        chart(
+            "Evidence of the leader over its closest rival", said, evidence, "spent", money,
+            lambda value: f"{value:.3g} nats",
+        ),
+        chart(
+            "The bill", f"{money(spent)} spent in {duration(end)}", bill, "time",
+            lambda seconds: duration(seconds) if seconds else "start", money,
+        ),
+    ]  # fmt: skip
+    return [each for each in found if each is not None]

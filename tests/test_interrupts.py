@@ -1,0 +1,200 @@
+"""Ctrl-C in Python: it is heard, it reaches the caller without our insides, and leaves what it should."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import pytest
+
+import cabai
+from cabai.simulation.work import Work
+from cabai.support.aside import _at_work, aside
+from studies import new
+
+ONES = {"a": 1, "b": 0, "c": 0}
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def is_plain(error: KeyboardInterrupt) -> bool:
+    """Whether it shows the way from the caller to what was called, and nothing that lies inside."""
+    shown = "".join(traceback.format_exception(error))
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    inside = [name for name in files if "sqlalchemy" in name or "threading" in name or "numba" in name]
+    return not inside and "During handling" not in shown and "direct cause" not in shown
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("cabai") and thread.is_alive()]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_first_waits_for_what_is_paid_for(workers):
+    study, begun = new(policy="uniform"), threading.Event()
+
+    def test(arm):
+        if not begun.is_set():
+            begun.set()
+            interrupt()
+        time.sleep(0.2)
+        return ONES[arm], 2.0
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        study.run(test, workers=workers)
+    assert is_plain(stopped.value)
+    assert ours() == []
+    told = study.observations()
+    assert 1 <= len(told) <= workers
+    assert (study.status().spent, study.status().under_way) == (2.0 * len(told), 0)
+
+
+def test_the_second_leaves_a_test_that_never_returns():
+    study, end, calls = new(), threading.Event(), []
+
+    def test(arm):
+        calls.append(arm)
+        interrupt()
+        threading.Timer(0.3, interrupt).start()
+        assert end.wait(60)
+        return 1, 2.0
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        study.run(test)
+    assert time.monotonic() - started < 20
+    assert is_plain(stopped.value)
+    assert len(calls) == 1
+    pull = study.ask(worker="another")  # it was given back
+    assert (pull.number, pull.offers) == (1, 2)
+    end.set()  # and what it returns after all is told: it was paid for
+    deadline = time.monotonic() + 20
+    while not study.observations() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [each["cost"] for each in study.observations()] == [2.0]
+    with pytest.raises(cabai.AlreadyTold):
+        study.tell(pull, reward=0, cost=1.0)
+    while ours() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert ours() == []
+
+
+def test_an_async_test_that_never_returns_needs_two_and_leaves_no_thread():
+    async def test(arm, item):
+        await asyncio.sleep(3600)
+
+    for after in (0.2, 0.5):
+        threading.Timer(after, interrupt).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        cabai.evaluate(["a", "b"], range(9), test, name="never", storage="memory", workers=3)
+    assert time.monotonic() - started < 20
+    assert is_plain(stopped.value)
+    assert ours() == []
+    study = cabai.load_study("never", storage="memory")
+    assert study.observations() == []
+    assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: arm == "a", name="never", storage="memory").decision
+
+
+def test_the_first_tells_what_async_tests_return():
+    async def test(arm, item):
+        await asyncio.sleep(0.3)
+        return 0.5, 1.0
+
+    threading.Timer(0.1, interrupt).start()
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        cabai.evaluate(["a", "b"], range(9), test, name="soon", storage="memory", workers=3)
+    assert is_plain(stopped.value)
+    assert len(cabai.load_study("soon", storage="memory").observations()) == 3
+
+
+def test_a_script_shows_one_traceback_and_ends(tmp_path):
+    """Of a process of its own, in which nobody catches it, and whose test never returns."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time, cabai\n"
+        "def test(arm):\n    os.write(1, b'begun\\n')\n    time.sleep(3600)\n"
+        "study = cabai.create_study('x', arms=['a', 'b'], family='bernoulli', storage='sqlite:///cabai.db')\n"
+        "study.run(test, workers=2)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(2):
+            assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGINT  # as Python ends when nobody has caught it
+    assert err.count("Traceback") == 1
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    study = cabai.load_study("x", storage=f"sqlite:///{tmp_path}/cabai.db")
+    assert sorted(pull.offers for pull in study.ask(2)) == [2, 2]
+
+
+# --- Compiling -------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance):
+    """An exception in a function that C code calls is printed and lost: so it must not be raised there."""
+    end, lost = threading.Event(), []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    back = ctypes.CFUNCTYPE(None)(interrupt)
+
+    def compiled(work):
+        back()
+        assert end.wait(60)
+
+    monkeypatch.setattr(Work, "compiled", compiled)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        cabai.simulate(paper_instance, "co", delta=0.1)
+    assert time.monotonic() - started < 20
+    assert is_plain(stopped.value)
+    assert lost == []
+    end.set()
+    for thread in list(_at_work):
+        thread.join(20)
+    assert ours() == []
+
+
+def test_what_is_done_aside_returns_and_raises_as_it_would_here():
+    assert aside(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        aside(lambda: 1 / 0)
+    names = []
+    threading.Thread(target=lambda: names.append(aside(lambda: threading.current_thread().name)), name="own").start()
+    deadline = time.monotonic() + 20
+    while not names and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert names == ["own"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0.4, 0.8, 1.2, 1.6, 2.0, 2.5, 3.0, 4.0])
+def test_the_command_hears_it_whenever_it_comes(after, tmp_path):
+    """While it loads, while it compiles (nothing is cached) and while it simulates what never ends."""
+    command = [sys.executable, "-m", "cabai", "simulate", "--family", "bernoulli", "--means", "0.5,0.4999999",
+               "--costs", "1,1", "--policy", "ctas", "--delta", "1e-6"]  # fmt: skip
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(after)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "cabai: stopped.\n")
+    assert time.monotonic() - started < 3

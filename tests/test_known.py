@@ -1,0 +1,310 @@
+"""What a status knows of the arms at any moment: who may be the best, how far the leader may be from it, and ranks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize_scalar
+
+import cabai
+import reference
+from cabai import Statistics
+from cabai.datasets.race import Race
+from cabai.thresholds import Contrast
+from shell import here
+from storages import BOTH
+from studies import new, reloaded
+
+DELTA = 0.1
+
+
+def told(rewards: dict[str, list[float]], **options) -> cabai.study.Study:
+    """A study that has seen these rewards of each arm, each in its turn, until it stops."""
+    study = new(arms=list(rewards), policy="uniform", delta=DELTA, costs=[1.0] * len(rewards), **options)
+    left = {arm: list(values) for arm, values in rewards.items()}
+    while any(left.values()) and not study.stopped:
+        pull = study.ask()
+        study.tell(pull, left[pull.arm].pop(0))
+    return study
+
+
+def some_bernoulli(seed: int) -> dict[str, list[float]]:
+    """60 rewards each of five arms."""
+    rng = np.random.default_rng(seed)
+    means = [0.7, *rng.uniform(0.1, 0.75, 4)]
+    return {arm: (rng.random(60) < mean).astype(float).tolist() for arm, mean in zip("abcde", means, strict=True)}
+
+
+def log_evalue(b: list[float], a: list[float], epsilon: float) -> float:
+    """Of "b is at most epsilon worse than a", by mixtures over the largest likelihood under "a is better by epsilon or
+    more", which is searched for."""
+    (n_b, r_b), (n_a, r_a) = (len(b), sum(b)), (len(a), sum(a))
+
+    def likelihood(n, r, q):
+        return reference._x_log(r, q) + reference._x_log(n - r, 1 - q)
+
+    def lost(q):
+        return -likelihood(n_b, r_b, q) - likelihood(n_a, r_a, q + epsilon)
+
+    if r_a / n_a - r_b / n_b >= epsilon:
+        largest = likelihood(n_b, r_b, r_b / n_b) + likelihood(n_a, r_a, r_a / n_a)
+    else:
+        found = minimize_scalar(lost, bounds=(1e-12, 1 - epsilon - 1e-12), method="bounded", options={"xatol": 1e-12})
+        largest = -found.fun
+    mixtures = [reference.log_mixture("bernoulli", n, r, 0.0) for n, r in ((n_b, r_b), (n_a, r_a))]
+    return sum(mixtures) - largest
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))])
+def test_who_may_be_best_how_far_and_who_is_better_against_mixtures_by_another_formula(seed):
+    data = some_bernoulli(seed)
+    study = told(data, threshold="evalue")
+    status = study.status()
+    seen = study.observations()
+    data = {arm: [each["reward"] for each in seen if each["arm"] == arm] for arm in data}
+    level, at_once = math.log(4 / DELTA), math.log(5 * 4 / DELTA)
+    pairs = {(b, a): log_evalue(data[b], data[a], 0.0) for b, a in itertools.permutations("abcde", 2)}
+    possible = [a for a in "abcde" if not any(z > level for (_, other), z in pairs.items() if other == a)]
+    assert [arm.name for arm in status.arms if arm.may_be_best] == possible
+    for arm in status.arms:
+        separated = {a for (b, a), z in pairs.items() if b == arm.name and z > at_once}
+        assert separated <= set(arm.better_than or [])
+        direct = {a: [b for (b, other), z in pairs.items() if other == a and z > at_once] for a in "abcde"}
+        follows = set(separated)
+        for _ in range(5):
+            follows |= {a for a in "abcde" if set(direct[a]) & follows}
+        assert set(arm.better_than or []) == follows
+    distances = []
+    for a in possible:
+        if a != status.leader and pairs[status.leader, a] <= level:
+            mine, its = data[status.leader], data[a]
+            distances.append(
+                brentq(lambda eps, mine=mine, its=its: log_evalue(mine, its, eps) - level, 1e-9, 0.9, xtol=1e-9)
+            )
+    expected = max(distances, default=0.0)
+    assert expected <= status.within * (1 + 1e-6) + 1e-9
+    assert status.within <= expected * (1 + 2e-3) + 1e-9
+
+
+def test_within_against_every_pair_of_tilts():
+    """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits."""
+    from test_contrast import least_log_e
+
+    rng = np.random.default_rng(3)
+    data = {arm: rng.normal(mean, 1, 40).tolist() for arm, mean in (("a", 0.0), ("b", 0.25))}
+    status = told(data, family="gaussian").status()
+    means = {arm: float(np.mean(values)) for arm, values in data.items()}
+    other = "a" if status.leader == "b" else "b"
+    family, level = cabai.families.family_of("gaussian"), math.log(1 / DELTA)
+    for epsilon, is_shown in ((status.within, True), (0.97 * status.within, False)):
+        found = least_log_e(family, (40, 40), (means[status.leader], means[other]), epsilon)
+        assert (found > level) == is_shown
+
+
+def test_a_decision_leaves_one_arm_that_may_be_best():
+    rng = np.random.default_rng(1)
+    for policy in ("top-two", "co", "ctas"):
+        study = new(policy=policy, costs=[1, 1, 1])
+        status = study.run(lambda arm: float(rng.random() < {"a": 0.9, "b": 0.5, "c": 0.2}[arm]))
+        assert [arm.name for arm in status.arms if arm.may_be_best] == [status.decision]
+        assert status.within == 0.0
+        assert all(arm.share == 1.0 for arm in status.arms if arm.name != status.decision)
+        assert [arm.standing for arm in status.arms if arm.name == status.decision] == ["best: decided"]
+        assert all(arm.standing.startswith("out: ") for arm in status.arms if arm.name != status.decision)
+
+
+@pytest.mark.parametrize("policy", ["top-two", "co"])
+def test_a_decision_with_an_epsilon_is_shown_to_be_within_it(policy):
+    rng = np.random.default_rng(1)
+    study = new(policy=policy, costs=[1, 1, 1], epsilon=0.2)
+    status = study.run(lambda arm: float(rng.random() < {"a": 0.6, "b": 0.6, "c": 0.2}[arm]))
+    assert 0 < status.within <= 0.2
+    assert status.decision in [arm.name for arm in status.arms if arm.may_be_best]
+    [line] = [line for line in status.shown if " is at most " in line]
+    assert line.startswith(f"{status.decision} is at most ")
+    assert status.within <= float(line.split()[4]) <= status.within * 1.002
+
+
+@pytest.mark.parametrize(
+    ("direction", "family", "low", "high"),
+    [("maximize", "bounded(low=-2, high=6)", -1.0, 4.0), ("minimize", "exponential", 5.0, 0.5),
+     ("minimize", "poisson", 6.0, 2.0), ("minimize", "bernoulli", 1.0, 0.0)],
+)  # fmt: skip
+def test_distances_are_in_the_units_of_the_rewards(direction, family, low, high):
+    """The mean of `within` is as it was told: the arm that it speaks of cannot be further off than the family allows,
+    and more data bring it closer."""
+    rng = np.random.default_rng(2)
+
+    def draw(mean: float, n: int) -> list[float]:
+        if family == "exponential":
+            return rng.exponential(mean, n).tolist()
+        if family == "poisson":
+            return rng.poisson(mean, n).astype(float).tolist()
+        if family == "bernoulli":
+            return (rng.random(n) < 0.3 + 0.4 * mean).astype(float).tolist()
+        return rng.normal(mean, 0.3, n).clip(-2, 6).tolist()
+
+    middle, found = (low + high) / 2, []
+    for n in (15, 45, 135):
+        data = {"a": draw(middle, n), "b": draw(middle, n), "c": draw(low, n)}
+        status = told(data, family=family, direction=direction).status()
+        assert status.leader in "ab"
+        found.append(status.within)
+    assert found[0] > found[1] > found[2] > 0
+    gap = abs(float(np.mean(data["a"])) - float(np.mean(data["b"])))
+    assert found[2] < gap + abs(middle - low)
+
+
+@pytest.mark.parametrize("options", [{"threshold": "stylized"}, {"policy": "d-lucb"}, {"threshold": "calibrated(c=3)"}])
+def test_nothing_is_claimed_where_nothing_is_proven(options):
+    study = new(costs=[1, 1, 1], **options)
+    for reward in [1, 0, 1, 1, 0, 1, 1, 0] * 4:
+        if not study.stopped:
+            study.tell(study.ask(), reward)
+    status = study.status()
+    assert status.within is None
+    assert {(arm.may_be_best, arm.ranks, arm.better_than) for arm in status.arms} == {(None, None, None)}
+    assert status.shown == []
+
+
+def test_ranks_follow_from_pairs_and_from_what_they_imply():
+    half, most = [1.0, 0.0] * 40, [1.0] * 80
+    status = told({"a": most, "b": half, "c": [0.0] * 80, "d": half, "e": most}).status()
+    assert not status.stopped
+    by_name = {arm.name: arm for arm in status.arms}
+    assert by_name["a"].ranks == by_name["e"].ranks == [1, 2]
+    assert by_name["b"].ranks == by_name["d"].ranks == [3, 4]
+    assert by_name["c"].ranks == [5, 5]
+    assert by_name["a"].better_than == ["b", "c", "d"]
+    assert "Ranks (confidence 0.9): a 1 to 2, e 1 to 2, b 3 to 4, d 3 to 4, c 5." in str(status)
+
+
+def test_pairs_are_separated_at_the_level_of_all_of_them():
+    """b is better than a just if it beats a at delta/K. An arm like b keeps the study from stopping."""
+    seen = set()
+    for more in range(0, 16, 2):
+        better = [1.0] * (22 + more) + [0.0] * (18 - more)
+        data = {"a": [1.0, 0.0] * 20, "b": better, "c": better}
+        sums = Statistics("bernoulli", [40] * 3, [sum(values) for values in data.values()])
+        weak, strong = (Contrast().beats(sums, 1, 0, delta=delta) for delta in (DELTA, DELTA / 3))
+        status = told(data).status()
+        assert (status.arms[0].may_be_best, "a" in status.arms[1].better_than) == (not weak, strong)
+        seen.add((weak, strong))
+    assert seen == {(False, False), (True, False), (True, True)}
+
+
+def test_the_arm_that_holds_a_study_up_is_the_one_with_the_least_share():
+    study = told(some_bernoulli(3))
+    status = study.status()
+    assert not status.stopped
+    shares = {arm.name: arm.share for arm in status.arms if arm.share is not None}
+    assert set(shares) == {arm.name for arm in status.arms} - {status.leader}
+    assert status.rival == min(shares, key=shares.get)
+    by_name = {arm.name: arm for arm in status.arms}
+    assert by_name[status.rival].standing.startswith("in: holds the study up, evidence ")
+    assert shares[status.rival] == pytest.approx(max(status.evidence, 0) / status.required)
+    assert by_name[status.leader].standing == "leads"
+    assert ", holds it up" in str(status)
+
+
+def test_arms_that_a_policy_has_dropped_stay_out():
+    rng, seen = np.random.default_rng(4), 0
+    study = new(policy="co", delta=0.2, costs=[1, 1, 1], arms=["a", "b", "c"], max_pulls=120)
+    while not study.stopped:
+        for pull in study.ask(10):
+            study.tell(pull, float(rng.random() < {"a": 0.62, "b": 0.5, "c": 0.05}[pull.arm]))
+        status = study.status()
+        for arm in status.arms:
+            if not arm.in_play:
+                assert arm.may_be_best is False
+                assert arm.share == 1.0
+                assert arm.standing.startswith("out: ")
+                seen += 1
+        if not all(arm.in_play for arm in status.arms) and not status.stopped:
+            assert "May be the best (confidence 0.8): " in str(status)
+    assert seen > 2
+
+
+@BOTH
+def test_what_is_known_is_the_same_from_the_storage_over_http_and_in_the_shell(url):
+    from served import InThread
+
+    study = cabai.create_study("known", arms=list("abcde"), family="bernoulli", policy="uniform", costs=[1] * 5,
+                               max_pulls=300, delta=DELTA, storage=url)  # fmt: skip
+    left = some_bernoulli(2)
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, left[pull.arm].pop(0))
+    status = study.status()
+    assert status.reason == "max_pulls"
+    assert any(arm.may_be_best is False for arm in status.arms)
+    again = cabai.load_study("known", storage=url).status()
+    assert again == status
+    server = InThread(url)
+    try:
+        assert cabai.load_study("known", storage=server.address).status(forecast=True) == status
+        answered = server.send("GET", "/api/studies/known")[2]
+    finally:
+        server.close()
+    shown = json.loads(here("study", "status", "known", "--storage", url, "--json").stdout)
+    assert shown == answered == json.loads(json.dumps(status.to_dict()))
+    text = here("study", "status", "known", "--storage", url).stdout
+    for line in status.shown:
+        assert line in text
+
+
+# --- Races ------------------------------------------------------------------------------------------------------------
+
+
+def capital_in_plain_python(race: Race, b: int, a: int, epsilon: float, level: float) -> float:
+    """The largest capital so far, gambler by gambler and item by item, as docs/theory/race.md has it."""
+    n, least = race.items, min(0.5, math.sqrt(2 * level / race.items))
+    bets = [least ** (1 - g / 7) for g in range(8)]
+    capital, most, lead = [1 / 8] * 8, 1.0, 0.0
+    for j in range(min(race.board.prefix[b], race.board.prefix[a])):
+        d = race.board.shares[b, j] - race.board.shares[a, j]
+        m = (-n * epsilon - lead) / (n - j)
+        if -1 < m < 1:
+            for g, bet in enumerate(bets):
+                x = min(bet * (1 + m) * n / (n - j), max(bet, 0.9))
+                capital[g] *= 1 - x + x * (1 + d) / (1 + m)
+            most = max(most, sum(capital))
+        lead += d
+        if lead - (n - j - 1) > -n * epsilon:
+            return math.inf
+    return most
+
+
+@pytest.mark.parametrize(("epsilon", "seed"), [(0.0, 1), (0.05, 2), (0.3, 3)])
+def test_how_far_the_leader_of_a_race_may_be_from_the_best_against_plain_python(epsilon, seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.random((3, 120)) * [[0.7], [0.8], [1.0]]
+    study = cabai.create_study(f"race {epsilon}", arms=list("abc"), items=120, costs=[1, 1, 1], epsilon=epsilon,
+                               race="paired", delta=DELTA, max_pulls=60, seed=seed, storage="memory")  # fmt: skip
+    status = study.run(lambda arm, item: float(scores["abc".index(arm), item]))
+    play = study._storage.read(lambda c: study._ledger.play_on(c, study._ledger.row(c)))
+    leader, level = "abc".index(status.leader), math.log(2 / DELTA)
+    possible = [a for a, arm in enumerate(status.arms) if arm.may_be_best and a != leader]
+    assert [arm.may_be_best for arm in status.arms] == [arm.in_play for arm in status.arms]
+    if status.within is not None:
+        for share, is_shown in ((1.0, True), (0.99, False)):
+            capitals = [capital_in_plain_python(play.race, leader, a, share * status.within, level) for a in possible]
+            assert all(math.log(each) >= level for each in capitals) == is_shown
+    at_once = math.log(6 / DELTA)
+    for b, a in itertools.permutations(range(3), 2):
+        if math.log(capital_in_plain_python(play.race, b, a, 0.0, at_once)) > at_once + 1e-5:
+            assert status.arms[a].name in status.arms[b].better_than
+
+
+def test_a_race_that_evaluated_everything_knows_every_rank():
+    scores = {"a": [1.0, 0.0, 1.0], "b": [1.0, 1.0, 1.0], "c": [0.0, 0.0, 1.0]}
+    study = cabai.create_study("all", arms=list("abc"), items=3, costs=[1, 1, 1], storage="memory")
+    status = study.run(lambda arm, item: scores[arm][item])
+    assert status.is_complete
+    assert [arm.ranks for arm in status.arms] == [[2, 2], [1, 1], [3, 3]]
+    assert status.within == 0.0
+    assert reloaded(study).status() == status

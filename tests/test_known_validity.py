@@ -1,0 +1,131 @@
+"""That what a status claims of the arms is wrong as rarely as it says, looked at after every pull."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cabai
+from cabai import Instance, Statistics, simulate
+from cabai.core.stopping import beats, is_settled
+from cabai.datasets.capital import first_bets
+from cabai.datasets.capitals import largest
+from cabai.datasets.race import Race
+from cabai.thresholds import Bets, Contrast
+
+DELTA, CHANCE = 0.1, 1e-6
+TIES = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0, "bounded": 0.5}
+
+
+def in_turn(arms, run, rules):
+    return run.t % len(arms)
+
+
+def spoil(arms, run, rules):
+    """Knows that the last arm is the best: pulls it while it is ahead, so that it falls back, and leaves it then."""
+    best = len(arms) - 1
+    other = run.t % best
+    return best if arms[best].mean >= arms[other].mean else other
+
+
+def best_is_excluded(arms, run, rules):
+    """The best arm, the last, is no longer among those that may be the best; or an arm that is worse by exactly epsilon
+    is shown to be at most epsilon worse."""
+    best = len(arms) - 1
+    for b in range(best):
+        if beats(rules, run.t, arms[b], arms[best]) or is_settled(rules, run.t, arms[b], arms[best]):
+            return True
+    return False
+
+
+def some_pair_is_separated(arms, run, rules):
+    """Some arm is shown to be better than another: all are tied."""
+    for b in range(len(arms)):
+        for a in range(len(arms)):
+            if a != b and beats(rules, run.t, arms[b], arms[a]):
+                return True
+    return False
+
+
+def share_wrong(family, choose, stop, arms, trajectories, most, *, delta=DELTA, epsilon=0.0):
+    """How often a claim is ever wrong."""
+    mean = TIES[family]
+    law = {"law": "beta", "sd": 0.3} if family == "bounded" else {}
+    instance = Instance(family, [mean - epsilon] * (arms - 1) + [mean], np.ones(arms), **law)
+    watch = cabai.policy(choose, stop=stop, cost_blind=True)
+    runs = simulate(instance, watch, delta=delta, trajectories=trajectories, max_pulls=most, epsilon=epsilon, seed=11)
+    wrong = int(runs.finished.sum())
+    print(f"{family} {choose.__name__} {stop.__name__} {arms} arms, epsilon {epsilon}: {wrong / trajectories:.4f}")
+    assert stats.binom.sf(wrong - 1, trajectories, DELTA) > CHANCE, wrong / trajectories
+    return wrong
+
+
+SAMPLERS = pytest.mark.parametrize("choose", [in_turn, spoil], ids=lambda each: each.__name__)
+
+
+@pytest.mark.slow
+@SAMPLERS
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("family", TIES)
+def test_the_best_arm_stays_among_those_that_may_be_and_no_distance_is_too_small(family, choose, epsilon):
+    """20,000 trajectories of 1,000 pulls; one delta for both claims."""
+    share_wrong(family, choose, best_is_excluded, 4, 20_000, 1000, epsilon=epsilon)
+
+
+@pytest.mark.slow
+@SAMPLERS
+@pytest.mark.parametrize("family", TIES)
+def test_tied_arms_are_separated_as_rarely_as_promised_for_all_pairs_at_once(family, choose):
+    """20,000 trajectories of 1,000 pulls, at delta/K as `known` asks for."""
+    assert share_wrong(family, choose, some_pair_is_separated, 4, 20_000, 1000, delta=DELTA / 4) > 0
+
+
+def test_tied_arms_are_separated_rarely():
+    """4,000 trajectories of 300 pulls."""
+    share_wrong("gaussian", in_turn, some_pair_is_separated, 3, 4000, 300, delta=DELTA / 3)
+
+
+@pytest.mark.parametrize(("threshold", "family"), [(Contrast(), "bernoulli"), (Bets(), "bernoulli")], ids=str)
+@pytest.mark.parametrize("p", [0.5, 0.1])
+def test_exactly_how_often_two_tied_arms_are_ever_separated(threshold, family, p):
+    """All outcomes of 2 x 14 pulls in turn, with their probabilities."""
+    alive, wrong = {(0, 0): 1.0}, 0.0
+    for n in range(1, 15):
+        after: dict[tuple[int, int], float] = {}
+        for (x, y), chance in alive.items():
+            for one, other in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                more = chance * (p if one else 1 - p) * (p if other else 1 - p)
+                after[x + one, y + other] = after.get((x + one, y + other), 0.0) + more
+        alive = {}
+        for (x, y), chance in after.items():
+            data = Statistics(family, pulls=[n, n], rewards=[x, y])
+            if any(threshold.beats(data, b, 1 - b, delta=DELTA / 2) for b in (0, 1)):
+                wrong += chance
+            else:
+                alive[x, y] = chance
+    assert wrong <= DELTA
+    assert wrong > 0 or p == 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("items", "gap"), [(40, 0.1), (200, 0.05)])
+def test_no_epsilon_below_the_true_distance_is_ever_shown_in_a_race(items, gap):
+    """5,000 orders of the items of two arms, b worse than a by exactly the gap: at the gap, and at smaller epsilons all
+    at once, b is shown to be closer as rarely as promised."""
+    rng, orders, wrong = np.random.default_rng(2), 5000, 0
+    bets = first_bets(items, np.log(1 / DELTA))
+    for _ in range(orders):
+        a = rng.integers(0, 2, items).astype(float)
+        b = a.copy()
+        down = rng.permutation(np.flatnonzero(a))[: round(gap * items) + 6]
+        up = rng.permutation(np.flatnonzero(a == 0))[:6]
+        b[down], b[up] = 0.0, 1.0
+        true = float((a - b).mean())
+        order = rng.permutation(items)
+        race = Race(2, items, delta=DELTA, epsilon=gap, race="paired")
+        race.tell_many([(arm, j, float(score[i])) for arm, score in ((0, b), (1, a)) for j, i in enumerate(order)])
+        # nothing is certain of a true distance, to the end: what is shown at `true` or below is wrong
+        wrong += any(largest(race.board, bets, 0, 1, epsilon) >= 1 / DELTA for epsilon in np.linspace(0, true, 5))
+    print(items, gap, wrong / orders)
+    assert stats.binom.sf(wrong - 1, orders, DELTA) > CHANCE

@@ -1,0 +1,395 @@
+"""The page, the report and the notebook: in a real browser, and as text."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import threading
+import time
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+import cabai
+from browser import Page, browser, program
+from served import InThread, Process
+from shell import here
+from storages import close
+
+HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>'
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if program() is None:
+        reason = "no Chromium is installed: `make browser`, or apt-get install chromium"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def storage(tmp_path):
+    url = f"sqlite:///{tmp_path}/cabai.db"
+    yield url
+    close(str(tmp_path))
+
+
+def judged(name: str, storage: str, arms=("small", "large"), **settings) -> cabai.Study:
+    settings = {"family": "bernoulli", "costs": [0.01] * len(arms), "seed": 1} | settings
+    return cabai.create_study(name, arms=list(arms), storage=storage, **settings)
+
+
+def slowly(good: str, pause: float = 0.01, chance: random.Random | None = None):
+    """A test of arms: the good one succeeds more often."""
+    chance = chance or random.Random(1)
+
+    def test(arm: str) -> float:
+        time.sleep(pause)
+        return float(chance.random() < (0.9 if arm == good else 0.3))
+
+    return test
+
+
+def test_watch_a_running_study_reach_its_decision(chromium, storage):
+    """Log in, watch, and nothing but the server is asked for anything; a script in an arm's name stays text."""
+    study = judged("which <b>judge</b>", storage, [HOSTILE, "large"], delta=1e-3)
+    for pull in study.ask(2):
+        study.tell(pull, 0)
+    server = InThread(storage)
+    page = Page(chromium)
+    try:
+        page.tab.goto(f"http://127.0.0.1:{server.port}/?token={server.tokens['read']}")
+        assert page.tab.url == f"http://127.0.0.1:{server.port}/"  # the token has left the address
+        page.tab.get_by_role("link", name="which <b>judge</b>").click()
+        verdict = page.tab.locator(".verdict")
+        assert "leads" in verdict.inner_text()
+        assert page.tab.get_by_role("rowheader", name=HOSTILE).count() == 1
+        assert page.tab.locator("img").count() == 0
+        run = threading.Thread(target=study.run, args=(slowly("large"),))
+        run.start()
+        page.wait_for(".verdict", r"^Decided: large")
+        run.join()
+        page.wait_for("#news", "^Decided")
+        assert page.tab.locator("tr.best").inner_text().startswith("large")
+        assert page.tab.locator("figure svg path").count() >= 2
+    finally:
+        page.close()
+        server.close()
+    assert page.errors == []
+    assert page.hosts() == {"http://127.0.0.1"}
+
+
+@pytest.mark.slow
+def test_the_page_goes_on_when_the_server_is_back(chromium, storage, tmp_path):
+    study = judged("restart", storage)
+    server = Process(storage, tmp_path)
+    page = Page(chromium)
+    try:
+        page.tab.goto(f"http://127.0.0.1:{server.port}/studies/restart?token={server.token}")
+        server.end(9)
+        page.wait_for("#connection", "does not answer")
+        study.tell(study.ask(), 1)
+        server.start()
+        page.wait_for(".verdict", "leads")
+        page.tab.locator("#connection").wait_for(state="hidden")
+        os.remove(server.tokens)
+        server.end(9)
+        server.start()
+        page.wait_for("#connection", "another token")
+    finally:
+        page.close()
+        server.end(9)
+
+
+@pytest.mark.slow
+def test_the_list_moves_too(chromium, storage):
+    judged("first", storage)
+    server = InThread(storage)
+    page = Page(chromium)
+    try:
+        page.tab.goto(f"http://127.0.0.1:{server.port}/?token={server.tokens['read']}")
+        judged("second", storage)
+        page.tab.get_by_role("link", name="second").wait_for()
+    finally:
+        page.close()
+        server.close()
+    assert page.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_enough_contrast(chromium, storage, scheme):
+    """WCAG 2.2 AA: 4.5 to 1 for every text that is seen, against what is behind it."""
+    study = judged("contrast", storage, ["small", "large", "huge"], max_pulls=40)
+    with pytest.warns(cabai.FailedPulls):
+        study.run(sometimes_failing(), max_failures=100)
+    server = InThread(storage)
+    page = Page(chromium, color_scheme=scheme)
+    try:
+        page.tab.goto(f"http://127.0.0.1:{server.port}/studies/contrast?token={server.tokens['read']}")
+        found = page.tab.evaluate(CONTRASTS)
+    finally:
+        page.close()
+        server.close()
+    assert len(found) > 50
+    assert [each for each in found if each["ratio"] < 4.5] == []
+
+
+CONTRASTS = """() => {
+  const light = (text) => {
+    const parts = text.match(/[\\d.]+/g).slice(0, 3).map((c) => c / 255);
+    const [r, g, b] = parts.map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const color = getComputedStyle(each).backgroundColor;
+      if (!/rgba\\(.*, 0\\)/.test(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode, element = node.parentElement;
+    if (!node.textContent.trim() || element.closest("svg, script, .unseen")) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(behind(element))].sort((x, y) => y - x);
+    found.push({ text: node.textContent.trim(), ratio: (a + 0.05) / (b + 0.05) });
+  }
+  return found;
+}"""
+
+
+def sometimes_failing():
+    chance = random.Random(2)
+
+    def test(arm: str) -> float:
+        if chance.random() < 0.3:
+            raise TimeoutError(f"no answer from <{arm}> within 30 s")
+        return float(chance.random() < 0.5)
+
+    return test
+
+
+@pytest.mark.slow
+def test_on_a_phone_nothing_is_wider_than_the_screen(chromium, storage):
+    study = judged(
+        "a study with quite a long name, as people give them", storage, [f"model {i:03}" for i in range(100)]
+    )
+    study.tell_many([{"pull": pull, "reward": 1} for pull in study.ask(150)])
+    server = InThread(storage)
+    page = Page(chromium, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+    try:
+        page.tab.goto(f"http://127.0.0.1:{server.port}/studies/{quote(study.name)}?token={server.tokens['read']}")
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.tab.locator("tbody tr").count() == 100
+        page.tab.keyboard.press("Tab")
+        assert page.tab.evaluate("document.activeElement.textContent") == "Skip to the arms"
+        page.tab.keyboard.press("Enter")
+        assert page.tab.evaluate("document.activeElement.id") == "arms"
+    finally:
+        page.close()
+        server.close()
+    assert page.errors == []
+
+
+@pytest.mark.slow
+def test_links_of_other_sites_lead_in(chromium, storage):
+    """A link with the token on a page of another site: the cookie is strict, and the page opens all the same."""
+    judged("linked", storage)
+    server = InThread(storage)
+    page = Page(chromium)
+    try:
+        page.tab.route("http://elsewhere.test/", lambda route: route.fulfill(
+            body=f'<a href="http://127.0.0.1:{server.port}/studies/linked?token={server.tokens["read"]}">in</a>',
+            content_type="text/html",
+        ))  # fmt: skip
+        page.tab.goto("http://elsewhere.test/")
+        page.tab.get_by_role("link").click()
+        page.tab.get_by_role("heading", name="linked").wait_for()
+    finally:
+        page.close()
+        server.close()
+
+
+class Tags(HTMLParser):
+    """What a file of HTML consists of; every element is closed."""
+
+    VOID = frozenset({"meta", "link", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def every_state(storage: str) -> list[cabai.Study]:
+    """Studies of each kind, in each state in which a page may be looked at."""
+    fresh = judged("fresh", storage, ["a", "b", HOSTILE])
+    begun = judged("begun", storage)
+    begun.tell(begun.ask(), 1)
+    begun.ask(worker=HOSTILE)
+    decided = judged("decided", storage)
+    decided.run(slowly("large", 0))
+    limited = judged("limited", storage, max_pulls=30, epsilon=0.1, direction="minimize")
+    limited.run(slowly("large", 0))
+    by_hand = judged("by hand", storage, family="gaussian(variance=1)", costs=None, max_cost=100)
+    by_hand.tell(by_hand.ask(), 1e8, 1e-8)
+    by_hand.tell(by_hand.ask(), failed=HOSTILE, cost=3)
+    by_hand.stop()
+    race = cabai.create_study("race", arms=["a", "b", "c"], items=60, costs=[1, 1, 2], storage=storage, seed=3)
+    race.tell(race.ask(), 0.5)
+    raced = cabai.create_study("raced", arms=["a", "b", "c"], items=60, costs=[1, 1, 2], storage=storage, seed=3)
+    raced.run(lambda arm, item: float(arm == "b"))
+    unproven = judged("unproven", storage, family="poisson", threshold="paper")
+    unproven.tell_many([{"pull": pull, "reward": 3} for pull in unproven.ask(4)])
+    return [fresh, begun, decided, limited, by_hand, race, raced, unproven]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_every_state_can_be_seen(url):
+    server = InThread(url)
+    try:
+        for study in every_state(url):
+            status, _, page = server.send("GET", f"/studies/{quote(study.name, safe='')}")
+            assert status == 200
+            report, cell = study.report(), study._repr_html_()
+            for text in (page, report, cell):
+                tags = Tags(text).found
+                assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
+                assert "nan" not in re.findall(r"[a-z]+", text.lower())
+                assert not [attributes for _, attributes in tags if "style" in attributes]  # the policy forbids it
+            assert "<script" not in report + cell
+            assert study.status(forecast=True).sentence.partition(",")[0] in unescape(page)
+    finally:
+        server.close()
+
+
+def test_a_report_needs_nothing_else(storage, folder):
+    study = judged("report", storage)
+    study.run(slowly("large", 0))
+    found = here("study", "report", "report", "--storage", storage, "--out", str(folder / "report.html"))
+    assert (found.returncode, found.stdout) == (0, f"written: {folder / 'report.html'}\n")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert not [tag for tag, attributes in Tags(text).found if {"src", "href", "srcset"} & set(attributes)]
+    assert "url(" not in text
+    for part in ("What was asked", "What was assumed", "The bill", "large has the largest mean"):
+        assert part in text
+    found = here("study", "report", "report", "--storage", storage, "--out", str(folder / "report.pdf"))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--out must end in .html" in found.stderr
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "html"])
+def test_a_picture_of_a_study(storage, folder, kind):
+    study = judged("picture", storage, ["a", "b", "c"], max_pulls=20)
+    study.run(slowly("b", 0))
+    judged("nothing told", storage)
+    for name in ("picture", "nothing told"):
+        file = folder / f"{name}.{kind}"
+        found = here("study", "plot", name, "--storage", storage, "--out", str(file), "--json")
+        assert (found.returncode, json.loads(found.stdout)) == (0, {"written": str(file)})
+        start = {"svg": b"<?xml", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[kind]
+        assert file.read_bytes().startswith(start)
+    found = here("study", "plot", "picture", "--storage", storage, "--out", str(folder / "picture.pdf"))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--out must end in .svg, .png or .html" in found.stderr
+
+
+def test_results_in_a_notebook():
+    """Tables and pictures by the page's renderer: the same numbers as in the text."""
+    instance = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01], names=[HOSTILE, "b", "c"])
+    runs = cabai.simulate(instance, trajectories=50, seed=1)
+    totals = cabai.simulate(instance, trajectories=50, seed=1, keep="summary")
+    compared = cabai.compare(instance, ["co", "ctas"], trajectories=9)
+    for result in (cabai.bound(instance), runs, totals, runs.summary(), compared):
+        cell = result._repr_html_()
+        assert "<script" not in cell
+        Tags(cell)
+        seen = unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", cell, flags=re.DOTALL))
+        assert set(re.findall(r"\d+\.\d+", repr(result))) <= set(re.findall(r"\d+\.\d+", seen))
+    assert runs.plot().axes
+    assert compared.plot().axes
+
+
+def test_the_page_of_a_run(storage, capsys):
+    """While `study.run(page=True)` is at work its page is there, for that study alone; afterwards it is gone."""
+    import http.client
+
+    judged("another", storage)
+    study = judged("watched", storage)
+    answers: dict[str, int] = {}
+
+    def look(path: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        found = answer.status, answer.read().decode()
+        connection.close()
+        return found
+
+    port = 0
+
+    def test(arm: str) -> float:
+        nonlocal port
+        if not port:
+            line = capsys.readouterr().err
+            found = re.fullmatch(r"page: http://127\.0\.0\.1:(\d+)/studies/watched\?token=(\S+)\n", line)
+            assert found is not None
+            port, bearer = int(found[1]), {"Authorization": f"Bearer {found[2]}"}
+            answers["page"], text = look("/studies/watched", **bearer)
+            assert "watched" in text
+            answers["list"], text = look("/", **bearer)
+            assert "another" not in text
+            answers["other"], _ = look("/studies/another", **bearer)
+            answers["no token"], _ = look("/studies/watched")
+        return float(arm == "large")
+
+    study.run(test, page=True)
+    assert answers == {"page": 200, "list": 200, "other": 404, "no token": 401}
+    with pytest.raises(OSError, match="refused"):
+        look("/")
+
+
+def test_history_is_short_however_long_a_study_is(storage):
+    study = judged("long", storage, ["a", "b", "c"], max_pulls=2000, family="poisson", costs=[1, 2, 3])
+    chance = random.Random(5)
+    while not study.stopped:
+        study.tell_many([{"pull": pull, "reward": chance.randrange(5)} for pull in study.ask(10)])
+    points = study.history()
+    assert 2 <= len(points) <= 200
+    assert [point.told for point in points] == sorted({point.told for point in points})
+    assert [point.spent for point in points] == sorted(point.spent for point in points)
+    status = study.status()
+    assert (points[-1].told, points[-1].spent) == (status.pulls, status.spent)
+    assert all(point.required > 0 and point.evidence >= 0 for point in points if point.evidence is not None)
+
+
+def test_a_failing_picture_takes_no_study_down(storage, monkeypatch):
+    """Evidence that cannot be computed for the history is left out of it, and what is told is kept."""
+    from cabai.study import history
+
+    def broken(play):
+        raise ZeroDivisionError
+
+    study = judged("broken", storage)
+    monkeypatch.setattr("cabai.study.play.Play.closest", broken)
+    for _ in range(5):
+        study.tell(study.ask(), 1)
+    assert study._storage.read(study._ledger.row).told == 5
+    assert {point.evidence for point in study.history()} == {None}
+    assert history.is_due(4, 5)

@@ -1,0 +1,279 @@
+"""A test that is wrong ends a run at once, and is not bought again; a trial that fails is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import traceback
+from collections import Counter
+
+import pytest
+
+import cabai
+from cabai.study.runner import Failed
+from served import InThread
+from shell import here
+from storages import close
+from studies import new
+
+pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
+ONES = {"a": 1, "b": 0, "c": 0}
+WRONG = [NameError, UnboundLocalError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError,
+         NotImplementedError, RecursionError, ModuleNotFoundError]  # fmt: skip
+UNLUCKY = [OSError, TimeoutError, ConnectionResetError, ValueError, KeyError, RuntimeError, ZeroDivisionError, EOFError,
+           subprocess.SubprocessError]  # fmt: skip
+
+
+class RateLimit(Exception):
+    """As a client of a model's API has them."""
+
+
+def raising(error, calls):
+    def test(arm, item=None):
+        calls[arm] += 1
+        raise error
+
+    return test
+
+
+@pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.__name__)
+def test_a_wrong_program_stops_at_once_with_its_own_traceback(kind):
+    study, calls = new(), Counter()
+    with pytest.raises(kind, match=r"^it is wrong") as stopped:
+        study.run(raising(kind("it is wrong"), calls))
+    assert calls == {"a": 1}
+    assert type(stopped.value) is kind
+    [note] = stopped.value.__notes__
+    assert "this is an error in the test of arm 'a', not a failure of a trial" in note
+    assert f"catch=(OSError, {kind.__name__})" in note
+    assert stopped.value.__context__ is None
+    files = [frame.filename for frame in traceback.extract_tb(stopped.value.__traceback__)]
+    assert [name for name in files if "concurrent" in name or "threading" in name] == []
+    assert sum("runner.py" in name for name in files) == 1  # where it was called, and none of what lies between
+    assert files[-1] == __file__
+    assert (study.observations(), study.status().under_way) == ([], 1)  # given back: the next to be offered
+    assert study.ask().number == 1
+
+
+@pytest.mark.parametrize("kind", [*UNLUCKY, RateLimit], ids=lambda kind: kind.__name__)
+def test_what_another_trial_may_not_meet_is_bought_again(kind):
+    study, calls = new(), Counter()
+    with pytest.raises(cabai.RunFailed, match="arm 'a' failed 3 times in a row"):
+        study.run(raising(kind("no luck"), calls), max_failures=3)
+    assert calls == {"a": 3}
+    assert study.status().failures == 3
+
+
+def test_the_user_names_what_is_caught():
+    for catch, kind, tries in [
+        (TypeError, TypeError, 3), ((OSError, TypeError), TypeError, 3), ([LookupError], KeyError, 3),
+        (OSError, ValueError, 1), ((), TimeoutError, 1), (Exception, NameError, 3),
+    ]:  # fmt: skip
+        calls = Counter()
+        with pytest.raises((cabai.RunFailed, kind)) as ended:
+            new().run(raising(kind("x"), calls), max_failures=3, catch=catch)
+        assert (calls["a"], isinstance(ended.value, cabai.RunFailed)) == (tries, tries == 3)
+
+
+@pytest.mark.parametrize("catch", ["OSError", 5, KeyboardInterrupt, (OSError, "x"), [BaseException]])
+def test_catch_takes_classes_of_exceptions_only(catch):
+    with pytest.raises(cabai.InvalidInput, match="catch must be classes of exceptions"):
+        new().run(lambda arm: (1, 1.0), catch=catch)
+
+
+def test_a_group_of_exceptions_is_as_its_members():
+    timeouts, mixed = (ExceptionGroup("both", [TimeoutError(), kind()]) for kind in (OSError, NameError))
+    with pytest.raises(cabai.RunFailed):
+        new().run(raising(timeouts, Counter()), max_failures=2)
+    with pytest.raises(ExceptionGroup):
+        new().run(raising(mixed, Counter()))
+
+
+def test_what_cabai_refuses_inside_a_test_is_not_the_trials_fault():
+    calls = Counter()
+
+    def test(arm):
+        calls[arm] += 1
+        return cabai.Instance("normal", [1, 0], [1, 1])
+
+    with pytest.raises(cabai.InvalidInput, match="unknown family"):
+        new().run(test)
+    assert calls == {"a": 1}
+
+
+def test_other_workers_tell_what_they_have_paid_for():
+    """One test is wrong; what the others return is on the bill, and nothing stays leased."""
+    study, begun, over = new(arms=["a", "b"], policy="uniform"), threading.Event(), threading.Event()
+
+    def test(arm):
+        if arm == "a":
+            assert begun.wait(20)
+            raise NameError("oops")
+        begun.set()
+        over.wait(0.3)  # meanwhile the other raises
+        return 0, 2.0
+
+    with pytest.raises(NameError, match="oops"):
+        study.run(test, workers=2)
+    assert [(each["arm"], each["cost"]) for each in study.observations()] == [("b", 2.0)]
+    assert [study.ask().number, study.status().spent] == [1, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("result", "why", "cost"),
+    [((0.5, 2.0), "reward must be 0 or 1", 2.0), ((1, 2, 3), "must return (reward, cost)", 0.0), (None, "got None", 0)],
+)
+def test_a_result_of_a_wrong_shape_is_bought_once_and_kept(result, why, cost):
+    study, calls = new(), Counter()
+
+    def test(arm):
+        calls[arm] += 1
+        return result
+
+    with pytest.raises(cabai.RunFailed, match="the test of arm 'a' has returned what is no reward and cost") as ended:
+        study.run(test)
+    assert why in str(ended.value)
+    assert ("that cost 2" in str(ended.value)) == (cost == 2.0)
+    [told] = study.observations()
+    assert (calls["a"], told["cost"], told["reward"]) == (1, cost, None)
+    assert why in told["failed"]
+    assert study.run(lambda arm: (ONES[arm], 1.0)).decision == "a"
+
+
+def test_over_http_it_is_the_same(tmp_path):
+    server, calls = InThread(f"sqlite:///{tmp_path}/cabai.db"), Counter()
+    try:
+        study = cabai.create_study("wrong", arms=["a", "b"], family="bernoulli", storage=server.address)
+        with pytest.raises(NameError):
+            study.run(raising(NameError("oops"), calls))
+        with pytest.raises(cabai.RunFailed, match="no reward and cost"):
+            study.run(lambda arm: "good")
+        with pytest.raises(cabai.RunFailed, match="failed 2 times in a row"):
+            study.run(raising(OSError("no line"), calls), max_failures=2)
+        assert (calls["a"], len(study.observations())) == (3, 3)
+    finally:
+        server.close()
+        close(str(tmp_path))
+
+
+# --- Items -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("name", [None, "wrong evaluation"])
+def test_evaluate_stops_at_once_and_keeps_what_was_gathered(is_async, name):
+    calls = Counter()
+
+    def test(arm, item):
+        calls[arm] += 1
+        if sum(calls.values()) == 9:
+            return undefined_name  # noqa: F821
+        return float(arm == "a"), 2.0
+
+    async def later(arm, item):
+        return test(arm, item)
+
+    storage = None if name is None else "memory"
+    name = name and f"{name} {is_async}"
+    with pytest.raises(NameError, match="undefined_name") as ended:
+        cabai.evaluate(["a", "b"], range(100), later if is_async else test, seed=1, name=name, storage=storage)
+    assert sum(calls.values()) == 9
+    found = ended.value.evaluation
+    assert (found.status.failures, found.spent) == (0, 16.0)
+    assert any("`reuse` takes" in note for note in ended.value.__notes__) == (name is None)
+    again = cabai.evaluate(["a", "b"], range(100), lambda arm, item: float(arm == "a"), reuse=found, seed=2)
+    assert again.decision == "a"
+
+
+def test_evaluate_tries_again_what_the_user_names():
+    calls = Counter()
+
+    def test(arm, item):
+        calls[arm, item] += 1
+        if item == 3:
+            raise TypeError("odd")
+        return 0.5
+
+    found = cabai.evaluate(["a", "b"], range(5), test, costs=[2, 1], catch=TypeError)
+    assert (found.decision, found.status.failures) == ("b", 2)
+    assert calls["a", 3] == calls["b", 3] == 3  # once, and two retries
+
+
+def test_the_cost_of_what_is_no_score_is_named():
+    with pytest.raises(cabai.RunFailed, match=r"It does not count, and its cost of 0\.25 is not on the bill"):
+        cabai.evaluate(["a", "b"], range(5), lambda arm, item: (7, 0.25))
+
+
+# --- The shell -------------------------------------------------------------------------------------------------------
+
+
+def recipe(folder, function, *more):
+    (folder / "failing_judges.py").write_text(
+        "import json\n"
+        "class Busy(Exception):\n    pass\n"
+        "def typo(arm):\n    return answer(arm), 1.0\n"
+        "def busy(arm):\n    raise Busy('later')\n"
+        "def key(arm):\n    return {}['score'], 1.0\n"
+        "def wrong(arm):\n    return 'good'\n"
+    )
+    lines = ['family = "bernoulli"', 'arms = ["a", "b"]', f'function = "failing_judges:{function}"', *more]
+    (folder / "study.toml").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("cost", [(), ('cost = "seconds"',)])
+def test_a_function_that_is_wrong_shows_where_and_one_line(cost, tmp_path):
+    recipe(tmp_path, "typo", *cost)
+    done = here("run", "study.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    *shown, last = done.stderr.splitlines()
+    assert shown[0] == "Traceback (most recent call last):"
+    assert any("failing_judges.py" in line for line in shown)
+    assert not any("runner.py" in line for line in shown)
+    assert shown[-1] == "NameError: name 'answer' is not defined"
+    assert last.startswith("cabai: NameError: name 'answer' is not defined. This is an error in the test")
+    parts = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stderr)
+    assert "failing_judges.py" in parts["traceback"]
+    assert parts["error"].startswith("NameError")
+    assert cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db").observations() == []
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "why"),
+    [
+        ("busy", [], "arm 'a' failed 5 times in a row, the last time with: Busy: later"),
+        ("busy", ['catch = "OSError"'], "Busy: later. This is an error in the test"),
+        ("key", ["max_failures = 2"], "failed 2 times in a row"),
+        ("key", ['catch = ["failing_judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error"),
+        ("typo", ['catch = ["NameError"]', "max_failures = 2"], "failed 2 times in a row"),
+        ("wrong", ['cost = "cpu"'], "has returned what is no reward and cost"),
+    ],
+)  # fmt: skip
+def test_a_file_names_what_is_caught(function, more, why, tmp_path):
+    recipe(tmp_path, function, *more)
+    done = here("run", "study.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("catch", "message"),
+    [
+        ("5", "catch must be names of exceptions"),
+        ("[5]", "catch must be names of exceptions"),
+        ('"NoSuchError"', "exception 'builtins:NoSuchError' cannot be found"),
+        ('"failing_judges:typo"', "catch must be classes of exceptions"),
+        ('"KeyboardInterrupt"', "catch must be classes of exceptions"),
+    ],
+)
+def test_a_wrong_catch_is_one_line(catch, message, tmp_path):
+    recipe(tmp_path, "typo", f"catch = {catch}")
+    done = here("run", "study.toml", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+
+
+def test_a_test_says_itself_that_the_trial_failed_and_what_it_cost():
+    study = new(max_pulls=2)
+    study.run(lambda arm: Failed("no answer", 0.25))
+    assert [(each["failed"], each["cost"]) for each in study.observations()] == [("no answer", 0.25)] * 2

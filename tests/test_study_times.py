@@ -1,0 +1,185 @@
+"""Where the time that a command takes is its reward; and commands for a shell."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+
+import cabai
+from cabai.study.recipe import read_recipe
+from cabai.study.shells import checked_for_a_shell, spelt
+from shell import here
+
+SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'
+
+
+def run(folder, text, *options):
+    (folder / "times.toml").write_text(text)
+    return here("run", "times.toml", "--json", *options, cwd=folder)
+
+
+def observed(folder):
+    return cabai.load_study("times", storage=f"sqlite:///{folder}/cabai.db").observations()
+
+
+def test_seconds_are_the_reward_and_the_cost_and_the_shortest_wins(tmp_path):
+    done = run(tmp_path, f'reward = "seconds"\ntimeout = 0.2\n{SLEEP}')
+    shown = json.loads(done.stdout)
+    assert (done.returncode, shown["decision"], shown["direction"], shown["failures"]) == (0, "1", "minimize", 0)
+    assert shown["family"] == "bounded(high=0.2)"
+    for each in observed(tmp_path):
+        assert each["reward"] == pytest.approx(each["cost"]) or each["reward"] == 0.2
+        assert each["reward"] >= {"1": 0.01, "5": 0.05}[each["arm"]]
+
+
+def test_the_time_is_taken_when_a_command_ends_not_when_somebody_looks(tmp_path):
+    """Of 12 sleeps of 10 and 50 ms the shortest is measured to a few milliseconds, also on a busy machine."""
+    run(tmp_path, f'reward = "seconds"\ntimeout = 5\nmax_pulls = 24\npolicy = "uniform"\n{SLEEP}')
+    for arm, least in (("1", 0.01), ("5", 0.05)):
+        times = [each["reward"] for each in observed(tmp_path) if each["arm"] == arm]
+        assert len(times) == 12
+        assert least <= min(times) < least + 0.02
+
+
+def test_a_command_that_is_cut_short_has_the_time_out_as_its_reward(tmp_path):
+    """Left out, it would make an arm that hangs now and then look fast."""
+    text = 'reward = "seconds"\ntimeout = 0.1\nmax_pulls = 2\ncommand = "sleep {arm}"\narms = ["0.01", "30"]\n'
+    started = time.monotonic()
+    shown = json.loads(run(tmp_path, text).stdout)
+    assert time.monotonic() - started < 20
+    assert (shown["failures"], shown["leader"]) == (0, "0.01")
+    slow = next(each for each in observed(tmp_path) if each["arm"] == "30")
+    assert (slow["reward"], slow["cost"]) == (0.1, 0.1)
+
+
+def test_output_is_not_read_and_an_exit_code_is_a_failure(tmp_path):
+    text = 'reward = "seconds"\ntimeout = 9\nmax_failures = 2\narms = ["a", "b"]\ncommand = "COMMAND"\nmax_pulls = 2\n'
+    assert json.loads(run(tmp_path, text.replace("COMMAND", "echo anything {arm}")).stdout)["failures"] == 0
+    (tmp_path / "cabai.db").unlink()
+    assert "exit code 1" in run(tmp_path, text.replace("COMMAND", "false")).stderr
+    assert all(each["cost"] > 0 for each in observed(tmp_path))  # its time was paid for
+
+
+def test_cpu_seconds_and_known_costs(tmp_path):
+    burn = f"""'''{sys.executable} -c "import time; end = time.process_time() + 0.05
+while time.process_time() < end: pass" '''"""
+    text = 'reward = "cpu"\nfamily = "gaussian(variance=1)"\ncosts = [3, 4]\nmax_pulls = 2\narms = ["a", "b"]\n'
+    text += f"command = {burn}"
+    shown = json.loads(run(tmp_path, text).stdout)
+    assert (shown["spent"], shown["failures"]) == (7.0, 0)
+    assert all(0.05 <= each["reward"] < 5 for each in observed(tmp_path))
+
+
+def test_functions_are_timed_too_and_what_they_return_does_not_matter(tmp_path):
+    (tmp_path / "timed_functions.py").write_text("import time\ndef test(arm):\n    time.sleep(float(arm))\n")
+    text = (
+        'reward = "seconds"\ntimeout = 1\nmax_pulls = 4\nfunction = "timed_functions:test"\narms = ["0.001", "0.05"]\n'
+    )
+    shown = json.loads(run(tmp_path, text).stdout)
+    assert (shown["leader"], shown["failures"]) == ("0.001", 0)
+
+
+def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
+    text = f'reward = "seconds"\nfamily = "gaussian(variance=1)"\ndirection = "maximize"\ncost = "cpu"\n{SLEEP}'
+    (tmp_path / "times.toml").write_text(text)
+    plan = read_recipe(tmp_path / "times.toml")
+    assert (plan.settings["direction"], plan.settings["family"]) == ("maximize", "gaussian(variance=1)")
+    assert (plan.measure.cost, plan.measure.reward) == ("cpu", "seconds")
+    assert plan.how["1"] == {"command": ["sleep", "0.0{arm}"], "cost": "cpu", "reward": "seconds"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('reward = "seconds"\n', "there is no 'family': times have no largest value"),
+        ('reward = "hours"\ntimeout = 1\n', "reward must be one of seconds, cpu, or left out"),
+        ("reward = 1\n", "reward must be one of seconds, cpu"),
+        ('reward = "cpu"\ntimeout = 1\n', "there is no 'family'"),
+        ('reward = "seconds"\ntimeout = -1\n', "timeout must be positive"),
+        ('family = "bernoulli"\nshell = "yes"\n', "shell must be true or false"),
+        ('family = "bernoulli"\nshell = true\n[arms.1]\nreward = "cpu"\n[arms.2]\n', "'reward' is for all arms"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(text, message, tmp_path):
+    done = run(tmp_path, text + (SLEEP.replace('arms = ["1", "5"]\n', "") if "[arms" in text else SLEEP))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in json.loads(done.stderr)["error"]
+
+
+def test_how_arms_are_timed_may_not_change_between_runs(tmp_path):
+    text = 'family = "gaussian(variance=1)"\nmax_pulls = 2\narms = ["1", "5"]\ncommand = "echo 1"\n'
+    run(tmp_path, text + 'cost = "seconds"\n')
+    assert (
+        "the reward of arm '1' is seconds, but was None"
+        in run(tmp_path, text + 'cost = "seconds"\nreward = "seconds"\ndirection = "maximize"\n').stderr
+    )
+
+
+# --- A shell ---------------------------------------------------------------------------------------------------------
+
+NAMES = ["plain", "two words", "a; touch hacked", "$(touch hacked)", "`touch hacked`", "it's", 'say "x"', "{pull}", "*"]
+
+
+def test_a_shell_gets_names_as_they_are_and_runs_none_of_them(tmp_path):
+    text = f"""
+    family = "bernoulli"
+    shell = true
+    max_pulls = {len(NAMES)}
+    policy = "uniform"
+    cost = "seconds"
+    command = 'printf "%s\\n" {{arm}} >> seen.txt; echo "$CABAI_ARM" | cat >/dev/null && echo 01 | tail -c 2'
+    arms = {json.dumps(NAMES)}
+    """
+    done = run(tmp_path, text)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert (tmp_path / "seen.txt").read_text().splitlines() == NAMES
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_without_a_shell_nothing_is_expanded(tmp_path):
+    text = 'family = "bernoulli"\nmax_pulls = 2\narms = ["a", "b"]\ncommand = "echo $HOME | cat"\n'
+    assert "its last line of output is not JSON: '$HOME | cat'" in run(tmp_path, text).stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["echo '{arm}'", 'echo "{arm}"', 'echo "it is \\" {arm}"', "echo `ls {arm}`", "echo 'a' \"b'{item}'\""]
+)
+def test_a_name_within_quotes_is_refused(command, tmp_path):
+    with pytest.raises(cabai.InvalidInput, match="must stand outside quotes"):
+        checked_for_a_shell(command)
+    text = f'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = {json.dumps(command)}\n'
+    assert run(tmp_path, text).returncode == 2
+
+
+@pytest.mark.parametrize("command", ["echo {arm}", "echo 'x'{arm}\"y\"", "echo \\'{arm}", "echo '{other}' {arm}"])
+def test_a_name_outside_quotes_is_not(command):
+    assert checked_for_a_shell(command) == command
+    assert "'a b'" in spelt(command, {"arm": "a b"})
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("no-such-program {arm}", "not found"), ("./judge.txt", "ermission denied")]
+)
+def test_a_command_that_a_shell_cannot_start_ends_the_run(command, why, tmp_path):
+    (tmp_path / "judge.txt").write_text("")
+    text = f'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = "{command}"\n'
+    done = run(tmp_path, text)
+    assert (done.returncode, "cannot be started" in done.stderr, why in done.stderr) == (1, True, True)
+    assert observed(tmp_path) == []
+
+
+def test_a_shell_command_is_a_text(tmp_path):
+    text = 'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = ["echo", "1"]\n'
+    assert "with shell = true, a command must be a text" in run(tmp_path, text).stderr
+
+
+def test_a_time_out_kills_what_the_shell_has_started(tmp_path):
+    text = 'reward = "seconds"\nshell = true\ntimeout = 0.2\nmax_pulls = 2\narms = ["30", "31"]\n'
+    text += 'command = "(sleep {arm}; touch late) | cat"\n'
+    started = time.monotonic()
+    assert [each["mean"] for each in json.loads(run(tmp_path, text).stdout)["arms"]] == [0.2, 0.2]
+    assert time.monotonic() - started < 20
+    assert not (tmp_path / "late").exists()
