@@ -84,6 +84,17 @@ def main() -> None:
             )  # fmt: skip
         print(f"{name}: means {', '.join(f'{mean:.3g}' for mean in means)} s", flush=True)
         print(table(rows), flush=True)
+    name, times = next(iter(CASES.items()))
+    rows = [["time-out, s", "mean bill, s"]]
+    for high in (5.0, 20.0, 100.0):
+        cut = [high - np.minimum(t, high) for t in times]
+        runs = cabai.simulate(
+            instance(Bounded(low=0.0, high=high), cut, [float(each.mean()) for each in times]), delta=DELTA,
+            trajectories=trajectories // 4, seed=1,
+        )  # fmt: skip
+        rows.append([f"{high:g}", f"{runs.costs.mean():.0f}"])
+    print(f"bounded, {name}")
+    print(table(rows))
 
 
 if __name__ == "__main__":

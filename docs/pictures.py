@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cabai
+from cabai.plots import plan_figure
 from cabai.thresholds import threshold_of
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -192,10 +193,19 @@ def problem():
     return figure
 
 
+def plan():
+    """What studies pay by how far the best arm is ahead: the picture of docs/plan.md."""
+    found = cabai.plan(
+        family="bernoulli", arms=["large", "medium", "small"], means=["0.8..0.9", "0.75..0.85", "0.5..0.7"],
+        costs=[2, 1, 0.2], budget=5000, epsilon=0, delta=0.05, curve="gap", worth=False,
+    )  # fmt: skip
+    return plan_figure(found)
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     with plt.rc_context(STYLE):
-        for draw in (problem, bound, hardness, thresholds, ctas):
+        for draw in (problem, bound, hardness, thresholds, ctas, plan):
             figure = draw()
             figure.savefig(FOLDER / f"{draw.__name__}.svg", metadata={"Date": None, "Creator": None})
             plt.close(figure)

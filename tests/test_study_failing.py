@@ -244,7 +244,7 @@ def test_a_function_that_is_wrong_shows_where_and_one_line(cost, tmp_path):
         ("busy", [], "arm 'a' failed 5 times in a row, the last time with: Busy: later"),
         ("busy", ['catch = "OSError"'], "Busy: later. This is an error in the test"),
         ("key", ["max_failures = 2"], "failed 2 times in a row"),
-        ("key", ['catch = ["failing_judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error in the test"),
+        ("key", ['catch = ["failing_judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error"),
         ("typo", ['catch = ["NameError"]', "max_failures = 2"], "failed 2 times in a row"),
         ("wrong", ['cost = "cpu"'], "has returned what is no reward and cost"),
     ],

@@ -66,7 +66,8 @@ def test_output_is_not_read_and_an_exit_code_is_a_failure(tmp_path):
 def test_cpu_seconds_and_known_costs(tmp_path):
     burn = f"""'''{sys.executable} -c "import time; end = time.process_time() + 0.05
 while time.process_time() < end: pass" '''"""
-    text = f'reward = "cpu"\nfamily = "gaussian(variance=1)"\ncosts = [3, 4]\nmax_pulls = 2\narms = ["a", "b"]\ncommand = {burn}'
+    text = 'reward = "cpu"\nfamily = "gaussian(variance=1)"\ncosts = [3, 4]\nmax_pulls = 2\narms = ["a", "b"]\n'
+    text += f"command = {burn}"
     shown = json.loads(run(tmp_path, text).stdout)
     assert (shown["spent"], shown["failures"]) == (7.0, 0)
     assert all(0.05 <= each["reward"] < 5 for each in observed(tmp_path))
@@ -128,7 +129,8 @@ def test_a_shell_gets_names_as_they_are_and_runs_none_of_them(tmp_path):
     shell = true
     max_pulls = {len(NAMES)}
     policy = "uniform"
-    command = 'printf "%s\\n" {{arm}} >> seen.txt; echo "$CABAI_ARM" | wc -l >/dev/null && echo "[1]" | sed "s/.*/{{\\"reward\\": 1, \\"cost\\": 1}}/"'
+    cost = "seconds"
+    command = 'printf "%s\\n" {{arm}} >> seen.txt; echo "$CABAI_ARM" | cat >/dev/null && echo 01 | tail -c 2'
     arms = {json.dumps(NAMES)}
     """
     done = run(tmp_path, text)
@@ -175,7 +177,8 @@ def test_a_shell_command_is_a_text(tmp_path):
 
 
 def test_a_time_out_kills_what_the_shell_has_started(tmp_path):
-    text = 'reward = "seconds"\nshell = true\ntimeout = 0.2\nmax_pulls = 2\narms = ["30", "31"]\ncommand = "(sleep {arm}; touch late) | cat"\n'
+    text = 'reward = "seconds"\nshell = true\ntimeout = 0.2\nmax_pulls = 2\narms = ["30", "31"]\n'
+    text += 'command = "(sleep {arm}; touch late) | cat"\n'
     started = time.monotonic()
     assert [each["mean"] for each in json.loads(run(tmp_path, text).stdout)["arms"]] == [0.2, 0.2]
     assert time.monotonic() - started < 20

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cabai.datasets import Replay
+    from cabai.planning import Plan
     from cabai.simulation import Comparison, Runs
     from cabai.views.drawing import Tracks
     from cabai.views.seen import Seen
@@ -190,6 +191,43 @@ def replay_figure(replay: Replay) -> Figure:
     more = f", the best {len(shown)} of {len(replay.ranking)}" if len(shown) < len(replay.ranking) else ""
     title(right, f"% of the items evaluated, by arm{more}")
     return figure
+
+
+def plan_figure(plan: Plan) -> Figure:
+    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 and to 99 %. Triangles where
+    studies were cut: they pay more than is drawn."""
+    figure, axis = new_figure(height=3.2)
+    at = np.array([point.at for point in plan.curve])
+    found = {share: [point.bills.quantile(share) for point in plan.curve] for share in (0.1, 0.5, 0.9, 0.99)}
+    values = {share: np.array([amount.value for amount in amounts]) for share, amounts in found.items()}
+    axis.fill_between(at, values[0.1], values[0.99], color="0.9", linewidth=0)
+    axis.fill_between(at, values[0.1], values[0.9], color="0.75", linewidth=0)
+    axis.plot(at, values[0.5], color="black", marker="o", markersize=3.5, linewidth=1.5)
+    for share, amounts in found.items():
+        above = [amount.at_least for amount in amounts]
+        axis.plot(at[above], values[share][above], linestyle="", marker="^", color="black", markersize=5)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xticks(at, [f"{each:g}" for each in at])
+    axis.minorticks_off()
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.set_xlabel(f"{plan.curve_of}: " + GAP_WORDS[plan.curve_of or "gap"])
+    if plan.given_budget is not None:
+        axis.axhline(plan.given_budget, color="black", linestyle="--", linewidth=1)
+        axis.annotate(
+            f"budget {plan.given_budget:g}", (at[-1], plan.given_budget), xytext=(0, 3), textcoords="offset points",
+            ha="right", fontsize=8,
+        )  # fmt: skip
+    cut = any(amount.at_least for amounts in found.values() for amount in amounts)
+    more = "; triangles: more than that" if cut else ""
+    title(axis, f"the bill: median, 10 to 90 %, and 99 %{more}; delta {plan.delta:g}")
+    return figure
+
+
+GAP_WORDS = {
+    "gap": "how far the best arm is ahead of the next",
+    "epsilon": "how much worse than the best an arm may be",
+}
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cabai import policies
+from cabai.calibration.apart import SCALES, set_apart, some_within
 from cabai.calibration.binomial import upper_limit
 from cabai.calibration.certificate import Certificate, Searched
 from cabai.calibration.instances import hard_instances, more_instances
@@ -47,6 +48,7 @@ def calibrate(
     policy: str | Policy = policies.DEFAULT,
     *,
     delta: float = 0.05,
+    epsilon: float = 0.0,
     max_pulls: int = 10_000,
     trajectories: int = 4000,
     confidence: float = 0.99,
@@ -68,7 +70,9 @@ def calibrate(
     the run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the
     family and near its edge. To these come the worst of many more, found with fewer trajectories: two tied arms of like
     cost, and random instances, which depend on the seed. `bounded` is searched with rewards of 0 and 1, which vary
-    most.
+    most. With `epsilon`, an arm within epsilon of the best is a right answer; rivals that were tied are then a little
+    more than epsilon worse. The threshold is for that epsilon alone: of gaussian rewards in units of their standard
+    deviation, of bounded ones as a share of their range.
 
     >>> certificate = calibrate("gaussian", [1, 1], "racing", delta=0.1, max_pulls=100, trajectories=1000)
     >>> certificate.threshold
@@ -97,14 +101,20 @@ def calibrate(
             f"got {trajectories}."
         )
     whole(seed, "seed", 0)
+    slack = kind.check_epsilon(epsilon)
+    seen = slack / kind.unit if kind.name == "bounded" else slack  # by the instances, whose rewards are 0 and 1 then
+    hard = hard_instances(kind, prices.tolist(), chance, max_pulls, cost_model)
+    if slack:
+        hard = set_apart(hard, seen)
+        hard += some_within(hard[:1], seen)
+    if not hard:
+        raise InvalidInput(f"epsilon {slack:g} leaves no arm that is not good enough: there is nothing to search.")
     with opened(engine, workers=workers, address=address) as place:
-        search = Search(
-            hard_instances(kind, prices.tolist(), chance, max_pulls, cost_model), chosen, chance, max_pulls, place,
-            progress or (lambda text: None),
-        )  # fmt: skip
+        search = Search(hard, chosen, chance, max_pulls, place, progress or (lambda text: None), seen)
         aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
         guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, aside)
-        others = replace(search, instances=more_instances(kind, prices.tolist(), cost_model, aside))
+        more = more_instances(kind, prices.tolist(), cost_model, aside)
+        others = replace(search, instances=set_apart(more, seen, SCALES[:1]) if slack else more)
         worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), aside)
         search = replace(search, instances=search.instances + [others.instances[j] for j in worst])
         guess, order, sizes = pilot(search, trajectories, least, 1 - sure, aside, guess)
@@ -119,7 +129,7 @@ def calibrate(
             guess *= 1.25
         else:
             raise InvalidInput(f"no constant up to c = {guess:.3g} could be certified; give more trajectories.")
-    threshold = Calibrated(c, written(chosen), kind.key, len(prices), chance, max_pulls)
+    threshold = Calibrated(c, written(chosen), kind.key, len(prices), chance, max_pulls, slack / kind.scale)
     searched = [
         Searched(
             each.what, each.instance.means.tolist(), each.instance.costs.tolist(), size, wrong,
@@ -129,5 +139,5 @@ def calibrate(
     ]  # fmt: skip
     return Certificate(
         str(threshold), str(chosen), kind.key, prices.tolist(), cost_model, chance, max_pulls, sure, trajectories,
-        seed, tried, searched, time.perf_counter() - started,
+        seed, tried, searched, time.perf_counter() - started, slack / kind.scale,
     )  # fmt: skip

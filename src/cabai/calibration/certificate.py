@@ -12,7 +12,7 @@ from cabai import views
 from cabai.support.files import write_whole
 from cabai.support.tables import table
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Calibrated, threshold_of
+from cabai.thresholds import Calibrated, certified_in, threshold_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Certificate:
 
     With probability `confidence`, the search has given a threshold for which this is true: on each instance in
     `searched`, the policy drops the best arm or returns another one within `max_pulls` pulls with probability at most
-    delta. It says nothing of other instances, nor of later pulls.
+    delta. With an epsilon, another one is returned wrongly if it is worse than the best by more than epsilon. It says
+    nothing of other instances, nor of later pulls.
     """
 
     threshold: str
@@ -53,6 +54,7 @@ class Certificate:
     tried: list[float]  # every c that was tried, in this order
     searched: list[Searched]
     seconds: float
+    epsilon: float = 0.0  # in standard deviations of gaussian rewards, as a share of the range of bounded ones
 
     @property
     def c(self) -> float:
@@ -67,6 +69,14 @@ class Certificate:
         assert isinstance(rule, Calibrated)
         assert rule.c is not None
         return rule.c
+
+    @property
+    def _error_in_words(self) -> str:
+        what = "the best arm is lost"
+        if self.epsilon:
+            unit = {"gaussian": " standard deviations", "bounded": " of the range"}.get(self.family, "")
+            what = f"an arm that is worse than the best by more than {self.epsilon:g}{unit} is returned"
+        return f"{what} within {self.max_pulls} pulls with probability at most {self.delta:g}"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as a dictionary that JSON can hold.
@@ -98,6 +108,7 @@ class Certificate:
         Traceback (most recent call last):
         cabai.support.validation.InvalidInput: cannot read nowhere.json: No such file or directory.
         """
+        certified_in(path)
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
             certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
@@ -105,8 +116,6 @@ class Certificate:
             raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
-        if not isinstance(threshold_of(certificate.threshold), Calibrated):
-            raise InvalidInput(f"{path} is not a certificate: its threshold is {certificate.threshold}.")
         return certificate
 
     def _shown(self) -> tuple[list[list[str]], list[str]]:
@@ -124,7 +133,7 @@ class Certificate:
             + ", ".join(papers),
             f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
             f"{len(self.searched)} instances",
-            f"the best arm is lost within {self.max_pulls} pulls with probability at most {self.delta:g}",
+            self._error_in_words,
         ]
 
     def __repr__(self) -> str:

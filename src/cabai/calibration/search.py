@@ -33,6 +33,7 @@ class Search:
     max_pulls: int
     engine: Engine | None
     progress: Progress
+    epsilon: float = 0.0  # as the instances' family has it
 
     @property
     def at_once(self) -> int:
@@ -47,6 +48,7 @@ class Search:
         runs = simulate(
             each.instance, watched(self.policy), threshold=Stylized(), delta=[self.delta / c for c in constants],
             trajectories=trajectories, max_pulls=self.max_pulls, keep="summary", seed=seed, engine=self.engine,
+            epsilon=self.epsilon,
         )  # fmt: skip
         return [run.sums.errors for run in runs]
 

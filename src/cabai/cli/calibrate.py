@@ -14,6 +14,7 @@ from cabai.cli.options import (
     CostsOption,
     DeltaOption,
     EngineOption,
+    EpsilonOption,
     FamilyOption,
     SchedulerOption,
     SeedOption,
@@ -38,6 +39,7 @@ def calibrate(
         str, typer.Option("--policy", help=f"The policy that will be run: {POLICY_HELP}")
     ] = policies.DEFAULT,
     delta: DeltaOption = 0.05,
+    epsilon: EpsilonOption = 0.0,
     max_pulls: Annotated[
         int, typer.Option("--max-pulls", help="How long a run may last: the certificate speaks of errors up to there.")
     ] = 10_000,
@@ -79,8 +81,9 @@ def calibrate(
         file_to_write(out)  # before any work is done
     with told_what_is_cancelled(), status_line() as progress:
         certificate = calibrate(
-            family, read_numbers(costs, "--costs"), policy, delta=delta, max_pulls=max_pulls, trajectories=trajectories,
-            confidence=confidence, cost_model=cost_model, seed=seed, workers=workers, **place, progress=progress,
+            family, read_numbers(costs, "--costs"), policy, delta=delta, epsilon=epsilon, max_pulls=max_pulls,
+            trajectories=trajectories, confidence=confidence, cost_model=cost_model, seed=seed, workers=workers,
+            **place, progress=progress,
         )  # fmt: skip
     if out is not None:
         certificate.save(out)

@@ -61,6 +61,7 @@ class Family(Named):
     limits: ClassVar[Any] = (-1e100, 1e100)  # the means and rewards that double precision can sum and compare
     typical_means: ClassVar[tuple[float, ...]] = (1.0,)  # where `calibrate` searches, the hardest first
     has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
+    shows_margins: ClassVar[bool] = False  # whether `contrast` can show that a mean is larger by more than so much
     is_symmetric: ClassVar[bool] = False  # whether mirrored rewards are of the same family
     usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` pays least, and how wide that is, in log
 
@@ -170,6 +171,16 @@ class Family(Named):
         return tilt, 0.0
 
     unit: ClassVar[float] = 1.0  # of rewards: what kernels see as 1
+
+    @property
+    def scale(self) -> float:
+        """What an epsilon is measured by where a family looks alike at every scale: then only their ratio matters.
+
+        >>> from cabai.families import Bernoulli, Gaussian
+        >>> Gaussian(variance=4).scale, Bernoulli().scale
+        (2.0, 1.0)
+        """
+        return self.unit
 
     def scaled(self, value: float) -> float:
         """A reward or mean as kernels see it."""

@@ -18,7 +18,8 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
         if given[kind] is not None and not is_plain(given[kind]):
             raise InvalidInput(
                 f"{kind} must be one of cabai's own, got {shown(given[kind])}: a server runs no code that a request "
-                "names. Create the study on the server's side; then it can be asked, told and watched from here."
+                "names, and opens no file. Create the study on the server's side; then it can be asked, told and "
+                "watched from here."
             )
     items = given["items"]
     count = len(items) if isinstance(items, list) else items if isinstance(items, int) else 0
@@ -38,4 +39,4 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
 
 def is_plain(text: str) -> bool:
     """Whether a name names nothing to be imported or opened: no `module:name`, no path."""
-    return not any(mark in text for mark in ":/\\\0")
+    return not any(mark in text for mark in ":/\\\0") and not text.strip().endswith(".json")

@@ -14,6 +14,7 @@ from cabai.core.observe import observe
 from cabai.core.state import Layout
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
+from cabai.simulation.steps import pulls_of_a_choice
 from cabai.simulation.truth import open_streams
 from cabai.support.streams import ONE
 
@@ -104,9 +105,10 @@ def run_chunk(choose, stop, state, chunk):
                 if a < 0 or a >= K:
                     signals[NO_SUCH_ARM] = 1
                     return i
-            observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
-            if run.t % 1024 == 0 and signals[STOP_EARLY]:
-                return i
+            for _ in range(pulls_of_a_choice(run)):
+                observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
+                if run.t % 1024 == 0 and signals[STOP_EARLY]:
+                    return i
         if signals[STOP_EARLY]:
             return i + 1
     return len(chunk.results)

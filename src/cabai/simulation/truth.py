@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.instance import Instance
+from cabai.support.specialise import required_slot
 from cabai.support.streams import GOLDEN, mix
 
 TRUTH = np.dtype(
@@ -46,6 +47,16 @@ def truth_kind(instance: Instance) -> np.dtype[np.void]:
         return TRUTH
     room = 4 ** math.ceil(math.log(max(map(len, instance.samples)), 4))
     return np.dtype([("sample", "f8", (room,)), *((name, TRUTH[name]) for name in TRUTH.names or ())], align=True)
+
+
+@required_slot
+def draw_to_be_negated(arm):
+    """The arm's next reward, before it is negated."""
+
+
+def negated_draw(arm):
+    """For a test of the smallest mean, where the mirrored family is another one."""
+    return 0.0 - draw_to_be_negated(arm)
 
 
 def open_streams(truth, seed, trajectory):

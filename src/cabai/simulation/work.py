@@ -17,6 +17,7 @@ from cabai.simulation.truth import truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 
+Rows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # results, pulls and path of some trajectories
 BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums are kept
 
 
@@ -55,14 +56,18 @@ class Work:
         from cabai.simulation.loop import run_chunk, signature
 
         layout, policy = self.setup.layout, self.setup.policy
-        drawing = [("draw", self.instance.drawing), ("draw_cost", DRAWS[self.instance.cost_model])]
         test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
-        whole = specialised(run_chunk, binding([*test, *drawing]))
+        whole = specialised(run_chunk, binding([*test, *self.drawing]))
         loop = explained(self.setup, whole, whole, signature(layout, self.truth.dtype))
         choose = compiled_rule(self.setup, self.setup.choose, choosing(layout))
         if policy.stop is leader_beats_every_rival:
             return loop, choose, explained(self.setup, self.setup.stop, self.setup.stop, stopping(layout))
         return loop, choose, compiled_rule(self.setup, self.setup.stop, stopping(layout))
+
+    @property
+    def drawing(self) -> list[tuple[str, Any]]:
+        """What stands for the slots that draw rewards and costs."""
+        return [("draw", self.instance.drawing), ("draw_cost", DRAWS[self.instance.cost_model])]
 
     @property
     def row_bytes(self) -> int:
@@ -89,12 +94,12 @@ class Work:
 
     def sums(self, results: NDArray[Any], pulls: NDArray[Any], _: NDArray[Any]) -> list[Sums]:
         """What is kept of rows, for each level."""
-        right = right_arms(self.instance, self.setup.epsilon)
+        right = right_arms(self.instance, self.setup.epsilon, self.setup.goal)
         return [Sums.of(results[:, j], pulls[:, j], right) for j in range(len(self.levels))]
 
     def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:
         """How many of these trajectories were run; their results, pulls and paths."""
-        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
+        from cabai.simulation.loop import RESULT
 
         K, shape = len(self.instance), (count, len(self.levels))
         results = (
@@ -102,17 +107,28 @@ class Work:
             np.empty((*shape, K), np.int64),
             np.full((count, len(self.grid), K), -1, np.int64),
         )
+        done = self.fill(first, results, signals)
+        return done, tuple(each[:done] for each in results)
+
+    def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
+        """Run trajectories from `first` on, one for each row of `results`; how many were run."""
+        return self.run_on(self.truth, first, results, signals)
+
+    def run_on(self, truth: NDArray[Any], first: int, results: Rows, signals: NDArray[np.int64]) -> int:
+        """The same, on a truth."""
+        from cabai.simulation.loop import NO_SUCH_ARM, Chunk, State
+
         arm_kind, run_kind, rules_kind = self.setup.layout.shared
         arms, run = self.start
         first_arms, first_run = arms.view(arm_kind), np.array([run]).view(run_kind)
         rules = np.array([self.setup.rules]).view(rules_kind)[0]
         state = State(first_arms.copy(), first_run.copy(), rules, first_arms, first_run)
         chunk = Chunk(
-            np.uint64(self.seed), np.uint64(first), self.truth.copy(), self.levels, self.max_pulls,
+            np.uint64(self.seed), np.uint64(first), truth.copy(), self.levels, self.max_pulls,
             self.max_cost, self.grid, *results, signals,
         )  # fmt: skip
         loop, choose, stop = self.compiled()
         done = loop(choose, stop, state, chunk)
         if signals[NO_SUCH_ARM]:
             raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
-        return done, tuple(each[:done] for each in results)
+        return int(done)

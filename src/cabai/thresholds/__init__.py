@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from cabai.families import Family
 from cabai.support.registry import Registry
+from cabai.support.validation import InvalidInput
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
@@ -29,13 +33,31 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
     That is what simulations, comparisons and studies take alike unless told otherwise: what was simulated is what runs.
 
+    A name that ends in .json is a file that `calibrate` has saved: what it certifies is taken.
+
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
     >>> from cabai.families import family_of
     >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
     contrast bets
     """
+    if isinstance(given, str) and given.strip().endswith(".json"):
+        given = certified_in(given.strip())
     return THRESHOLDS.get(cheapest(family) if given is None and family is not None else given)  # type: ignore[arg-type]
+
+
+def certified_in(path: str | Path) -> str:
+    """The threshold in a certificate's file."""
+    try:
+        written = json.loads(Path(path).read_text(encoding="utf-8"))["threshold"]
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
+    found = THRESHOLDS.get(written)
+    if not isinstance(found, Calibrated) or not found.is_certified:
+        raise InvalidInput(f"{path} is not a certificate: its threshold is {found}.")
+    return str(written)
 
 
 def cheapest(family: Family) -> str:

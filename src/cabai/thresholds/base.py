@@ -70,8 +70,8 @@ class Threshold(Named):
         """
         return "" if self.is_proven_for(family) else "not proven for this family"
 
-    def check_use(self, policy: Named, epsilon: float) -> None:
-        """Refuse a policy that this threshold does not hold for; a proven one holds for all."""
+    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
+        """Refuse a policy or an epsilon that this threshold does not hold for; a proven one holds for all."""
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""

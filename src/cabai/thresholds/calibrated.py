@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cabai.families import Family, family_of
 from cabai.support.registry import Named
-from cabai.support.validation import InvalidInput, positive, probability, whole
+from cabai.support.validation import InvalidInput, number, positive, probability, whole
 from cabai.thresholds.base import Threshold
 
 
@@ -22,8 +22,9 @@ class Calibrated(Threshold):
 
     Nothing is proven. The certificate says: on each of the instances searched, and within `max_pulls` pulls, this
     policy errs with probability at most delta; that statement itself is wrong with probability 1 % at most, unless the
-    certificate says otherwise. So it is true of one policy, family, number of arms and delta, which are written here
-    with c; other uses of it are refused. With c alone, `calibrated(c=3.2)`, nothing is claimed and nothing refused.
+    certificate says otherwise. So it is true of one policy, family, number of arms, delta and epsilon, which are
+    written here with c; other uses of it are refused. With c alone, `calibrated(c=3.2)`, nothing is claimed and nothing
+    refused.
 
     >>> threshold = Calibrated(c=1.4, policy="co", family="gaussian", arms=3, delta=0.05, max_pulls=10_000)
     >>> print(threshold)
@@ -41,6 +42,7 @@ class Calibrated(Threshold):
     arms: int | None = None
     delta: float | None = None
     max_pulls: int | None = None
+    epsilon: float = 0.0  # in standard deviations of gaussian rewards, as a share of the range of bounded ones
     name = "calibrated"
     proof = "none; certified by simulation"
 
@@ -57,6 +59,8 @@ class Calibrated(Threshold):
                 whole(getattr(self, field), field, least)
         if self.delta is not None:
             probability(self.delta)
+        if number(self.epsilon, "epsilon") < 0:
+            raise InvalidInput(f"epsilon must not be negative, got {self.epsilon!r}.")
 
     @property
     def is_certified(self) -> bool:
@@ -67,10 +71,19 @@ class Calibrated(Threshold):
             return f"certified by simulation, up to {self.max_pulls} pulls"
         return super().standing(family)
 
-    def check_use(self, policy: Named, epsilon: float) -> None:
+    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
         self._check("policy", self.policy, written(policy))
-        if self.is_certified and epsilon != 0:
-            raise InvalidInput(f"the threshold is certified without an epsilon, got epsilon={epsilon!r}.")
+        if not self.is_certified or epsilon / family.scale == self.epsilon:
+            return
+        if self.epsilon == 0:
+            raise InvalidInput(
+                f"the threshold is certified without an epsilon, got epsilon={epsilon!r}; cabai calibrate --epsilon "
+                "finds one for it."
+            )
+        raise InvalidInput(
+            f"the threshold is certified for epsilon {self.epsilon * family.scale:g} of {family} rewards, got "
+            f"{epsilon!r}; cabai calibrate finds one for that."
+        )
 
     def _check(self, what: str, certified: object, given: object) -> None:
         if certified not in (None, given):

@@ -1,0 +1,109 @@
+"""Plan before paying: what a study will cost, and what a budget can conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cabai.families import Family
+from cabai.planning.pilots import Pilot
+from cabai.planning.races import plan_races
+from cabai.planning.results import Plan
+from cabai.planning.simulating import Progress
+from cabai.planning.sources import source_of
+from cabai.planning.studies import plan_study
+from cabai.policies import Policy
+from cabai.support.validation import InvalidInput, positive, probability, shown, whole
+from cabai.thresholds import Threshold
+
+CURVES = ("gap", "epsilon")
+
+
+def plan(
+    source: Any = None,
+    *,
+    means: Any = None,
+    costs: Any = None,
+    family: str | Family | None = None,
+    arms: Sequence[str] | None = None,
+    budget: float | None = None,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    chance: float = 0.8,
+    policy: str | Policy | None = None,
+    threshold: str | Threshold | None = None,
+    direction: str | None = None,
+    pilot: Any = None,
+    items: int | None = None,
+    race: str | None = None,
+    cost_model: str = "fixed",
+    law: str | None = None,
+    sd: Any = None,
+    curve: str | bool = False,
+    worth: bool = True,
+    draws: int = 500,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """What a study will cost, what a budget can conclude, and what would be enough: simulated before anything is paid.
+
+    `means` and `costs` say, for each arm, what is known: a number, a range `"0.02..0.03"` or `(0.02, 0.03)`, within
+    which every value is as likely, a distribution `"beta(3, 97)"`, `"normal(1, 0.2)"`, `"lognormal(0.05, 0.5)"`
+    (median, sigma) or `"gamma(2, 0.01)"` (shape, scale), or one of SciPy. Without costs each pull costs 1. Each of
+    `draws` simulated studies has a truth of its own, drawn from that. It is run with the policy, test and defaults of
+    `create_study`.
+
+    `source` may be a `study.toml`, which says the arms and settings; a pilot's table with the columns arm, reward and
+    cost, of which truths are drawn that it leaves possible; or a study (`cabai.load_study`), with its settings and its
+    data. With both a file and a pilot, give `pilot=`. A table of scores on items, or `items` with one, plans a race on
+    a dataset of so many items (`cabai.evaluate`).
+
+    With a `budget`, the plan says the chance to decide within it, and what it is enough for with the `chance` wanted:
+    the smallest epsilon, delta and gap (the best arm ahead of the next by so much, the others as given), where they
+    were left out. Without, the budget that is enough. With `worth`, what each arm adds to what is paid in the mean.
+    `curve` is "gap" or "epsilon": what studies pay at several of them; True is gap, or epsilon for a race. All of it is
+    on the same truths and rewards.
+
+    >>> plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], budget=60, draws=200)
+    bernoulli, maximize, 2 arms, delta 0.05, policy top-two, threshold contrast
+    arm  mean      cost  is best
+    1    0.7..0.9  1       100 %
+    2    0.4..0.6  0.5       0 %
+    The bill: 55.5 in the median, at least 89.2 in the mean; 90 % pay at most 204; 99 % pay at most 510.
+    Within 60: a decision with a chance of 52 ± 4 %.
+    For a chance of 80 %: a budget of 128.
+    Or, with 60 and that chance:
+      an arm within 0.124 of the best (epsilon): chance 82 ± 3 %
+      a best arm that is ahead of the next by 0.366 (gap), others as given: chance 80 ± 3 %
+      a decision that is wrong with probability at most 0.3 (delta): chance 81 ± 3 %
+    From 200 simulated studies, 1 of them cut before their end: their arms are too close; ± is a standard error, seed 0.
+    """
+    if not isinstance(curve, bool) and curve not in CURVES:
+        raise InvalidInput(f"curve must be one of {', '.join(CURVES)}, got {shown(curve)}.")
+    whole(draws, "draws", 20)
+    whole(seed, "seed", 0)
+    probability(chance, "chance")
+    found = source_of(source, pilot, with_items=items is not None)
+    explicit = {
+        "family": family, "delta": delta, "epsilon": epsilon, "policy": policy, "threshold": threshold,
+        "direction": direction, "items": items, "race": race,
+    }  # fmt: skip
+    given = found.given | {name: value for name, value in explicit.items() if value is not None}
+    most = budget if budget is not None else given.pop("max_cost", None)
+    most = None if most is None else positive(most, "budget")
+    left_out = [name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is None]
+    rest: dict[str, Any] = {
+        "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "draws": draws,
+        "seed": seed, "workers": workers, "progress": progress,
+    }  # fmt: skip
+    if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
+        if means is not None or sd is not None or law is not None:
+            raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
+        rest["curve"] = "epsilon" if curve is True else curve or None
+        return plan_races(found.pilot, given, arms=arms, costs=costs, **rest)
+    rest["curve"] = "gap" if curve is True else curve or None
+    return plan_study(
+        given, found.pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
+        pays_reward=found.pays_reward, **rest,
+    )  # fmt: skip

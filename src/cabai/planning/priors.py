@@ -1,0 +1,135 @@
+"""What is known of a mean or a cost before anything is paid: a number, a range, or a distribution."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.support.registry import split_outside_brackets
+from cabai.support.validation import InvalidInput, number, shown
+
+Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
+Check = Callable[[float, str], float]  # a number that is allowed, or an error with its name
+ROUNDS = 200  # of drawing again what is not allowed, before a prior is refused
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What a number may be. `ends` are the least and the largest value it can have, if it says so itself."""
+
+    text: str
+    draw: Draw
+    ends: tuple[float, float] | None = None
+
+
+# By name: the names of two parameters, which of them must be positive, and how to draw.
+KINDS: dict[str, tuple[tuple[str, str], tuple[bool, bool], Callable[[float, float], Draw]]] = {
+    "beta": (("a", "b"), (True, True), lambda a, b: lambda random, n: random.beta(a, b, n)),
+    "gamma": (("shape", "scale"), (True, True), lambda a, b: lambda random, n: random.gamma(a, b, n)),
+    "lognormal": (("median", "sigma"), (True, True), lambda a, b: lambda random, n: a * random.lognormal(0, b, n)),
+    "normal": (("mean", "sd"), (False, True), lambda a, b: lambda random, n: random.normal(a, b, n)),
+}
+HOW = (
+    "a number, a range such as 0.02..0.03, or one of "
+    f"{', '.join(f'{name}({first}, {second})' for name, ((first, second), _, _) in KINDS.items())}"
+)
+
+
+def priors_of(given: Any, name: str) -> list[Prior]:
+    """A prior for each arm, from a list, or from one text with commas as on the shell."""
+    if isinstance(given, str):
+        given = [part.strip() for part in split_outside_brackets(given) if part.strip()]
+    if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, bytes):
+        raise InvalidInput(f"{name} must be a list, with {HOW} for each arm, got {shown(given)}.")
+    return [prior_of(each, f"{name}[{i}]") for i, each in enumerate(given)]
+
+
+def prior_of(given: Any, name: str) -> Prior:
+    """The prior that a user has written.
+
+    >>> prior_of("0.02..0.03", "mean").ends
+    (0.02, 0.03)
+    >>> prior_of("beta(3, 97)", "mean").draw(np.random.default_rng(0), 2).round(3)
+    array([0.027, 0.017])
+    """
+    if isinstance(given, str):
+        return prior_in(given.strip(), name)
+    if hasattr(given, "rvs"):  # a distribution of SciPy
+        return Prior(described(given), lambda random, n: np.asarray(given.rvs(size=n, random_state=random), float))
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise InvalidInput(f"{name} must be {HOW}; in Python a range is (low, high), got {shown(given)}.")
+        return range_of(number(given[0], name), number(given[1], name), name)
+    value = number(given, name)
+    return Prior(f"{value:g}", lambda random, n: np.full(n, value), (value, value))
+
+
+def described(distribution: Any) -> str:
+    """A distribution of SciPy in words."""
+    kind, arguments = getattr(getattr(distribution, "dist", None), "name", ""), getattr(distribution, "args", ())
+    return f"{kind}({', '.join(f'{each:g}' for each in arguments)})" if kind else type(distribution).__name__
+
+
+def prior_in(text: str, name: str) -> Prior:
+    """The prior in a text."""
+    parts = text.split("..")
+    kind = re.fullmatch(r"(\w+)\((.*)\)", text)
+    try:
+        if kind is not None and kind[1] in KINDS:
+            names, positive, draw = KINDS[kind[1]]
+            values = [float(each.partition("=")[2] or each) for each in kind[2].split(",")]
+            good = len(values) == 2 and all(map(math.isfinite, values))
+            if not good or any(value <= 0 for value, must in zip(values, positive, strict=True) if must):
+                needed = " and ".join(each for each, must in zip(names, positive, strict=True) if must)
+                raise InvalidInput(
+                    f"{name}: {kind[1]}({', '.join(names)}) takes two numbers, {needed} positive, got {text!r}."
+                )
+            return Prior(text, draw(values[0], values[1]))
+        if len(parts) == 2:
+            return range_of(float(parts[0]), float(parts[1]), name)
+        return prior_of(float(text), name)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{name} must be {HOW}, got {text!r}.") from None
+
+
+def range_of(low: float, high: float, name: str) -> Prior:
+    number(low, name), number(high, name)
+    if low > high:
+        raise InvalidInput(f"{name}: a range goes from low to high, got {low:g}..{high:g}; write {high:g}..{low:g}.")
+    if low == high:
+        return prior_of(low, name)
+    return Prior(f"{low:g}..{high:g}", lambda random, n: random.uniform(low, high, n), (low, high))
+
+
+def drawn(prior: Prior, draws: int, stream: list[int], check: Check, name: str) -> NDArray[np.float64]:
+    """Numbers drawn from a prior. The ends of a range must be allowed by `check`; of a distribution, whatever is not
+    allowed is drawn again."""
+    random = np.random.default_rng(stream)
+    if prior.ends is not None:
+        for end in prior.ends:
+            check(end, name)
+        return prior.draw(random, draws)
+
+    def is_good(value: float) -> bool:
+        try:
+            check(value, name)
+        except InvalidInput:
+            return False
+        return True
+
+    found = prior.draw(random, draws)
+    for _ in range(ROUNDS):
+        bad = np.flatnonzero([not is_good(value) for value in found.tolist()])
+        if not len(bad):
+            return found
+        found[bad] = prior.draw(random, len(bad))
+    check(float(found[bad[0]]), f"{name}, almost always: {prior.text}")
+    return found

@@ -1,0 +1,287 @@
+"""A plan: what a study will cost and what it can conclude, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cabai.planning.bills import Amount, Bills
+from cabai.planning.searching import Found
+from cabai.planning.truths import Truths
+from cabai.support.tables import table
+
+QUANTILES = (0.1, 0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """One arm: what was assumed of it, how often it is the best, and what including it adds."""
+
+    name: str
+    mean: str  # as it was given
+    cost: str
+    best: float  # the share of the truths in which it is the best
+    adds: Amount | None = None  # to what is paid in the mean; None: there would be only one arm left, or not known
+    chance_without: Amount | None = None  # to decide within the budget without it
+
+
+@dataclass(frozen=True)
+class Point:
+    """What studies pay at one gap or epsilon."""
+
+    at: float
+    bills: Bills
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study will cost, and what a budget can conclude; from `cabai.plan`. Printed, it is all of it in words.
+
+    `solved` has, by name, what is enough for the wanted chance: the budget and, where a budget was given, the smallest
+    epsilon, gap and delta. `at_least` in the dictionary names the numbers that the truth is not below, because some
+    simulated studies were cut before their end.
+
+    >>> import cabai
+    >>> plan = cabai.plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], draws=200)
+    >>> plan.to_dict()["delta"], plan.budget == plan.solved["budget"].value
+    (0.05, True)
+    """
+
+    about: str  # the family, the policy and so on, in words
+    direction: str
+    delta: float
+    epsilon: float
+    arms: list[ArmPlan]
+    bills: Bills
+    given_budget: float | None
+    wanted: float
+    seed: int
+    solved: dict[str, Found | None]
+    limit: float = math.inf  # up to which bills count in what an arm adds
+    items: int | None = None  # of a dataset
+    full_cost: float | None = None  # of evaluating all of it
+    formula: float | None = None  # what the planning formula says of the bill
+    curve_of: str | None = None  # gap or epsilon
+    curve: Sequence[Point] = field(default=())
+    notes: Sequence[str] = field(default=())
+    truths: Truths | None = None  # that were drawn; None for a race
+
+    @property
+    def budget(self) -> float | None:
+        """The budget that was given or, if none was, the one that is enough for the wanted chance.
+
+        >>> import cabai
+        >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], draws=50).budget
+        23.0
+        """
+        needed = self.solved["budget"]
+        return self.given_budget if self.given_budget is not None else None if needed is None else needed.value
+
+    @property
+    def chance(self) -> Amount | None:
+        """To decide within the budget.
+
+        >>> import cabai
+        >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], budget=20, draws=50).chance.value
+        0.72
+        """
+        return None if self.budget is None else self.bills.chance(self.budget)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: no NaN, no infinities.
+
+        >>> import cabai
+        >>> found = cabai.plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], draws=50).to_dict()
+        >>> sorted(found["cost_quantiles"]), found["gap"]
+        (['0.1', '0.5', '0.9', '0.99'], None)
+        """
+        amounts = {"mean_cost": self.bills.mean, "chance": self.chance}
+        quantiles = {str(share): self.bills.quantile(share) for share in QUANTILES}
+        known: dict[str, Amount | None] = amounts | {f"cost_quantiles.{key}": value for key, value in quantiles.items()}
+        known["budget"] = None if self.given_budget is not None else self.bills.needed(self.wanted)
+        gap = self.solved.get("gap")
+        return {
+            "mean_cost": self.bills.mean.value,
+            "se_cost": self.bills.mean.error,
+            "cost_quantiles": {key: value.value for key, value in quantiles.items()},
+            "chance": None if self.chance is None else self.chance.value,
+            "se_chance": None if self.chance is None else self.chance.error,
+            "budget": self.budget,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "gap": None if gap is None else gap.value,
+            "at_least": [name for name, amount in known.items() if amount is not None and amount.at_least],
+            "wanted_chance": self.wanted,
+            "solved": {name: found_dict(found) for name, found in self.solved.items()},
+            "arms": [arm_dict(arm) for arm in self.arms],
+            "adds_up_to": None if math.isinf(self.limit) else self.limit,
+            "items": self.items,
+            "full_cost": self.full_cost,
+            "formula": self.formula,
+            "curve": None if self.curve_of is None else {"of": self.curve_of, "points": self._points()},
+            "direction": self.direction,
+            "draws": len(self.bills),
+            "cut": int(self.bills.cut.sum()),
+            "wrong": float(self.bills.wrong.mean()),
+            "seed": self.seed,
+            "about": self.about,
+        }
+
+    def _points(self) -> list[dict[str, Any]]:
+        points = []
+        for point in self.curve:
+            amounts = {str(share): point.bills.quantile(share) for share in QUANTILES}
+            chance = None if self.budget is None else point.bills.chance(self.budget)
+            points.append(
+                {
+                    "at": point.at,
+                    "cost_quantiles": {key: amount.value for key, amount in amounts.items()},
+                    "at_least": [key for key, amount in amounts.items() if amount.at_least],
+                    "chance": None if chance is None else chance.value,
+                }
+            )
+        return points
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [self.about, *self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
+        )
+
+    def _arm_lines(self) -> list[str]:
+        adds = any(arm.adds is not None for arm in self.arms)
+        within = adds and self.given_budget is not None
+        header = ["arm", "mean", "cost", "is best", *(["adds to the bill"] if adds else [])]
+        rows = [[*header, *(["chance without it"] if within else [])]]
+        for arm in self.arms:
+            row = [arm.name, arm.mean, arm.cost, percent(arm.best)]
+            if adds:
+                row.append("-" if arm.adds is None else f"{money(arm.adds.value)} ± {brief(arm.adds.error)}")
+            if within:
+                row.append("-" if arm.chance_without is None else shown_chance(arm.chance_without))
+            rows.append(row)
+        return [table(rows, left=3)]
+
+    def _bill_lines(self) -> list[str]:
+        quantile = {share: self.bills.quantile(share) for share in QUANTILES}
+        mean = self.bills.mean
+        middle = (
+            f"at least {money(mean.value)} in the mean"
+            if mean.at_least
+            else f"{money(mean.value)} ± {brief(mean.error)} in the mean"
+        )
+        shares = (0.9,) if quantile[0.9].at_least else (0.9, 0.99)
+        ends = "; ".join(pays(share, quantile[share]) for share in shares)
+        half = f"{'more than ' if quantile[0.5].at_least else ''}{money(quantile[0.5].value)} in the median"
+        lines = [f"The bill: {half}, {middle}; {ends}."]
+        if self.full_cost is not None:
+            part = f"Evaluating everything costs {money(self.full_cost)}"
+            more = "" if self.formula is None else f"; the planning formula says {money(self.formula)}"
+            lines.append(f"{part}{more}.")
+        if self.given_budget is not None:
+            assert self.chance is not None
+            lines.append(f"Within {money(self.given_budget)}: a decision with a chance of {shown_chance(self.chance)}.")
+        needed = self.bills.needed(self.wanted)
+        if needed is None:
+            lines.append(
+                f"No budget is enough for a chance of {percent(self.wanted)}: too many end without a decision."
+            )
+        else:
+            words = "more than " if needed.at_least else ""
+            lines.append(f"For a chance of {percent(self.wanted)}: a budget of {words}{money(needed.value)}.")
+        searched = {name: found for name, found in self.solved.items() if name != "budget" and found is not None}
+        if searched:
+            lines.append(f"Or, with {money(self.given_budget or 0)} and that chance:")
+            lines += [f"  {line}" for line in map(self._solved_line, searched, searched.values())]
+        return lines
+
+    def _solved_line(self, name: str, found: Found) -> str:
+        wanted = {
+            "epsilon": "an arm within {} of the best (epsilon)",
+            "gap": "a best arm that is ahead of the next by {} (gap), others as given",
+            "delta": "a decision that is wrong with probability at most {} (delta)",
+        }[name]
+        if found.value == 0:
+            return f"the best arm itself: chance {shown_chance(found.chance)}"
+        if found.value is None:
+            return f"{wanted.format(f'{found.tried:g}')}: not even that; its chance is {shown_chance(found.chance)}"
+        return f"{wanted.format(f'{found.value:g}')}: chance {shown_chance(found.chance)}"
+
+    def _curve_lines(self) -> list[str]:
+        if self.curve_of is None:
+            return []
+        header = [self.curve_of, "median", "90 % pay at most", *(["chance"] if self.budget is not None else [])]
+        rows = [header]
+        for point in self.curve:
+            pair = [point.bills.quantile(share) for share in (0.5, 0.9)]
+            row = [f"{point.at:g}", *(f"{'> ' if each.at_least else ''}{money(each.value)}" for each in pair)]
+            if self.budget is not None:
+                row.append(shown_chance(point.bills.chance(self.budget)))
+            rows.append(row)
+        return [table(rows)]
+
+    def _last_lines(self) -> list[str]:
+        lines = []
+        if any(arm.adds is not None for arm in self.arms) and not math.isinf(self.limit):
+            lines.append(f"What an arm adds is counted as if no study paid more than {money(self.limit)}.")
+        lines += self.notes
+        cut = int(self.bills.cut.sum())
+        ended = f", {cut} of them cut before their end: their arms are too close" if cut else ""
+        lines.append(f"From {len(self.bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}.")
+        return lines
+
+
+def found_dict(found: Found | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"value": found.value, "chance": found.chance.value, "se_chance": found.chance.error, "tried": found.tried}
+
+
+def arm_dict(arm: ArmPlan) -> dict[str, Any]:
+    adds, without = arm.adds, arm.chance_without
+    return {
+        "name": arm.name,
+        "mean": arm.mean,
+        "cost": arm.cost,
+        "best": arm.best,
+        "adds": None if adds is None else adds.value,
+        "se_adds": None if adds is None else adds.error,
+        "chance_without": None if without is None else without.value,
+    }
+
+
+def pays(share: float, bill: Amount) -> str:
+    """
+    >>> pays(0.9, Amount(120.0)), pays(0.99, Amount(500.0, at_least=True))
+    ('90 % pay at most 120', '1 % or more pay more than 500')
+    """
+    if bill.at_least:
+        return f"{percent(1 - share)} or more pay more than {money(bill.value)}"
+    return f"{percent(share)} pay at most {money(bill.value)}"
+
+
+def money(value: float) -> str:
+    """Three digits.
+
+    >>> money(1234567), money(0.012345), money(-3.0)
+    ('1230000', '0.0123', '-3')
+    """
+    return f"{float(f'{value:.3g}'):.15g}"
+
+
+def brief(value: float) -> str:
+    return f"{float(f'{value:.2g}'):.15g}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def shown_chance(chance: Amount) -> str:
+    """
+    >>> shown_chance(Amount(0.7134, 0.0202)), shown_chance(Amount(0.5, 0.01, at_least=True))
+    ('71 ± 2 %', 'at least 50 ± 1 %')
+    """
+    words = "at least " if chance.at_least else ""
+    return f"{words}{100 * chance.value:.0f} ± {100 * chance.error:.1g} %"

@@ -1,0 +1,90 @@
+"""Where a plan begins: a study's file, a pilot's table, or a stored study."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cabai.datasets.reading import read_table
+from cabai.datasets.shapes import column_for
+from cabai.datasets.sheets import open_sheet
+from cabai.planning.pilots import Pilot, pilot_in, pilot_of, read_pilot
+from cabai.study.settings import Settings
+from cabai.support.validation import InvalidInput
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a source says of a study's settings, and the pilot: of rewards or, for a race, a table of scores."""
+
+    given: dict[str, Any]
+    pilot: Any = None
+    pays_reward: bool = False  # whether a pull costs what it returns: the time that it takes
+
+
+def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
+    given: dict[str, Any] = {}
+    data, pays_reward = pilot, False
+    if isinstance(source, (str, Path)) and str(source).lower().endswith(".toml"):
+        from cabai.study.recipe import read_recipe
+
+        recipe = read_recipe(source)
+        if str(recipe.folder) not in sys.path:  # for a family, threshold or policy of one's own
+            sys.path.insert(0, str(recipe.folder))
+        given = dict(recipe.settings)
+        pays_reward = recipe.measure.reward is not None and recipe.measure.cost == recipe.measure.reward
+        if recipe.dataset is not None:
+            given["items"] = len(recipe.dataset.items)
+    elif hasattr(source, "settings") and hasattr(source, "observations"):
+        settings: Settings = source.settings.imported()
+        names = (
+            "arms",
+            "family",
+            "delta",
+            "policy",
+            "threshold",
+            "epsilon",
+            "direction",
+            "costs",
+            "max_cost",
+            "max_pulls",
+        )
+        given = {name: getattr(settings, name) for name in names}
+        if settings.items is not None:
+            given = {name: given[name] for name in names if name not in ("policy", "threshold", "costs")}
+            given |= {"items": settings.items.count, "race": settings.items.race}
+        if data is None:
+            data = scores_of(source) if settings.items is not None else pilot_of(source.observations())
+    elif source is not None:
+        if pilot is not None:
+            raise InvalidInput("give one table as the pilot, got two.")
+        data = source
+    if data is not None and "items" not in given and not with_items:
+        data = rewards_or_scores(data)
+    return Source(given, data, pays_reward)
+
+
+def scores_of(study: Any) -> Any:
+    """What a study with items knows of scores, and what an evaluation of each arm has cost in the mean."""
+    paid = pilot_of(study.observations())
+    costs = {arm: float(each.mean()) for arm, each in zip(paid.arms, paid.costs or (), strict=True) if len(each)}
+    scores, (low, high) = study.scores(), study.settings.family.mean_range
+    known = set(costs) == set(scores) and sum(costs.values()) > 0
+    return read_table(scores, costs=costs if known else None, low=low, high=high)
+
+
+def rewards_or_scores(data: Any) -> Any:
+    """A pilot of rewards, if that is what a table holds; a table of scores on items is left as it is."""
+    if isinstance(data, (Pilot, Mapping)):
+        return read_pilot(data)
+    if not isinstance(data, (str, Path)) and not hasattr(data, "columns"):
+        return data
+    if isinstance(data, (str, Path)) and not Path(data).is_file():
+        raise InvalidInput(f"cannot read {data}: there is no such file.")
+    sheet = open_sheet(data)
+    columns = {role: column_for(sheet, role) for role in ("arm", "item", "score")}
+    is_long = columns["arm"] is not None and columns["score"] is not None
+    return pilot_in(sheet) if is_long and columns["item"] is None else data

@@ -1,0 +1,212 @@
+"""A certificate's file stands for its threshold wherever one is taken; with an epsilon, for that epsilon alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import cabai
+from cabai.calibration import calibrate
+from cabai.calibration.apart import set_apart, some_within
+from cabai.calibration.instances import hard_instances
+from cabai.families import FAMILIES, family_of
+from cabai.simulation.sums import right_arms
+from served import InThread
+from shell import here
+from storages import close
+
+OPTIONS = {"delta": 0.2, "max_pulls": 100, "trajectories": 200}
+ONCE_IN_A_MILLION = 1e-6
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return calibrate("gaussian", [1, 0.1], "co", **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def with_epsilon():
+    return calibrate("gaussian(variance=4)", [1, 0.1], "co", epsilon=1, **OPTIONS)
+
+
+@pytest.fixture
+def files(certificate, with_epsilon, tmp_path):
+    certificate.save(tmp_path / "trial.json")
+    with_epsilon.save(tmp_path / "close.json")
+    yield tmp_path
+    close(str(tmp_path))
+
+
+STUDY = {"arms": ["a", "b"], "family": "gaussian(variance=1)", "policy": "co", "delta": 0.2}
+
+
+def test_python_takes_a_file(files, certificate):
+    path, instance = str(files / "trial.json"), cabai.Instance("gaussian", [1, 0], [1, 0.1])
+    runs = cabai.simulate(instance, "co", threshold=path, delta=0.2, max_pulls=100, trajectories=20)
+    assert str(runs.threshold) == certificate.threshold
+    found = cabai.compare(instance, ["co"], threshold=path, delta=0.2, max_pulls=100, trajectories=20)
+    assert found.to_dicts()[0]["threshold"] == certificate.threshold
+    study = cabai.create_study("a file", **STUDY, threshold=path, storage="memory")
+    assert str(study.settings.threshold) == certificate.threshold
+    (files / "trial.json").unlink()  # the study has what it says
+    assert cabai.load_study("a file", storage="memory").status().threshold == certificate.threshold
+
+
+def test_the_shell_takes_a_file_for_studies_too(files, certificate):
+    options = ["--arms", "a,b", "--family", "gaussian(variance=1)", "--policy", "co", "--delta", "0.2"]
+    done = here("study", "create", "x", *options, "--threshold", "trial.json", cwd=files)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(here("study", "status", "x", "--json", cwd=files).stdout)["threshold"] == certificate.threshold
+    again = here("study", "create", "x", *options, "--threshold", "trial.json", "--load-if-exists", cwd=files)
+    assert again.returncode == 0
+    refused = here("study", "create", "y", *options[:-1], "0.1", "--threshold", "trial.json", cwd=files)
+    assert refused.stderr.startswith("cabai: the threshold is certified for delta 0.2, got 0.1")
+
+
+def test_a_study_file_finds_it_beside_itself(files, certificate):
+    text = 'family = "gaussian(variance=1)"\npolicy = "co"\ndelta = 0.2\nthreshold = "trial.json"\narms = ["a", "b"]\n'
+    (files / "study.toml").write_text(text + 'command = "echo \'{\\"reward\\": 0, \\"cost\\": 1}\'"\nmax_pulls = 2\n')
+    shown = json.loads(here("run", str(files / "study.toml"), "--json", cwd="/").stdout)
+    assert shown["threshold"] == certificate.threshold
+    (files / "study.toml").write_text(text.replace("trial", "other") + 'command = "true"\n')
+    refused = here("run", "study.toml", cwd=files).stderr
+    assert refused.startswith("cabai: study.toml: cannot read ")
+    assert refused.count("\n") == 1
+
+
+def test_a_server_gets_the_threshold_and_opens_no_file(files, certificate, monkeypatch):
+    monkeypatch.chdir(files)
+    server = InThread(f"sqlite:///{files}/cabai.db")
+    try:
+        study = cabai.create_study("over HTTP", **STUDY, threshold="trial.json", storage=server.address)
+        assert str(study.settings.threshold) == certificate.threshold
+        body = {"name": "y", **STUDY, "threshold": "trial.json"}
+        code, _, problem = server.send("POST", "/api/studies", body)
+        assert (code, "and opens no file" in json.dumps(problem)) == (422, True)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read .*other.json: No such file"),
+        ("{", "is not a certificate"),
+        ("[]", "is not a certificate"),
+        ('{"threshold": "paper"}', "its threshold is paper"),
+        ('{"threshold": "calibrated(c=3)"}', "is not a certificate"),
+        ('{"threshold": 5}', "threshold must be a name"),
+    ],
+)
+def test_another_file_is_refused(content, message, tmp_path):
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        cabai.create_study("refused", **STUDY, threshold=str(path), storage="memory")
+
+
+# --- Epsilon ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_with_an_epsilon_is_for_that_epsilon(files, with_epsilon):
+    path = str(files / "close.json")
+    assert "epsilon=0.5)" in with_epsilon.threshold  # standard deviations, of which there are 2 in 1
+    assert cabai.Certificate.load(path) == with_epsilon
+    assert "worse than the best by more than 0.5 standard deviations is returned" in repr(with_epsilon)
+    assert all(each.upper_limit <= 0.2 for each in with_epsilon.searched)
+    given = STUDY | {"threshold": path, "storage": "memory"}
+    for number, (variance, epsilon) in enumerate([(4, 1.0), (1, 0.5)]):
+        study = cabai.create_study(
+            f"close {number}", **given | {"family": f"gaussian(variance={variance})"}, epsilon=epsilon
+        )
+        assert study.settings.is_certified
+    for variance, epsilon in [(4, 0.5), (4, 2.0), (1, 1.0)]:
+        with pytest.raises(cabai.InvalidInput, match=r"the threshold is certified for epsilon .* got"):
+            cabai.create_study("no", **given | {"family": f"gaussian(variance={variance})"}, epsilon=epsilon)
+    with pytest.raises(cabai.InvalidInput, match=r"certified for epsilon 0\.5 of gaussian rewards, got 0\.0"):
+        cabai.create_study("no", **given)
+
+
+def test_without_an_epsilon_it_is_for_none(certificate):
+    with pytest.raises(cabai.InvalidInput, match=r"certified without an epsilon, got epsilon=0\.1; cabai"):
+        cabai.create_study("no", **STUDY, threshold=certificate.threshold, epsilon=0.1, storage="memory")
+
+
+def test_a_certificate_of_an_earlier_version_loads(certificate, tmp_path):
+    fields = certificate.to_dict()
+    del fields["epsilon"]
+    (tmp_path / "old.json").write_text(json.dumps(fields))
+    assert cabai.Certificate.load(tmp_path / "old.json") == certificate
+    assert "epsilon" not in certificate.threshold
+
+
+def test_the_shell_calibrates_with_an_epsilon(tmp_path):
+    options = ["--family", "bernoulli", "--costs", "1,0.1,1", "--policy", "co", "--delta", "0.2"]
+    done = here(
+        "calibrate", *options, "--epsilon", "0.1", "--max-pulls", "100", "--trajectories", "200", "--out", "close.json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "epsilon=0.1)" in done.stdout
+    assert "all arms epsilon apart" in done.stdout
+    means = ["--means", "0.6,0.5,0.2", "--threshold", "close.json", "--trajectories", "20", "--max-pulls", "100"]
+    assert here("simulate", *options, *means, "--epsilon", "0.1", cwd=tmp_path).returncode == 0
+    assert "certified for epsilon 0.1" in here("simulate", *options, *means, cwd=tmp_path).stderr
+    assert here("compare", *options[:4], "--delta", "0.2", *means, "--policies", "co", "--epsilon", "0.1",
+                cwd=tmp_path).returncode == 0  # fmt: skip
+
+
+@pytest.mark.parametrize("epsilon", [-1, "x", float("nan")])
+def test_calibrate_refuses_what_is_no_epsilon(epsilon):
+    with pytest.raises(cabai.InvalidInput, match="epsilon must be"):
+        calibrate("gaussian", [1, 1], "co", epsilon=epsilon, **OPTIONS)
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.4])
+def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
+    """But just not: the nearest is worse by epsilon and next to nothing, in most."""
+    found = set_apart(hard_instances(family_of(family), [1, 0.1, 0.01], 0.05, 1000, "fixed"), epsilon)
+    assert len({each.what for each in found}) == len(found) >= 3
+    for each in found:
+        assert right_arms(each.instance, epsilon).tolist() == [2]
+    nearest = [np.sort(each.instance.means)[-1] - np.sort(each.instance.means)[-2] for each in found]
+    assert sum(abs(gap - epsilon) < 1e-6 * max(1.0, epsilon) for gap in nearest) >= len(found) / 2
+    [half] = some_within(found[:1], epsilon)
+    assert right_arms(half.instance, epsilon).tolist() == [0, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+@pytest.mark.parametrize("policy", ["co", "top-two"])
+def test_with_an_epsilon_instances_that_were_not_searched_keep_delta_too(family, policy):
+    """Not promised, and so it should be: 20 random instances of arms that are just not good enough, delta = 0.1.
+
+    5000 trajectories each, one-sided; the chance of a false alarm over all 20 stays below 2e-5.
+    """
+    costs, epsilon = [1, 0.1, 0.01], 0.1
+    found = calibrate(family, costs, policy, delta=0.1, epsilon=epsilon, max_pulls=2000, trajectories=4000)
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        base = {"gaussian": rng.normal(), "bernoulli": rng.uniform(0.05, 0.85), "poisson": 10 ** rng.uniform(-1, 1.5),
+                "exponential": epsilon * 10 ** rng.uniform(-0.5, 1.8)}  # fmt: skip
+        level = float(base[family])
+        gaps = epsilon * rng.uniform(0, 1, size=2) * (rng.random(2) < 0.3)
+        means = [level - 1e-9 + gap for gap in gaps] + [level + epsilon]
+        instance = cabai.Instance(family, means, rng.permutation(costs))
+        runs = cabai.simulate(
+            instance, policy, threshold=found.threshold, delta=0.1, epsilon=epsilon, trajectories=5000, max_pulls=2000,
+            seed=int(rng.integers(2**32)),
+        )  # fmt: skip
+        assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 5000, 0.1)
+
+
+def test_a_certificate_that_was_changed_by_hand_is_not_one(certificate, tmp_path):
+    dataclasses.replace(certificate, threshold="paper").save(tmp_path / "x.json")
+    with pytest.raises(cabai.InvalidInput, match="its threshold is paper"):
+        cabai.create_study("no", **STUDY, threshold=str(tmp_path / "x.json"), storage="memory")
