@@ -43,13 +43,16 @@ def draw_and_negate(arm: Any) -> Any:
 class Continuations:
     """Runs that began in one state: how far each has come."""
 
-    def __init__(self, setup: Setup, arms: NDArray[Any], run: Any, truths: Truths, seed: int) -> None:
+    def __init__(
+        self, setup: Setup, arms: NDArray[Any], run: Any, truths: Truths, seed: int, level: float | None = None
+    ) -> None:
+        """`level`: that of the threshold, if it is not as in the rules."""
         self.setup, self.truths, self.seed, self.count = setup, truths, seed, len(truths.means)
         arm_kind, run_kind, rules_kind = setup.layout.shared
         self.arms = np.tile(np.ascontiguousarray(arms), (self.count, 1)).view(arm_kind)
         self.runs = np.array([run] * self.count).view(run_kind)
         self.rules = np.array([setup.rules]).view(rules_kind)[0]
-        self.levels = np.array([float(setup.rules["level"])])
+        self.levels = np.array([float(setup.rules["level"]) if level is None else level])
         self.begun = float(run["spent"])
         self.over = np.zeros(self.count, np.bool_)  # decided
         self.stretch = 0

@@ -23,6 +23,7 @@ from cabai.families.slots import variance_at
 from cabai.study.kernels import compiling
 from cabai.study.play import Play
 from cabai.study.posterior import draws, scale_of
+from cabai.study.settings import FREE
 from cabai.support.aside import aside
 from cabai.support.specialise import function_for
 
@@ -111,11 +112,12 @@ class Forecasts:
 
 
 def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
-    """Carry a study on many times from where it is; None while an arm has returned no reward."""
+    """Carry a study on many times from where it is; None while an arm has returned no reward, and where arms have
+    joined or were dropped by hand."""
     from cabai.simulation.continuing import Continuations
 
     settings = play.settings
-    if not settings.is_present or not play.told.everything_pulled:
+    if not settings.is_present or not play.told.everything_pulled or settings.joined or settings.dropped:
         return None
     if settings.reserve is not None or settings.dropped:  # each arm has a level of its own, or some are out
         return None
@@ -124,7 +126,8 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
     rng = np.random.default_rng([settings.seed % 2**32, t])
     with np.errstate(all="ignore"):
         truths = truths_of(play, count, rng)
-        runs = Continuations(play.setup, play.arms, play.run, truths, seed=t)
+        level = float(play.rules_of(int(play.run["leader"]))["level"])
+        runs = Continuations(play.setup, play.arms, play.run, truths, seed=t, level=level)
     with compiling:
         aside(runs.compiled)
     max_pulls, max_cost = limits(play)
@@ -199,9 +202,10 @@ def truths_of(play: Play, count: int, rng: np.random.Generator) -> Any:
     family = settings.kernel_family
     inner, negated = (family.inner, True) if isinstance(family, Mirrored) else (family, False)
     n, mean = arms["pulls"].astype(np.float64), arms["mean"] * (-1.0 if negated else 1.0)
-    costs = np.tile(play.paid_costs(), (count, 1))
-    if not (np.isfinite(costs) & (costs >= 0)).all():
-        raise ValueError("costs are not known")
+    paid = play.paid_costs()
+    if not (np.isfinite(paid).all() and (paid > 0).any()):
+        raise ValueError("costs are not known, or there are none")
+    costs = np.tile(np.where(paid > 0, paid, FREE * paid[paid > 0].min()), (count, 1))
     if inner.key == "bounded":
         part = variance_part(play, n, mean)
         means = draws(scale_of("bernoulli", 1.0), n / part, mean, count, rng).clip(1e-9, 1 - 1e-9)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.board import Board
+from cabai.datasets.race import RACES
 from cabai.study.forecast import SHARE, Forecast
 from cabai.study.items_play import ItemsPlay
 from cabai.study.kernels import compiling
@@ -42,11 +43,11 @@ class RaceState:
 
     @classmethod
     def of(cls, play: ItemsPlay) -> RaceState | None:
-        """Copied; None where that would take long, or an arm's price is not known."""
+        """Copied; None where that would take long, an arm's price is not known, or not the best is looked for."""
         race, prices = play.race, play.paid_costs()
-        if race.scores.size > LARGEST or not np.isfinite(prices).all() or race.told == 0:
+        if race.name not in RACES or race.scores.size > LARGEST or not np.isfinite(prices).all() or race.told == 0:
             return None
-        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in race.board))
+        board = copied(race.board)
         in_play = play.in_play.copy()
         return cls(
             race.name, board, prices, play.bill, play.settings.max_cost, play.settings.seed, {"t": race.told},
@@ -71,7 +72,7 @@ def forecast_of(state: RaceState) -> Forecast | None:
     costs = np.repeat(state.prices[:, None], items, axis=1)
     paid, means = np.empty(count), drawn_means(state, finished, count, rng)
     for i in range(count):
-        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in state.board))
+        board = copied(state.board)
         _, paid[i] = race(
             board, order, filled(state, finished, means[i], rng), costs, state.prices, rank, np.zeros(arms, np.int64)
         )
@@ -81,6 +82,10 @@ def forecast_of(state: RaceState) -> Forecast | None:
         chance, paid = float((paid <= rest).mean()), np.minimum(paid, rest)
     low, median, high = (float(np.quantile(paid, q)) for q in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
     return Forecast(low, median, high, chance)
+
+
+def copied(board: Board) -> Board:
+    return Board._make(each.copy() if isinstance(each, np.ndarray) else each for each in board)
 
 
 def filled(state: RaceState, finished: int, means: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
