@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import sqlalchemy as sa
 
 from cabai.plots import study_figure
-from cabai.study import amending, runner, transactions
+from cabai.study import amending, items_forecast, runner, transactions
 from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.current import Current
@@ -65,7 +65,7 @@ class Study:
         self._name, self._storage = ledger.name, storage
         self._current = Current(storage, ledger)
         self._together = Together(storage, self._current)
-        self._forecasts = Forecasts()
+        self._forecasts = Forecasts(None if ledger.settings.items is None else items_forecast.forecast_of)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An attribute that somebody assigns would change nothing that is stored."""
