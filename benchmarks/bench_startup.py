@@ -1,4 +1,5 @@
-"""CPU seconds until something happens: importing, `--help`, a bound, and simulating for the first and the second time.
+"""CPU seconds until something happens: importing, `--help`, a bound, asking a study, and simulating, the first time and
+the second.
 
 Each is the least of a few processes, beside the goal it has. The first simulation compiles, the second loads what the
 first has compiled.
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+import cabai
 from cabai.support.tables import table
 
 MEANS = {"gaussian": "1.5,1,0.5", "bernoulli": "0.9,0.6,0.3", "poisson": "1.5,1,0.5"}  # the paper's instances
@@ -37,12 +39,21 @@ def main() -> None:
     repeats = 1 if "--quick" in sys.argv else 3
     rows = [["", "CPU s", "goal"]]
     with tempfile.TemporaryDirectory() as shared:
+        asked = f"sqlite:///{shared}/cabai.db"
+        cabai.create_study("startup", arms=["a", "b", "c"], family="bernoulli", storage=asked)
         for name, command, goal in [
             ("an empty Python", [sys.executable, "-c", ""], ""),
             ("import numpy", [sys.executable, "-c", "import numpy"], ""),
             ("import cabai", [sys.executable, "-c", "import cabai"], "0.3"),
             ("cabai --help", [*CABAI, "--help"], "0.5"),
             ("cabai bound", [*CABAI, "bound", *paper("gaussian")], ""),
+            ("import numpy, sqlalchemy", [sys.executable, "-c", "import numpy, sqlalchemy"], ""),
+            ("cabai study ask", [*CABAI, "study", "ask", "startup", "--storage", asked], "0.3"),
+            (
+                "cabai, one completion",
+                ["env", "_CABAI_COMPLETE=complete_bash", "COMP_WORDS=cabai st", "COMP_CWORD=1", *CABAI],
+                "",
+            ),
         ]:
             rows.append([name, f"{min(cpu_seconds(command, shared) for _ in range(repeats)):.2f}", goal])
     print(table(rows), flush=True)

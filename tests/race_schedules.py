@@ -105,3 +105,18 @@ def renew(state, fresh):
     for b in range(state.squares.shape[0]):
         for a in range(state.squares.shape[1]):
             state.squares[b, a] = 0.0
+
+
+def all_orders_of_a_pair(state, fresh, columns, excluded, cleared):
+    """Whether arm 0 is shown too bad by arm 1, and whether arm 1 is shown good enough beside arm 0, after some items of
+    each sequence of columns, as in `all_orders`."""
+    arms, kinds = columns.shape
+    for code in range(len(excluded)):
+        renew(state, fresh)
+        rest = code
+        for j in range(state.shares.shape[1]):
+            for a in range(arms):
+                tell(state, a, j, columns[a, rest % kinds])
+            rest //= kinds
+        excluded[code] = state.best[0, 1, 0] >= state.target
+        cleared[code] = state.best[1, 1, 0] >= state.target

@@ -45,17 +45,19 @@ def start(study: cabai.study.Study, rewards, cost: float = 1.0) -> None:
         study.tell(study.ask(), reward, cost)
 
 
-def check_same_pulls(instance, policy, threshold, epsilon, most, seed, *, reload=False, known=False) -> None:
+def check_same_pulls(instance, policy, threshold, epsilon, most, seed, *, reload=False, known=False, goal=None) -> None:
     """A study makes the pulls of trajectory 0 of a simulation, and comes to the same end."""
+    goal = {} if goal is None else goal
     K = len(instance)
     runs = cabai.simulate(
         instance, policy, threshold=threshold, delta=0.1, epsilon=epsilon, trajectories=1, seed=seed, max_pulls=most,
-        grid=range(K, most + 1),
+        grid=range(K, most + 1), **goal,
     )  # fmt: skip
     expected = np.diff(runs.path[0][: runs.steps[0] - K + 1], axis=0).argmax(axis=1).tolist()
     study = new(
         arms=list(instance.names), family=instance.family, policy=policy, threshold=threshold, delta=0.1, seed=seed,
         epsilon=epsilon, max_pulls=most, costs=instance.costs.tolist() if known else None,
+        **goal,
     )  # fmt: skip
     draw, pulled = drawer(instance, seed, 0), []
     while not study.stopped:

@@ -211,9 +211,11 @@ OF_A_PAIR = [
 ]  # fmt: skip
 OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
 OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
+OF_TWO_SAMPLES_AND_EPSILON = [within.meeting_point_at, within.parts_at]
 COMPARED = [
     slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.tilted, slots.straightened, upper_end,
     lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
+    *OF_TWO_SAMPLES_AND_EPSILON,
 ]  # fmt: skip
 
 
@@ -257,6 +259,9 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
         sizes = int(b["pulls"]), float(b["mean"]), int(a["pulls"]), float(a["mean"])
         for function in OF_TWO_SAMPLES:
             check_both_forms(setup, function, rules, *sizes)
+        for function in OF_TWO_SAMPLES_AND_EPSILON:
+            for epsilon in (0.1, -0.5 * abs(sizes[1] - sizes[3])):
+                check_both_forms(setup, function, rules, *sizes, epsilon)
         check_both_forms(setup, shares.allocate, arms, run, rules)
         if b["mean"] > a["mean"]:
             check_both_forms(setup, shares.solve_shares, arms, run, rules)

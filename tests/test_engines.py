@@ -146,6 +146,26 @@ def test_compare_calibrate_grid_and_reproduce_take_an_engine(engine, paper_insta
 
 
 @pytest.mark.slow
+def test_a_ray_cluster_by_its_address(paper_instance):
+    """One that `ray start` has made, with the token that it asks for."""
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    start = [*ray, "start", "--head", "--num-cpus", "2", "--port", "6397", "--include-dashboard", "false"]
+    subprocess.run([*start, "--disable-usage-stats"], check=True, capture_output=True, timeout=120)
+    try:
+        options = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01", "--trajectories", "300"]
+        found = [
+            subprocess.run([sys.executable, "-m", "cabai", "simulate", *options, "--json", *more],
+                           capture_output=True, text=True, timeout=200)
+            for more in ([], ["--engine", "ray", "--address", "127.0.0.1:6397"])
+        ]  # fmt: skip
+    finally:
+        subprocess.run([*ray, "stop", "--force"], check=False, capture_output=True, timeout=120)
+    assert [(each.returncode, each.stderr) for each in found] == [(0, "")] * 2
+    here, there = (json.loads(each.stdout) for each in found)
+    assert {**here, "seconds": 0} == {**there, "seconds": 0}
+
+
+@pytest.mark.slow
 def test_dask_without_a_cluster_starts_one_and_ends_it(paper_instance):
     code = (
         "import cabai\n"

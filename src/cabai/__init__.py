@@ -1,22 +1,17 @@
 """Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cabai.interrupts as _  # noqa: F401 - first: it answers Ctrl-C while the rest is loaded
-from cabai import datasets, families, policies, prices, thresholds
+from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
-from cabai.calibration import Certificate, calibrate
 from cabai.core.statistics import Evidence, Statistics, evidence
-from cabai.datasets import MissingScores, Replay, replay
 from cabai.families import Family
 from cabai.instance import Instance
-from cabai.planning import Plan, plan
 from cabai.policies import Policy, policy
-from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
 from cabai.study import (
     AlreadyTold,
     CostlyStudy,
-    Evaluation,
     FailedPulls,
     LostPull,
     NoPull,
@@ -28,16 +23,21 @@ from cabai.study import (
     WideRewards,
     create_study,
     delete_study,
-    evaluate,
     list_studies,
     load_study,
 )
+from cabai.support.on_demand import on_demand
 from cabai.support.streams import normal, uniform
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
-    from cabai.study import Pull, Status, Study
+    from cabai import datasets, prices
+    from cabai.calibration import Certificate, calibrate
+    from cabai.datasets import MissingScores, Replay, replay
+    from cabai.planning import Plan, plan
+    from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
+    from cabai.study import Evaluation, Pull, Status, Study, evaluate
 
 __version__ = "0.1.0"
 __all__ = [
@@ -100,10 +100,16 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:
-    """Study, Pull and Status, loaded when first asked for: they bring the database code with them."""
-    if name in ("Study", "Pull", "Status"):
-        from cabai import study
-
-        return getattr(study, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = on_demand(
+    "cabai",
+    {
+        **{name: f"cabai.{name}" for name in ("calibration", "datasets", "prices", "simulation")},
+        **dict.fromkeys(("Certificate", "calibrate"), "cabai.calibration"),
+        **dict.fromkeys(("MissingScores", "Replay", "replay"), "cabai.datasets"),
+        **dict.fromkeys(("Plan", "plan"), "cabai.planning"),
+        **dict.fromkeys(
+            ("Comparison", "EngineFailed", "Runs", "Summary", "Totals", "compare", "simulate"), "cabai.simulation"
+        ),
+        **dict.fromkeys(("Evaluation", "Pull", "Status", "Study", "evaluate"), "cabai.study"),
+    },
+)

@@ -1,6 +1,7 @@
 """`python -m cabai` is the shell command `cabai`."""
 
-from cabai.cli import main
+import cabai.interrupts as _  # noqa: F401 - first
+from cabai.quick import main
 
 if __name__ == "__main__":  # not where a process that it starts imports it again
     main()

@@ -14,18 +14,22 @@ from cabai.cli.options import (
     EngineOption,
     EpsilonOption,
     FamilyOption,
+    GoalOption,
     KeepOption,
     LawOption,
     MaxCostOption,
     MaxPullsOption,
     NamesOption,
+    RunningCostsOption,
     SchedulerOption,
     SdOption,
     SeedOption,
+    SlackOption,
     ThresholdOption,
     WorkersOption,
     read_engine,
     read_instance,
+    read_running_costs,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -36,20 +40,24 @@ from cabai.cli.tools import (
     show_json,
     told_what_is_cancelled,
 )
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
+
+USUAL = "top-two,co,ctas,tas,d-lucb,racing,uniform"
 
 
 def compare(
     family: FamilyOption,
     means: Annotated[str | None, typer.Option("--means", help="Each arm's mean reward: 1.5,1,0.5")] = None,
     costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
-    policies: Annotated[
-        str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")
-    ] = "top-two,co,ctas,tas,d-lucb,racing,uniform",
+    policies: Annotated[str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")] = USUAL,
     threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
+    goal: GoalOption = BEST,
+    slack: SlackOption = None,
+    running_costs: RunningCostsOption = None,
     trajectories: Annotated[
         int | None,
         typer.Option("--trajectories", help="How many times to run: 1000, or 100 on each instance of a grid."),
@@ -97,6 +105,8 @@ def compare(
     from cabai.simulation.grid import grid
 
     chosen, place = read_names(policies), read_engine(engine, scheduler, address)
+    if goal == CHEAPEST and policies == USUAL:
+        chosen = ["cheapest", "cheapest(uniform=true)"]
     if keep != "rows" and (plot is not None or on_grid):
         raise InvalidInput("--plot and --grid look at every trajectory: they need --keep rows.")
     if on_grid:
@@ -125,7 +135,8 @@ def compare(
     trajectories, place["keep"] = 1000 if trajectories is None else trajectories, keep
     with told_what_is_cancelled(), progress_bar(trajectories * len(chosen)) as progress:
         comparison: Any = compare(
-            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon,
+            instance, chosen, threshold=threshold, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
+            running_costs=read_running_costs(running_costs),
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

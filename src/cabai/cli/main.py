@@ -26,7 +26,6 @@ from cabai.cli.serve import serve
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, WrongTest, show_help_alone
-from cabai.simulation import EngineFailed
 from cabai.study import (
     CostlyStudy,
     FailedPulls,
@@ -42,7 +41,6 @@ from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
 app = typer.Typer(
     help="Find the best of K options, wrong with probability at most delta, for the least money.",
     invoke_without_command=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -110,9 +108,15 @@ def system_error(error: OSError) -> str:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is not None:
         return f"{reason}: {error.filename}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF):
+    if errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EBADF"):
         return f"cannot write to standard output: {reason}. What was stored before is kept."
     return reason
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What is told by its own words; what an engine raises only once there is one, not to load engines for it."""
+    engines = sys.modules.get("cabai.simulation.engines.base")
+    return (StorageError, RunFailed) if engines is None else (StorageError, RunFailed, engines.EngineFailed)
 
 
 def main() -> None:
@@ -121,12 +125,19 @@ def main() -> None:
     It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision),
     4 when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
     """
+    guarded()
+
+
+def guarded(error: BaseException | None = None) -> None:
+    """The command line, or what has become of it: an error is told in one line, and by the code."""
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
+        if error is not None:
+            raise error
         interrupts.raise_again()
         warnings.showwarning = show_warning  # type: ignore[assignment]
         open_streams()
-        code = app(standalone_mode=False)
+        code = app(prog_name="cabai", standalone_mode=False)
         if code != interrupts.CODE:
             sys.exit(code)
         fail("stopped.", interrupts.CODE)  # Typer has turned Ctrl-C into this code
@@ -136,7 +147,7 @@ def main() -> None:
         fail(str(error), 3)
     except NoPull as error:
         fail(str(error), 4)
-    except (EngineFailed, StorageError, RunFailed) as error:
+    except failures() as error:
         fail(str(error), 1)
     except WrongTest as error:
         if "--json" not in sys.argv:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cabai.cli.tools import read_numbers
+from cabai.core.goal import GOALS
 from cabai.families import FAMILIES
 from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS, Instance
@@ -39,6 +40,28 @@ SdOption = Annotated[
 DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
 EpsilonOption = Annotated[
     float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+]
+GoalOption = Annotated[
+    str,
+    typer.Option(
+        "--goal",
+        help="What to look for: the best arm, or the cheapest to run that is within epsilon of the best: "
+        f"{' or '.join(GOALS)}.",
+    ),
+]
+SlackOption = Annotated[
+    float | None,
+    typer.Option(
+        "--slack",
+        help="With --goal cheapest: every cheaper arm is shown to be worse than the best by more than epsilon - slack. "
+        "Half of epsilon, unless told otherwise.",
+    ),
+]
+RunningCostsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--running-costs", help="With --goal cheapest: what each arm costs to run, if not what it costs to try."
+    ),
 ]
 ThresholdOption = Annotated[
     str | None,
@@ -105,3 +128,7 @@ def read_instance(
         family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names,
         cost_model=cost_model, law=law, sd=spreads[0] if spreads is not None and len(spreads) == 1 else spreads,
     )  # fmt: skip
+
+
+def read_running_costs(given: str | None) -> list[float] | None:
+    return None if given is None else read_numbers(given, "--running-costs")

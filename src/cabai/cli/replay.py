@@ -7,8 +7,18 @@ from typing import Annotated
 
 import typer
 
-from cabai.cli.options import DeltaOption, EpsilonOption, SeedOption, WorkersOption
+from cabai.cli.options import (
+    DeltaOption,
+    EpsilonOption,
+    GoalOption,
+    RunningCostsOption,
+    SeedOption,
+    SlackOption,
+    WorkersOption,
+    read_running_costs,
+)
 from cabai.cli.tools import JsonOption, progress_bar, show_json
+from cabai.core.goal import BEST
 from cabai.support.files import file_to_write
 
 
@@ -30,6 +40,9 @@ def replay(
     ] = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
+    goal: GoalOption = BEST,
+    slack: SlackOption = None,
+    running_costs: RunningCostsOption = None,
     direction: Annotated[
         str, typer.Option("--direction", help="What to do with scores: maximize or minimize.")
     ] = "maximize",
@@ -93,7 +106,8 @@ def replay(
         warnings.simplefilter("ignore", MissingScores)  # the result tells it
         found = replay(
             table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
-            low=low, high=high, workers=workers, progress=progress,
+            low=low, high=high, workers=workers, progress=progress, goal=goal, slack=slack,
+            running_costs=read_running_costs(running_costs),
         )  # fmt: skip
     if plot is not None:
         save(replay_figure(found), plot)

@@ -16,20 +16,24 @@ from cabai.cli.options import (
     EngineOption,
     EpsilonOption,
     FamilyOption,
+    GoalOption,
     KeepOption,
     LawOption,
     MaxCostOption,
     MaxPullsOption,
     MeansOption,
     NamesOption,
+    RunningCostsOption,
     SchedulerOption,
     SdOption,
     SeedOption,
+    SlackOption,
     ThresholdOption,
     TrajectoriesOption,
     WorkersOption,
     read_engine,
     read_instance,
+    read_running_costs,
 )
 from cabai.cli.tools import (
     JsonOption,
@@ -37,6 +41,7 @@ from cabai.cli.tools import (
     show_json,
     told_what_is_cancelled,
 )
+from cabai.core.goal import BEST
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
 
@@ -49,6 +54,9 @@ def simulate(
     threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
+    goal: GoalOption = BEST,
+    slack: SlackOption = None,
+    running_costs: RunningCostsOption = None,
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
@@ -81,7 +89,8 @@ def simulate(
         file_to_write(out)  # before any work is done
     with told_what_is_cancelled(), progress_bar(trajectories) as progress:
         runs: Any = simulate(
-            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon,
+            instance, policy, threshold=threshold, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
+            running_costs=read_running_costs(running_costs),
             trajectories=trajectories, seed=seed,
             workers=workers, **place, max_pulls=max_pulls, max_cost=max_cost, progress=progress,
         )  # fmt: skip

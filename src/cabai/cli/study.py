@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete: from any language."""
+"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete and more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from cabai import policies
+from cabai.cli.amend import add_arm, amend, drop
+from cabai.cli.counts import split, tell_counts
+from cabai.cli.options import GoalOption, RunningCostsOption, SlackOption, read_running_costs
+from cabai.cli.storing import NameArgument, StorageOption
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
+from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
@@ -27,23 +32,15 @@ from cabai.study import (
 from cabai.study.exporting import exported
 from cabai.study.items import WORST
 from cabai.study.open import is_served
+from cabai.study.printed import asked, told
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-
-NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
-StorageOption = Annotated[
-    str,
-    typer.Option(
-        "--storage",
-        envvar="CABAI_STORAGE",
-        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE; or where cabai serve runs, "
-        "http://HOST:PORT.",
-    ),
-]
+for command in (amend, drop, add_arm, tell_counts, split):
+    study_app.command()(command)
 
 
 @study_app.callback()
@@ -75,6 +72,9 @@ def create(
     epsilon: Annotated[
         float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
     ] = 0.0,
+    goal: GoalOption = BEST,
+    slack: SlackOption = None,
+    running_costs: RunningCostsOption = None,
     direction: Annotated[str, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = "maximize",
     costs: Annotated[
         str | None, typer.Option("--costs", help="The arms' mean costs where they are known: 1,0.1")
@@ -112,6 +112,20 @@ def create(
     full_cost: Annotated[
         float | None, typer.Option("--full-cost", help="Warn at this bill: what evaluating everything would cost.")
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option("--reserve", help="A share of delta for arms that join later or are dropped by hand."),
+    ] = None,
+    import_from: Annotated[
+        str | None, typer.Option("--import-from", help="Begin with the observations in a .csv or .parquet file.")
+    ] = None,
+    import_study: Annotated[
+        str | None, typer.Option("--import-study", help="Begin with those of another study of this storage.")
+    ] = None,
+    unseen: Annotated[
+        bool,
+        typer.Option("--unseen", help="Declare that the arms were not chosen by what is imported, which is complete."),
+    ] = False,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
@@ -126,13 +140,18 @@ def create(
     Examples: cabai study create judges --arms small,large --family bernoulli --delta 0.05
 
     cabai study create models --arms small,large --items questions.jsonl --epsilon 0.01
+
+    cabai study create models --arms small,large --items questions.jsonl --epsilon 0.02 --goal cheapest
     """
     study = create_study(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
-        epsilon=epsilon, direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
+        epsilon=epsilon, goal=goal, slack=slack,
+        running_costs=read_running_costs(running_costs),
+        direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
-        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, storage=storage,
-        load_if_exists=load_if_exists,
+        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, reserve=reserve,
+        import_from=import_from if import_study is None else load_study(import_study, storage=storage), unseen=unseen,
+        storage=storage, load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
         show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})
@@ -155,13 +174,7 @@ def ask(
     The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
     budget, or the results in hand decide without them.
     """
-    pulls = load_study(name, storage=storage).ask(n, worker=worker)
-    if as_json:
-        fields = ("id", "arm", "item", "number", "expires", "offers", "metadata")
-        show_json({"pulls": [{field: getattr(pull, field) for field in fields} for pull in pulls]})
-    else:
-        for pull in pulls:
-            typer.echo(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}"))
+    typer.echo(asked(load_study(name, storage=storage).ask(n, worker=worker), as_json))
 
 
 @study_app.command()
@@ -182,11 +195,7 @@ def tell(
     """
     study = load_study(name, storage=storage)
     study.tell(pull, reward, cost, failed=failed)
-    status = study.status()
-    if as_json:
-        show_json({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
-    else:
-        typer.echo(status.sentence)
+    typer.echo(told(study.status(), as_json))
 
 
 @study_app.command()

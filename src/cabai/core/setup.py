@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.core.observe import observe
 from cabai.core.state import RULES, Layout, record
 from cabai.core.stopping import leader_beats_every_rival
@@ -27,18 +28,24 @@ class Setup:
     """The rules of a game of so many arms at a delta and an epsilon; without a policy, only its test."""
 
     def __init__(
-        self, family: Family, threshold: Any, policy: Any = None, *, arms: int, delta: float, epsilon: float = 0.0
-    ) -> None:
-        self.family, self.policy, self.arms = family, policy, whole(arms, "arms", 2)
+        self, family: Family, threshold: Any, policy: Any = None, *, arms: int, delta: float, epsilon: float = 0.0,
+        goal: Cheapest | None = None,
+    ) -> None:  # fmt: skip
+        self.family, self.policy, self.arms, self.goal = family, policy, whole(arms, "arms", 2), goal
         self.epsilon = family.check_epsilon(epsilon)
         if policy is not None:
+            check_goal(goal, family, threshold, policy)
             threshold.check_use(policy, self.epsilon, family)
             threshold = policy.threshold(threshold)
         self.threshold, self.delta = threshold, probability(delta)
-        values = dict(family.parameters) | threshold.parameters(family, arms, self.delta)
+        share = self.delta if goal is None else self.delta * goal.share(arms)
+        values = dict(family.parameters) | threshold.parameters(family, arms, share)
         values["epsilon"] = self.epsilon / family.unit
         if policy is not None:
             values |= {"cost_blind": policy.cost_blind, "tolerance": TOLERANCE, **policy.parameters(arms)}
+        if goal is not None:
+            margin = goal.margin(self.epsilon)
+            values |= {"margin": margin / family.unit, "middle": 0.5 * (margin + self.epsilon) / family.unit}
         self.rules = record(self.layout.rules)
         unknown = set(values) - set(self.layout.rules.names or ())
         if unknown:
@@ -115,7 +122,10 @@ class Setup:
     def start(self) -> tuple[NDArray[Any], np.void]:
         """The state before the first pull."""
         arm_memory, run_memory = ({}, {}) if self.policy is None else (self.policy.arm_memory, self.policy.run_memory)
-        return self.layout.start(self.arms, self.threshold.arm_fields | arm_memory, run_memory)
+        arms, run = self.layout.start(self.arms, self.threshold.arm_fields | arm_memory, run_memory)
+        if self.goal is not None and self.goal.running_costs is not None:
+            arms["running_cost"] = self.goal.running_costs
+        return arms, run
 
     def _check(self) -> None:
         """Refuse functions that nobody calls, and a family that does not have what the others call."""
@@ -138,3 +148,24 @@ class Setup:
                 f"threshold {self.threshold}{with_policy} call a function {min(lacking)!r}, which the family "
                 f"{self.family} does not have: give it one, or take another threshold or policy."
             )
+
+
+def check_goal(goal: Cheapest | None, family: Family, threshold: Any, policy: Any) -> None:
+    """Refuse a policy that looks for something else, and a test that does not show by how much an arm is better."""
+    wanted = BEST if goal is None else CHEAPEST
+    if policy.goal != wanted:
+        other = "leave the policy out, or take one that does" if goal is not None else f"say goal={policy.goal!r}"
+        raise InvalidInput(f"policy {policy} does not look for goal {wanted!r}: {other}.")
+    if goal is None:
+        return
+    if not family.shows_margins:
+        raise InvalidInput(
+            f"goal 'cheapest' is not for the family {family}: that one mean is larger than another by more than a "
+            "difference is not tested there, since the test would be the minimum of a function that is not convex. "
+            "Rewards in a known range may be taken as bounded ones."
+        )
+    if "is_shown" not in dict(binding(threshold.within)):
+        raise InvalidInput(
+            f"goal 'cheapest' needs a test that shows by how much an arm is better: contrast, or bets for bounded and "
+            f"bernoulli rewards, got {threshold}."
+        )

@@ -2,7 +2,8 @@
 
     Z = min over q of  N_b d(mean_b, q) + N_a d(mean_a, q + epsilon),
 
-the cost in likelihood of the best fit among "a is better than b by epsilon or more".
+the cost in likelihood of the best fit among "a is better than b by epsilon or more". Functions that take an epsilon of
+their own take negative ones too: then it is the evidence that b is better than a by more than -epsilon.
 """
 
 from __future__ import annotations
@@ -23,6 +24,25 @@ def surplus(rules, t, b, a):
     return evidence_within(rules, b, a) - b.price - a.price - required(t, rules)
 
 
+@slot
+def is_shown(rules, t, b, a, epsilon):
+    """Is b shown to be at most epsilon worse than a or, for a negative epsilon, better by more than -epsilon?"""
+    return excess(rules, t, b, a, epsilon) > 0.0
+
+
+@slot
+def excess(rules, t, b, a, epsilon):
+    """By how much the evidence for that exceeds what is required, in nats."""
+    part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
+    return part_b + part_a - b.price - a.price - required(t, rules)
+
+
+@slot
+def parts_shown(rules, b, a, epsilon):
+    """What each of the two arms adds to that evidence, for policies: pulls that are under way count as pulled."""
+    return parts_at(rules, b.pulls, b.mean, a.pulls, a.mean, epsilon)
+
+
 def evidence_within(rules, b, a):
     """How strongly the data say that b is at most epsilon worse than a; 0 if they do not say so."""
     part_b, part_a = parts_within(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
@@ -31,24 +51,32 @@ def evidence_within(rules, b, a):
 
 def parts_within(rules, n_b, mean_b, n_a, mean_a):
     """What each of two samples adds to that evidence."""
-    if not mean_b > mean_a - rules.epsilon:
+    return parts_at(rules, n_b, mean_b, n_a, mean_a, rules.epsilon)
+
+
+def parts_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
+    if not mean_b > mean_a - epsilon:
         return 0.0, 0.0
-    q = meeting_point(rules, n_b, mean_b, n_a, mean_a)
-    above = q + rules.epsilon
+    q = meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon)
+    above = q + epsilon
     d_b = divergence(rules, mean_b, mean_b - q, q, 1.0 - q)
     d_a = divergence(rules, mean_a, mean_a - above, above, 1.0 - above)
     return n_b * d_b, n_a * d_a
 
 
-@slot
 def meeting_point(rules, n_b, mean_b, n_a, mean_a):
+    return meeting_point_at(rules, n_b, mean_b, n_a, mean_a, rules.epsilon)
+
+
+@slot
+def meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
     """The q that minimises N_b d(mean_b, q) + N_a d(mean_a, q + epsilon), for mean_b > mean_a - epsilon.
 
     It lies between mean_a - epsilon and mean_b, where the derivative
     N_b (q - mean_b)/V(q) + N_a (q + epsilon - mean_a)/V(q + epsilon) vanishes. In every family here log V is concave,
-    so the ratio of its two terms falls with q: there is one such q. `slope` below is the derivative times both V.
+    so the ratio of its two terms falls with q if epsilon is positive: there is one such q. (If it is negative, the sum
+    is convex in gaussian, bernoulli and poisson.) `slope` below is the derivative times both V.
     """
-    epsilon = rules.epsilon
     least, most = edges(rules)
     low, high = max(mean_a - epsilon, least), min(mean_b, most - epsilon)
     q = at_low = at_high = 0.0

@@ -1,9 +1,25 @@
 """Arms on shared items: races, and what they would have cost on scores that are known."""
 
-from cabai.datasets.inspect_logs import read_inspect
-from cabai.datasets.lm_eval_logs import read_lm_eval
-from cabai.datasets.reading import read_table
-from cabai.datasets.replaying import MissingScores, Replay, replay
-from cabai.datasets.tables import ScoreTable
+from typing import TYPE_CHECKING
+
+from cabai.support.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from cabai.datasets.inspect_logs import read_inspect
+    from cabai.datasets.lm_eval_logs import read_lm_eval
+    from cabai.datasets.reading import read_table
+    from cabai.datasets.replaying import MissingScores, Replay, replay
+    from cabai.datasets.tables import ScoreTable
 
 __all__ = ["MissingScores", "Replay", "ScoreTable", "read_inspect", "read_lm_eval", "read_table", "replay"]
+
+__getattr__ = on_demand(
+    "cabai.datasets",
+    {
+        "read_inspect": "cabai.datasets.inspect_logs",
+        "read_lm_eval": "cabai.datasets.lm_eval_logs",
+        "read_table": "cabai.datasets.reading",
+        "ScoreTable": "cabai.datasets.tables",
+        **dict.fromkeys(("MissingScores", "Replay", "replay"), "cabai.datasets.replaying"),
+    },
+)

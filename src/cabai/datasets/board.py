@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.support.specialise import required_slot
+from cabai.support.specialise import required_slot, slot
 
 NO_ARM = -1
 
@@ -37,6 +37,8 @@ class Board(NamedTuple):
     bets: NDArray[np.float64]
     epsilons: NDArray[np.float64]  # of the tests: 0, which throws arms out, and epsilon, which decides
     target: float  # the capital that proves
+    running: NDArray[np.float64]  # K: what arms cost to run; for the cheapest that is good enough, as is the next
+    close: NDArray[np.bool_]  # K x K: whether one is at most epsilon worse than another, known once both have finished
 
 
 @required_slot
@@ -84,6 +86,7 @@ def mean(board, a):
     return board.sums[a, board.prefix[a]] / board.prefix[a]
 
 
+@slot
 def find_leader(board, costs):
     """The arm with the best mean on its own prefix among those not out, the cheaper of two that tie; or NO_ARM."""
     found = NO_ARM
@@ -98,6 +101,7 @@ def is_better(board, costs, a, b):
     return mine > others or (mine == others and costs[a] < costs[b])
 
 
+@slot
 def is_active(board, leader, a):
     """Whether more has to be known of arm a."""
     return not board.out[a] and (leader == NO_ARM or a == leader or not is_paused(board, leader, a))
@@ -122,6 +126,7 @@ def choose(board, costs, leader, reached):
     return chosen
 
 
+@slot
 def is_decided(board, leader):
     """Whether only the leader is active, or all that is active is finished."""
     if leader == NO_ARM:

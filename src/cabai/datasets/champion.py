@@ -35,6 +35,8 @@ def start(arms: int, items: int, delta: float, epsilon: float = 0.0) -> Board:
         bets=first_bets(items, -math.log(delta)),
         epsilons=np.zeros(1),
         target=1 / delta * ROUNDED_UP,
+        running=np.zeros(0),
+        close=np.zeros((0, 0), np.bool_),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cabai.datasets.board import choose, find_leader, is_decided, tell
+from cabai.support.specialise import slot
 
 
 def run_race(state, order, shares, costs, prices, rank, pulls):
@@ -20,6 +21,7 @@ def run_race(state, order, shares, costs, prices, rank, pulls):
         pulls[a] += 1
 
 
+@slot
 def winner(state, leader, rank):
     """The leader or, if it has finished everything, the best of all arms that have."""
     items = state.shares.shape[1]

@@ -7,6 +7,7 @@ that is true. Once it has, b beats a.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,12 @@ GIVEN_UP = 2.0**-200  # of a capital: too little to come back from
 
 
 def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
-    tests = 1 if epsilon == 0 else 2
+    return board_of(arms, items, delta, [0.0] if epsilon == 0 else [0.0, epsilon], arms - 1)
+
+
+def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: int) -> Board:
+    """A board for tests with these epsilons, of which so many may go wrong; the first throws arms out."""
+    tests = len(epsilons)
     shape = (tests, arms, arms)
     return Board(
         shares=np.full((arms, items), np.nan),
@@ -32,9 +38,11 @@ def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
         settled=np.tile(np.eye(arms, dtype=np.bool_), (tests, 1, 1)),
         squares=np.zeros((0, 0)),
         column=np.zeros(1, np.int64),
-        bets=first_bets(items, math.log((arms - 1) / delta)),
-        epsilons=np.array([0.0, epsilon][:tests]),
-        target=(arms - 1) / delta * ROUNDED_UP,
+        bets=first_bets(items, math.log(wrong / delta)),
+        epsilons=np.array(epsilons),
+        target=wrong / delta * ROUNDED_UP,
+        running=np.zeros(arms),
+        close=np.zeros((arms, arms), np.bool_),
     )
 
 

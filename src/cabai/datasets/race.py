@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets import board, champion, pairs
+from cabai.core.goal import BEST, CHEAPEST
+from cabai.datasets import board, champion, cheapest, pairs
 from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, shown
 
@@ -19,11 +20,15 @@ TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
 
 def functions_of(race: str) -> Any:
     """What binds the functions of a board to the test of a race."""
-    return binding([TESTS[race].compare, TESTS[race].is_paused])
+    return binding(cheapest.functions if race == CHEAPEST else [TESTS[race].compare, TESTS[race].is_paused])
 
 
-def race_of(race: str | None, epsilon: float) -> str:
+def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
     """The race that is meant, checked: the cheaper one if none is named."""
+    if goal == CHEAPEST:
+        if race not in (None, CHEAPEST):
+            raise InvalidInput(f"goal 'cheapest' has a race of its own: leave race out, got {shown(race)}.")
+        return CHEAPEST
     if race is None:
         return CHAMPION if epsilon == 0 else PAIRED
     if race not in RACES:
@@ -53,6 +58,9 @@ class Race:
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         test = TESTS[self.name]
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
+        self._begin(arms, items)
+
+    def _begin(self, arms: int, items: int) -> None:
         self.scores = np.full((arms, items), np.nan)  # as they were told
         self.told = 0
 
@@ -142,7 +150,7 @@ class Race:
         None if enough is under way, and so many `beyond` that. In `passed` it keeps where it has looked, for those who
         ask again and have told nothing meanwhile."""
         active = self.active(costs)
-        if sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
+        if not active or sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
             return None
         begin = {} if passed is None else passed
         reached = {a: self._reached(a, under_way[a], begin.get(a, int(self.board.prefix[a]))) for a in active}
@@ -179,6 +187,10 @@ class Race:
                 found[a] = math.inf if self.lead(leader, int(a)) >= 0 else found[a]
         found[leader] = math.inf
         return found
+
+    def rivals(self, leader: int) -> list[int]:
+        """The arms of which something has to be shown."""
+        return [a for a in np.flatnonzero(~self.board.out).tolist() if a != leader]
 
     def confidence(self, leader: int, delta: float) -> float:
         """1 - the smallest delta at which the leader would have won by now. It may be looked at any time."""

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
+from cabai.datasets import cheapest
+from cabai.datasets.board import Board
 from cabai.datasets.loop import run_race
 from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, functions_of, race_of
@@ -48,6 +51,7 @@ class Replay:
     pulls: NDArray[np.int64]  # repeats x arms
     left_out: int = 0  # items that lack a score of some arm, and are not in the table
     lacking: dict[str, int] = field(default_factory=dict)  # by arm: on how many of them it has no score
+    goal: Cheapest | None = None  # what was looked for: the best arm, or the cheapest that is good enough
 
     @property
     def full_cost(self) -> float:
@@ -67,7 +71,10 @@ class Replay:
 
     @property
     def same_winner(self) -> float:
-        """The share of the repeats that chose an arm with the best mean of all."""
+        """The share of the repeats that chose an arm with the best mean of all; or, where the cheapest arm that is good
+        enough was looked for, the arm that is so by all scores."""
+        if self.goal is not None:
+            return float((self.decisions == self._answer(self.goal)).mean())
         best = self.ranking[0]
         ties = [a for a in self.ranking if lead(self.table, self.direction, best, a) == 0]
         return float(np.isin(self.decisions, ties).mean())
@@ -83,6 +90,25 @@ class Replay:
         means = self._means
         good = means >= means.max() - self.epsilon - 1e-12
         return max(self.same_winner, float(good[self.decisions].mean()))
+
+    @property
+    def right(self) -> float:
+        """The share of the repeats whose answer is what was promised: an arm within epsilon of the best and, where the
+        cheapest of these was looked for, one of which every cheaper arm is worse by more than epsilon - slack."""
+        if self.goal is None:
+            return self.within_epsilon
+        answers = right_answers(self._means, self._running_costs(self.goal), self.epsilon, self.goal.slack)
+        return float(np.isin(self.decisions, answers).mean())
+
+    def _running_costs(self, goal: Cheapest) -> list[float]:
+        return running_costs_of(self.table, goal)
+
+    def _answer(self, goal: Cheapest) -> int:
+        """The cheapest arm that is at most epsilon worse than the best, by all scores."""
+        items, best = len(self.table.items), self.ranking[0]
+        by_all = [lead(self.table, self.direction, a, best) for a in range(len(self.table.arms))]
+        good = [cheapest.is_close(each, items, self.epsilon) for each in by_all]
+        return next(a for a in by_cost(self._running_costs(goal)) if good[a])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -106,6 +132,9 @@ class Replay:
             "decisions": {arm: int(count) for arm, count in zip(arms, counts, strict=True)},
             "pulls": {arm: float(mean) for arm, mean in zip(arms, self.pulls.mean(axis=0), strict=True)},
             "missing": {"items": self.left_out, "arms": self.lacking},
+            "goal": BEST if self.goal is None else CHEAPEST,
+            "slack": None if self.goal is None else self.goal.slack,
+            "right": self.right,
         }
 
     @property
@@ -119,6 +148,7 @@ class Replay:
         means, chosen = self.table.scores.mean(axis=1), np.bincount(self.decisions, minlength=len(arms))
         heading = f"{self.race} race, {self.direction}, delta {self.delta:g}"
         heading += f", epsilon {self.epsilon:g}" if self.epsilon else ""
+        heading += "" if self.goal is None else f", slack {self.goal.slack:g}"
         heading += f", {len(arms)} arms on {len(self.table.items)} items, {repeats} repeats"
         rows = [["arm", "mean score", "evaluated", "chosen"]]
         rows += [[arms[a], f"{means[a]:.4g}", percent(evaluated[a]), str(chosen[a])] for a in self.ranking[:ROWS]]
@@ -133,15 +163,25 @@ class Replay:
             f"Paid: {percent(float(self.shares.mean()))} of the full cost of {full} in the mean, "
             f"{low} to {high} in nine of ten repeats."
         )
+        if self.goal is not None:
+            lines.append(
+                f"Answer: the cheapest within {self.epsilon:g} of the best by all scores in "
+                f"{round(self.same_winner * repeats)} of {repeats} repeats; as promised in "
+                f"{round(self.right * repeats)}."
+            )
+            return "\n".join([*lines, *self._left_out_line])
         winner = f"Winner: the same as by all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
         within = (
             f"; within {self.epsilon:g} of the best in {round(self.within_epsilon * repeats)}" if self.epsilon else ""
         )
-        lines.append(f"{winner}{within}.")
-        if self.left_out:
-            items = self.left_out + len(self.table.items)
-            lines.append(f"Left out: {left_out_words(self.left_out, items, self.lacking)}.")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"{winner}{within}.", *self._left_out_line])
+
+    @property
+    def _left_out_line(self) -> list[str]:
+        if not self.left_out:
+            return []
+        items = self.left_out + len(self.table.items)
+        return [f"Left out: {left_out_words(self.left_out, items, self.lacking)}."]
 
 
 def percent(share: float) -> str:
@@ -162,14 +202,17 @@ def left_out_words(left_out: int, items: int, lacking: dict[str, int]) -> str:
 def replay(
     table: Any, *, costs: Any = None, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize",
     repeats: int = 200, seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0,
-    workers: int | None = None, progress: Callable[[int], None] | None = None,
+    workers: int | None = None, progress: Callable[[int], None] | None = None, goal: str = BEST,
+    slack: float | None = None, running_costs: Any = None,
 ) -> Replay:  # fmt: skip
     """What a race of the arms would have cost on scores that are known: run `repeats` times, each in another random
     order of the items.
 
     `table` holds the scores: a path to a CSV or Parquet file or to logs, a pandas DataFrame, or a mapping of each arm
     to its scores. `costs` are what evaluations cost: by arm, or a table. `cabai.datasets.read_table` says what is read
-    how. Scores lie from `low` to `high`. Items on which not every arm has a score are left out, with a warning.
+    how. With `goal="cheapest"`, the race looks for the cheapest arm to run that is within epsilon of the best, as
+    `cabai.evaluate` does; arms cost to run `running_costs`, or else the mean of `costs`. Scores lie from `low` to
+    `high`. Items on which not every arm has a score are left out, with a warning.
 
     >>> import random
     >>> draw = random.Random(1).random
@@ -189,7 +232,7 @@ def replay(
         warnings.warn(f"left out: {words}.", MissingScores, stacklevel=2)
     found = replay_table(
         whole_table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
-        low=low, high=high, workers=workers, progress=progress,
+        low=low, high=high, workers=workers, progress=progress, goal=goal, slack=slack, running_costs=running_costs,
     )  # fmt: skip
     return replace(found, left_out=left_out, lacking=lacking)
 
@@ -211,12 +254,14 @@ def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
 def replay_table(
     table: ScoreTable, *, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize", repeats: int = 200,
     seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0, workers: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None, goal: str = BEST, slack: float | None = None,
+    running_costs: Any = None,
 ) -> Replay:  # fmt: skip
     """Race the arms of a complete table, `repeats` times."""
     delta, epsilon = probability(delta), number(epsilon, "epsilon")
     if epsilon < 0:
         raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
+    looked_for = checked_goal(goal, epsilon, slack, running_costs, table.arms)
     if direction not in ("maximize", "minimize"):
         raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
     if table.missing:
@@ -228,12 +273,14 @@ def replay_table(
     count, first = whole(repeats, "repeats", 1), whole(seed, "seed", 0)
     jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
     arms, items = table.scores.shape
-    name = race_of(race, epsilon)
+    name = race_of(race, epsilon, goal)
     scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
     shares = np.ascontiguousarray(scaling.share(table.scores))
     costs = np.ones(table.scores.shape) if table.costs is None else np.ascontiguousarray(table.costs)
     prices, rank = costs.mean(axis=1), np.empty(arms, np.int64)
     rank[sorted_arms(table, direction)] = np.arange(arms)
+    running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(table, looked_for))
+    close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(table, direction, epsilon)
     race_once = aside(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
@@ -242,7 +289,9 @@ def replay_table(
     def run(begin: int) -> int:
         end = begin if over else min(begin + size, count)
         for r in range(begin, end):
-            state = TESTS[name].start(arms, items, delta, epsilon / (high - low))
+            state = started(name, arms, items, delta, epsilon, high - low, looked_for)
+            if looked_for is not None:
+                state.running[:], state.close[:] = running, close
             order = permutation(items, first, r)
             decisions[r], paid[r] = race_once(state, order, shares, costs, prices, rank, pulls[r])
         return end - begin
@@ -256,7 +305,32 @@ def replay_table(
     finally:
         over = True
         executor.shutdown(wait=True, cancel_futures=True)
-    return Replay(table, name, delta, epsilon, direction, first, decisions, paid, pulls)
+    return Replay(table, name, delta, epsilon, direction, first, decisions, paid, pulls, goal=looked_for)
+
+
+def started(
+    name: str, arms: int, items: int, delta: float, epsilon: float, unit: float, goal: Cheapest | None
+) -> Board:
+    """A board before the first evaluation; scores differ by `unit` at most."""
+    if goal is not None:
+        return cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
+    board: Board = TESTS[name].start(arms, items, delta, epsilon / unit)
+    return board
+
+
+def running_costs_of(table: ScoreTable, goal: Cheapest) -> list[float]:
+    """As declared, or the mean costs of evaluations."""
+    if goal.running_costs is not None:
+        return list(goal.running_costs)
+    costs: list[float] = [1.0] * len(table.arms) if table.costs is None else table.costs.mean(axis=1).tolist()
+    return costs
+
+
+def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np.bool_]:
+    """For each pair of arms, whether the first is at most epsilon worse by all scores."""
+    arms, items = range(len(table.arms)), len(table.items)
+    rows = [[cheapest.is_close(lead(table, direction, b, a), items, epsilon) for a in arms] for b in arms]
+    return np.array(rows, np.bool_)
 
 
 def sorted_arms(table: ScoreTable, direction: str) -> list[int]:

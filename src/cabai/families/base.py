@@ -61,6 +61,7 @@ class Family(Named):
     limits: ClassVar[Any] = (-1e100, 1e100)  # the means and rewards that double precision can sum and compare
     typical_means: ClassVar[tuple[float, ...]] = (1.0,)  # where `calibrate` searches, the hardest first
     has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
+    shows_margins: ClassVar[bool] = False  # whether `contrast` can show that a mean is larger by more than so much
     is_symmetric: ClassVar[bool] = False  # whether mirrored rewards are of the same family
     usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` pays least, and how wide that is, in log
 

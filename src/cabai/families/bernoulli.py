@@ -95,6 +95,7 @@ class Bernoulli(Family):
     """Success or failure: rewards 1 and 0."""
 
     name = "bernoulli"
+    shows_margins = True
     means, rewards = "in [0, 1]", "0 or 1"
     limits = (0.0, 1.0)
     usual_tilts = 1.2, 1.0

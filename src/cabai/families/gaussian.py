@@ -66,8 +66,8 @@ def coin(rules, leader, challenger):
     return 1.0 * challenger.pulls, leader.pulls * (leader.cost / challenger.cost)
 
 
-def meeting_point(rules, n_b, mean_b, n_a, mean_a):
-    return (n_b * mean_b + n_a * (mean_a - rules.epsilon)) / (n_b + n_a)
+def meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
+    return (n_b * mean_b + n_a * (mean_a - epsilon)) / (n_b + n_a)
 
 
 def solve_shares(arms, run, rules):
@@ -119,12 +119,12 @@ class Gaussian(Family):
     variance: float = 1.0
     name = "gaussian"
     means = rewards = "a real number"
-    is_symmetric = True
+    is_symmetric = shows_margins = True
     usual_tilts = 0.4, 1.2  # in units of 1/sd
     typical_means = (0.0,)  # it looks the same from any mean
     functions = (
         divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end, pair_evidence,
-        evidence_at_most, coin, meeting_point, solve_shares,
+        evidence_at_most, coin, meeting_point_at, solve_shares,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

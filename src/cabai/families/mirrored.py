@@ -137,6 +137,10 @@ class Mirrored(Family):
         return self.inner.sets_first_aside
 
     @property
+    def shows_margins(self) -> bool:  # type: ignore[override]
+        return self.inner.shows_margins
+
+    @property
     def usual_tilts(self) -> tuple[float, float]:  # type: ignore[override]
         return self.inner.usual_tilts
 

@@ -121,6 +121,7 @@ class Poisson(Family):
     """Counts: rewards 0, 1, 2, ..."""
 
     name = "poisson"
+    shows_margins = True
     means, rewards = "0 or positive", "a whole number, 0 or more,"
     limits = (0.0, 2.0**53)  # beyond, a double does not tell a count from the next
     typical_means = (20.0, 0.3)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.core.state import Fields
 from cabai.policies.base import Policy, own_policy
+from cabai.policies.cheapest import CheapestGoodEnough
 from cabai.policies.co import CO
 from cabai.policies.ctas import CTAS
 from cabai.policies.d_lucb import DLUCB
@@ -22,6 +24,7 @@ __all__ = [
     "DLUCB",
     "POLICIES",
     "TAS",
+    "CheapestGoodEnough",
     "Policy",
     "Racing",
     "TopTwo",
@@ -31,16 +34,19 @@ __all__ = [
 ]
 
 DEFAULT = "top-two"  # of simulations and studies alike
-POLICIES: Registry[Policy] = Registry("policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing)
+USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
+POLICIES: Registry[Policy] = Registry(
+    "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,)
+)
 
 
-def policy_of(given: str | Policy) -> Policy:
-    """The policy of that name, or the policy itself.
+def policy_of(given: str | Policy, goal: str = BEST) -> Policy:
+    """The policy of that name, or the policy itself; for another goal than the best arm, the default is its own.
 
-    >>> print(policy_of("ctas(tracking=ratio)"))
-    ctas(tracking=ratio)
+    >>> print(policy_of("ctas(tracking=ratio)"), policy_of(DEFAULT, "cheapest"))
+    ctas(tracking=ratio) cheapest
     """
-    return POLICIES.get(given)
+    return POLICIES.get(USUAL[goal] if given == DEFAULT and goal in USUAL else given)
 
 
 def policy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cabai.core.goal import BEST
 from cabai.core.state import Fields
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.support.registry import Named
@@ -22,6 +23,7 @@ class Policy(Named):
     """
 
     kind = "policy"
+    goal: ClassVar[str] = BEST  # what it looks for
     choose: ClassVar[Any]
     stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
     cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid

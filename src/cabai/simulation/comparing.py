@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.instance import Instance
 from cabai.policies import Policy
 from cabai.simulation.engines import EngineLike, opened
@@ -15,6 +16,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")
+FOR_CHEAPEST = ("cheapest", "cheapest(uniform=true)")
 
 
 @overload
@@ -25,6 +27,9 @@ def compare(
     delta: float = ...,
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -44,6 +49,9 @@ def compare(
     delta: float = ...,
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -62,6 +70,9 @@ def compare(
     delta: float = 0.05,
     threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | None = None,
     trajectories: int = 1000,
     seed: int = 0,
     workers: int | None = None,
@@ -84,6 +95,9 @@ def compare(
     """
     if isinstance(policies, str) or not policies:
         raise InvalidInput(f"policies must be a list of policies, got {policies!r}.")
+    if goal == CHEAPEST and policies is POLICIES:
+        policies = FOR_CHEAPEST
+    looked_for: dict[str, Any] = {"goal": goal, "slack": slack, "running_costs": running_costs}
     found: list[Any] = []
     with opened(engine, workers=workers, address=address) as place:
         for policy in policies:
@@ -93,7 +107,7 @@ def compare(
                 simulate(
                     instance, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
                     seed=seed, engine=place, keep=keep, max_pulls=max_pulls, max_cost=max_cost, grid=grid,
-                    progress=watch,
+                    progress=watch, **looked_for,
                 )
             )  # fmt: skip
     return Comparison(instance, found)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cabai import plots, views
 from cabai.bound import bound
+from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.instance import Instance
 from cabai.simulation.sums import Sums, right_arms
 from cabai.support.files import write_whole
@@ -55,6 +56,8 @@ class Summary:
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
     standing: str  # if not, what can be said for it
     epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
+    goal: str = BEST  # or cheapest: then cheaper arms must be worse by more than epsilon - slack
+    slack: float | None = None
 
     @property
     def allowed(self) -> str:
@@ -65,7 +68,8 @@ class Summary:
         >>> cabai.simulate(instance, "uniform", trajectories=20).summary().allowed
         'delta 0.05'
         """
-        return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "")
+        looked_for = f", the cheapest arm with slack {self.slack:g}" if self.slack is not None else ""
+        return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "") + looked_for
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as a dictionary that JSON can hold.
@@ -132,6 +136,7 @@ class Runs:
     seconds: float
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
     own_stop: bool = False  # whether it stops by a rule that is not the threshold's
+    goal: Cheapest | None = None  # what it looks for: the best arm, or the cheapest that is good enough
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -156,7 +161,7 @@ class Runs:
         >>> int(cabai.simulate(instance, "uniform", trajectories=20).wrong.sum())
         0
         """
-        return self.finished & ~np.isin(self.decisions, right_arms(self.instance, self.epsilon))
+        return self.finished & ~np.isin(self.decisions, right_arms(self.instance, self.epsilon, self.goal))
 
     def summary(self) -> Summary:
         """What it cost, how often it was wrong, and what the lower bound is.
@@ -215,6 +220,8 @@ class Runs:
             "threshold": str(self.threshold),
             "delta": self.delta,
             "epsilon": self.epsilon,
+            "goal": BEST if self.goal is None else CHEAPEST,
+            "slack": None if self.goal is None else self.goal.slack,
             "seed": self.seed,
         }
         rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
@@ -265,6 +272,7 @@ class Totals:
     seconds: float
     epsilon: float = 0.0
     own_stop: bool = False
+    goal: Cheapest | None = None
 
     def __len__(self) -> int:
         return self.sums.trajectories
@@ -311,7 +319,7 @@ def summary_of(
     n, family = len(runs), runs.instance.family
     paid = pulls * runs.instance.costs
     floor = None
-    if runs.delta < 0.5 and len(runs.instance.best_arms) == 1:
+    if runs.delta < 0.5 and len(runs.instance.best_arms) == 1 and runs.goal is None:
         with suppress(InvalidInput):  # there is none for this family, or with this epsilon
             floor = bound(runs.instance, runs.epsilon).cost(runs.delta)
     return Summary(
@@ -336,6 +344,8 @@ def summary_of(
         proven=runs.threshold.is_proven_for(family) and not runs.own_stop,
         standing="its stopping rule is not proven" if runs.own_stop else runs.threshold.standing(family),
         epsilon=runs.epsilon,
+        goal=BEST if runs.goal is None else CHEAPEST,
+        slack=None if runs.goal is None else runs.goal.slack,
     )
 
 

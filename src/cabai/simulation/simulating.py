@@ -11,6 +11,7 @@ from typing import Literal, overload
 import numpy as np
 
 from cabai import policies
+from cabai.core.goal import BEST, CHEAPEST, checked_goal
 from cabai.core.setup import Setup
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
@@ -32,6 +33,9 @@ def simulate(
     delta: float = ...,
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -51,6 +55,9 @@ def simulate(
     delta: Sequence[float],
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -70,6 +77,9 @@ def simulate(
     delta: float = ...,
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -89,6 +99,9 @@ def simulate(
     delta: Sequence[float],
     threshold: str | Threshold | None = ...,
     epsilon: float = ...,
+    goal: str = ...,
+    slack: float | None = ...,
+    running_costs: Sequence[float] | None = ...,
     trajectories: int = ...,
     seed: int = ...,
     workers: int | None = ...,
@@ -107,6 +120,9 @@ def simulate(
     delta: float | Sequence[float] = 0.05,
     threshold: str | Threshold | None = None,
     epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | None = None,
     trajectories: int = 1000,
     seed: int = 0,
     workers: int | None = None,
@@ -126,6 +142,9 @@ def simulate(
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
     Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
+    With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best, and a right
+    answer is one of which every cheaper arm is worse than the best by more than epsilon - `slack` (half of epsilon
+    unless given). Arms cost to run what `running_costs` says or, without it, their mean costs: see docs/cheapest.md.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
 
@@ -144,7 +163,9 @@ def simulate(
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
-    chosen, rule = policy_of(policy), threshold_of(threshold, instance.family)
+    chosen, rule = policy_of(policy, goal), threshold_of(threshold, instance.family)
+    running = instance.costs if goal == CHEAPEST and running_costs is None else running_costs
+    looked_for = checked_goal(goal, instance.family.check_epsilon(epsilon), slack, running, instance.names)
     several = not isinstance(delta, (int, float, np.number, str))
     deltas = [probability(value) for value in delta] if several else [probability(delta)]  # type: ignore[union-attr]
     if not deltas or len(set(deltas)) < len(deltas):
@@ -164,9 +185,10 @@ def simulate(
     order = sorted(deltas, reverse=True)
     if keep == "rows":
         check_memory(trajectories, len(deltas), len(instance), len(marks))
-    setups = [Setup(instance.family, rule, chosen, arms=len(instance), delta=value, epsilon=epsilon) for value in order]
+    rules = {"arms": len(instance), "epsilon": epsilon, "goal": looked_for}
+    setups = [Setup(instance.family, rule, chosen, delta=value, **rules) for value in order]  # type: ignore[arg-type]
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
-    rest = float(epsilon), chosen.stops_by_itself
+    rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         aside(work.compiled)  # here first: what is wrong with a user's own is told in terms of it
         started = time.perf_counter()

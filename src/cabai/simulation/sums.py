@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import Cheapest, right_answers
 from cabai.instance import Instance
 
 HALF = 27  # bits: a product of two halves of a double's 53 bits can be summed in 64
@@ -125,8 +126,11 @@ def exact_sum(values: NDArray[np.int64]) -> int:
     return (int((values >> HALF).sum()) << HALF) + int((values & ((1 << HALF) - 1)).sum())
 
 
-def right_arms(instance: Instance, epsilon: float) -> NDArray[np.int64]:
-    """The arms whose mean is the best, or within epsilon of it."""
+def right_arms(instance: Instance, epsilon: float, goal: Cheapest | None = None) -> NDArray[np.int64]:
+    """The arms whose mean is the best, or within epsilon of it; or, of these, the cheapest as far as it can be told."""
     means = instance.means
+    if goal is not None:
+        running = instance.costs if goal.running_costs is None else goal.running_costs
+        return right_answers(means, running, epsilon, goal.slack)  # type: ignore[arg-type]
     slack = 1e-12 * max(1.0, abs(means.max())) if epsilon else 0.0  # for what rounding does to a difference
     return np.flatnonzero(means >= means.max() - epsilon - slack)

@@ -94,7 +94,7 @@ class Work:
 
     def sums(self, results: NDArray[Any], pulls: NDArray[Any], _: NDArray[Any]) -> list[Sums]:
         """What is kept of rows, for each level."""
-        right = right_arms(self.instance, self.setup.epsilon)
+        right = right_arms(self.instance, self.setup.epsilon, self.setup.goal)
         return [Sums.of(results[:, j], pulls[:, j], right) for j in range(len(self.levels))]
 
     def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cabai.study.errors import (
     AlreadyTold,
@@ -17,10 +17,11 @@ from cabai.study.errors import (
     StudyStopped,
     WideRewards,
 )
-from cabai.study.evaluating import Evaluation, evaluate
 from cabai.study.open import LEASE, STORAGE, create_study, delete_study, list_studies, load_study
+from cabai.support.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from cabai.study.evaluating import Evaluation, evaluate
     from cabai.study.pull import Pull
     from cabai.study.status import ArmStatus, Status
     from cabai.study.study import Study
@@ -51,15 +52,12 @@ __all__ = [
     "load_study",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Study, Pull, Status and ArmStatus, loaded when first asked for."""
-    if name == "Study":
-        from cabai.study import study as module
-    elif name == "Pull":
-        from cabai.study import pull as module  # type: ignore[no-redef]
-    elif name in ("Status", "ArmStatus"):
-        from cabai.study import status as module  # type: ignore[no-redef]
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(module, name)
+__getattr__ = on_demand(
+    "cabai.study",
+    {
+        "Study": "cabai.study.study",
+        "Pull": "cabai.study.pull",
+        **dict.fromkeys(("Status", "ArmStatus"), "cabai.study.status"),
+        **dict.fromkeys(("Evaluation", "evaluate"), "cabai.study.evaluating"),
+    },
+)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
 from cabai.families import Bounded, Family, family_of
 from cabai.study.crew import PATIENCE
@@ -86,6 +87,9 @@ def evaluate(
     name: str | None = None,
     delta: float = 0.05,
     epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | Mapping[str, float] | None = None,
     direction: str = "maximize",
     costs: Sequence[float] | Mapping[str, float] | None = None,
     workers: int = 1,
@@ -109,9 +113,12 @@ def evaluate(
     `async`: then `workers` is how many are awaited at once. `items` are any sequence, or the path of a JSONL or CSV
     file with one item a row; items that are dictionaries with an "id" are known by it, others by their position.
 
+    With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
+    "is the small model within two points of the best?" Arms cost to run what evaluations cost, or `running_costs`.
+
     With a `name` (and a `storage`, sqlite:///cabai.db unless given), everything is stored as it is told: killed and
-    called again, it goes on. `reuse` takes scores of an earlier evaluation of the same items, given itself or by its
-    name: they are not paid again, and a new model pays mostly for itself.
+    called again, it goes on, also past a `max_cost` that was raised. `reuse` takes scores of an earlier evaluation of
+    the same items, given itself or by its name: they are not paid again, and a new model pays mostly for itself.
 
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or what `failed` says;
     "stop" ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with
@@ -135,16 +142,17 @@ def evaluate(
     kind = family_of(Bounded() if family is None else family)
     settings = {
         "arms": arms, "family": kind, "delta": delta, "epsilon": epsilon, "direction": direction, "costs": costs,
-        "max_cost": max_cost, "lease": LEASE, "seed": seed,
+        "max_cost": max_cost, "lease": LEASE, "seed": seed, "goal": goal, "slack": slack,
+        "running_costs": running_costs,
     }  # fmt: skip
     checked = Items.checked(
-        dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate
+        dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate, goal=goal
     )  # fmt: skip
     where = "memory" if name is None else storage or STORAGE
     earlier = earlier_studies(reuse, where)
     checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
     known = known_scores(earlier, checked, kind)
-    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known)
+    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
     awaiting = Awaiting()
 
     def try_once(pull: Pull) -> Any:

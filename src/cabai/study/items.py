@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import BEST, Cheapest
+from cabai.datasets.cheapest_race import CheapestRace
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.permutation import permutation
 from cabai.datasets.race import Race, race_of
@@ -37,7 +39,9 @@ class Items:
     seeds: tuple[int, ...] = field(default=(), compare=False)  # of the orders in which reused scores were gathered
 
     @classmethod
-    def checked(cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any) -> Items:
+    def checked(
+        cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, goal: Any = BEST
+    ) -> Items:
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # and those made of it: bounded
             raise InvalidInput(
@@ -45,7 +49,7 @@ class Items:
             )
         count, ids = checked_ids(items)
         return cls(
-            count=count, ids=ids, race=race_of(race, epsilon), failed=checked_failed(failed, family),
+            count=count, ids=ids, race=race_of(race, epsilon, goal), failed=checked_failed(failed, family),
             speculate=checked_speculation(speculate), digest=getattr(items, "digest", None),
             seeds=getattr(items, "seeds", ()),
         )  # fmt: skip
@@ -82,8 +86,15 @@ class Items:
         """The items in the order of the race."""
         return permutation(self.count, seed)
 
-    def new_race(self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str) -> Race:
+    def new_race(
+        self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str, goal: Cheapest | None = None
+    ) -> Race:
         low, high = family.mean_range
+        if goal is not None:
+            return CheapestRace(
+                arms, self.count, goal=goal, delta=delta, epsilon=epsilon, low=low, high=high,
+                minimize=direction == "minimize", speculate=self.speculate,
+            )  # fmt: skip
         return Race(
             arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
             minimize=direction == "minimize", speculate=self.speculate,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.datasets.cheapest_race import CheapestRace
 from cabai.study.books import Books
 from cabai.study.settings import Settings
 
@@ -21,8 +22,9 @@ class ItemsPlay(Books):
         assert settings.items is not None
         arms, self.items = len(settings.arms), settings.items
         self.race = self.items.new_race(
-            arms, settings.family, delta=settings.delta, epsilon=settings.epsilon, direction=settings.direction
-        )
+            arms, settings.family, delta=settings.delta, epsilon=settings.epsilon, direction=settings.direction,
+            goal=settings.cheapest,
+        )  # fmt: skip
         self.order = self.items.order(settings.seed)  # the item at each position
         self.position = np.empty_like(self.order)  # of each item
         self.position[self.order] = np.arange(len(self.order))
@@ -150,11 +152,24 @@ class ItemsPlay(Books):
         if leader is None:
             return None
         capital = self.race.capital(leader)
-        rivals = [a for a in np.flatnonzero(self.in_play).tolist() if a != leader]
+        rivals = self.race.rivals(leader)
         if not rivals:
             return None
         rival = min(rivals, key=lambda a: capital[a])
         return rival, math.log(capital[rival]), math.log(self.race.board.target)
+
+    def claim(self) -> str | None:
+        """What that evidence is for, in words, where the cheapest arm that is good enough is looked for."""
+        leader = self.leader
+        if leader is None or not isinstance(self.race, CheapestRace):
+            return None
+        return self.race.claim(leader, self.settings.arms)
+
+    @property
+    def running_costs(self) -> list[float]:
+        """What arms cost to run, where that is asked; inf where it is not known."""
+        goal = self.settings.cheapest
+        return self.prices if goal is None or goal.running_costs is None else list(goal.running_costs)
 
     def full_costs(self) -> NDArray[np.float64]:
         """What evaluating everything costs, arm by arm; nan where nothing is known of it."""

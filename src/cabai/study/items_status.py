@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from cabai.core.goal import CHEAPEST
 from cabai.datasets.race import PAIRED
+from cabai.study import cheapest_status
 from cabai.study.items_known import known_of
 from cabai.study.items_play import ItemsPlay
 from cabai.study.play import finite_or_none
@@ -41,6 +43,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
                 cost=finite_or_none(costs[a]),
                 spent=float(play.spent[a]),
                 in_play=bool(play.in_play[a]),
+                **cheapest_status.of_racer(play, a),
             )
         )
     leader = row.decision if stopped else play.leader
@@ -53,8 +56,9 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
         by_pairs=race.name == PAIRED,
     )  # fmt: skip
-    arms = with_standing(arms, field)
-    remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(play.in_play))  # those that pause may come back
+    arms = cheapest_status.with_standing(settings, with_standing(arms, field), field.decision)
+    may_come = np.ones(len(names), np.bool_) if settings.goal == CHEAPEST else play.in_play  # what pauses may come back
+    remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(may_come))
     return Status(
         name=row.name,
         family=settings.family.address,
@@ -95,8 +99,12 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         items=n,
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
+        amended=row.amended,
         within=known.within,
         at_most=0.0 if stopped else at_most(play, remaining),
+        goal=settings.goal,
+        slack=settings.slack,
+        claim=play.claim() if closest is not None else None,
     )
 
 

@@ -41,6 +41,8 @@ def known_of(play: Play, leader: int | None, *, decided: bool = False) -> Known 
         return None
     if not setup.threshold.is_proven_for(settings.family):
         return None
+    if settings.joined or settings.dropped:  # what is said here is about the arms that there are from first to last
+        return None
     tester = Tester(play)
     possible = tester.may_be_best()
     if decided and leader is not None and settings.epsilon == 0:  # every other arm was beaten when it was
@@ -70,8 +72,7 @@ class Tester:
     def separated(self) -> NDArray[np.bool_]:
         """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at the level of so many."""
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
-        at_once = self._test(self.settings.delta / len(self.arms))
-        beaten = self._beaten(at_once)
+        beaten = self._beaten(self.settings.setup(delta=self.settings.delta / len(self.arms)))
         for a in np.flatnonzero(self.tested).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
@@ -84,7 +85,11 @@ class Tester:
             return None
         try:
             width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
-            setup = self._test(self.settings.delta, epsilon=width / 2 if math.isfinite(width) else 1.0)
+            some = width / 2 if math.isfinite(width) else 1.0  # each that is tried takes its place
+            setup = Setup(
+                self.settings.kernel_family, self.setup.threshold, arms=len(self.arms), delta=self.settings.delta,
+                epsilon=some,
+            )  # fmt: skip
         except InvalidInput:  # a family of the user's own may have none
             return None
         most, found = width / self.settings.family.unit, 0.0
@@ -149,8 +154,3 @@ class Tester:
                 return bool(test(rules, self.t, self.arms[b], self.arms[a]))
 
         return beaten
-
-    def _test(self, delta: float, epsilon: float = 0.0) -> Setup:
-        return Setup(
-            self.settings.kernel_family, self.setup.threshold, arms=len(self.arms), delta=delta, epsilon=epsilon
-        )

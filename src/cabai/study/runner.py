@@ -117,6 +117,8 @@ def was_killed(worker: str | None) -> bool:
         return False
     if int(pid) == os.getpid():
         return mark not in _runs
+    if os.name != "posix":  # there, signal 0 is Ctrl-C: nobody is asked, and the lease ends by itself
+        return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -159,6 +161,7 @@ class Loop:
         says = self.over.is_set() and sys.stderr.isatty()
         while crew.is_at_work:
             crew.wait(min(LOOK, often))
+            often = self.study.settings.lease / 4  # which may be amended
             if time.monotonic() - renewed >= often:
                 renewed = time.monotonic()
                 try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.families import Gaussian
+from cabai.study import cheapest_status
 from cabai.study.absent import Absent
 from cabai.study.books import Books
+from cabai.study.cheapest_play import CheapestPlay
 from cabai.study.forecast import Forecast, roughly
 from cabai.study.known import known_of
 from cabai.study.play import Play, finite_or_none
@@ -44,6 +47,8 @@ class ArmStatus:
     may_be_best: bool | None = None  # False: shown not to be, at delta; None where that cannot be said
     ranks: list[int] | None = None  # the best and the worst that it can have, at delta for all arms at once
     better_than: list[str] | None = None  # the arms that it is shown to be better than, on which ranks are based
+    running_cost: float | None = None  # of goal cheapest: what it costs to run; None: not known yet
+    excluded: bool = False  # the same: it is shown too bad to be the answer
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,15 @@ class Status:
     within: float | None = None  # the leader is shown to be at most so much worse than the best, at delta
     at_most: float | None = None  # still to be paid at most: the rest of a budget, or of a dataset; None: no limit
     forecast: Forecast | None = None  # what is still to be paid, where that was asked for and can be said
+    goal: str = BEST  # what is looked for: the best arm, or the cheapest that is good enough
+    slack: float | None = None  # of goal cheapest: cheaper arms are worse than the best by more than epsilon - slack
+    claim: str | None = None  # the same: what `evidence` is for, in words
+    imported: int = 0  # rows of the log that are from elsewhere
+    amended: int = 0  # how often its settings were: see `study.amendments()`
+    error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
+    reserve: float | None = None  # the share of delta that is kept for arms that join or are dropped by hand
+    joined: list[str] = field(default_factory=list)  # arms that joined later
+    dropped: list[str] = field(default_factory=list)  # arms that were dropped by hand
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -130,6 +144,7 @@ class Status:
                     cost=finite_or_none(costs[a]),
                     spent=float(play.spent[a]),
                     in_play=bool(arm["in_play"]),
+                    **cheapest_status.of_arm(settings, arm, costs[a]),
                 )
             )
         leader = row.decision if stopped else play.leader
@@ -144,8 +159,9 @@ class Status:
             decision=row.decision if row.reason == "evidence" else None, stopped=stopped,
             pairs=[None if pair is None else Pair(*pair) for pair in pairs],
             rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+            dropped=settings.dropped,
         )  # fmt: skip
-        arms = with_standing(arms, field)
+        arms = cheapest_status.with_standing(settings, with_standing(arms, field), field.decision)
         warned.append(passing(play))
         waiting = sum(arm.waiting for arm in arms)
         missing = [pull.number for pull in pulls if pull.withdrawn is None]
@@ -190,6 +206,15 @@ class Status:
             warnings=[text for text in warned if text],
             within=None if known is None else known.within,
             at_most=0.0 if stopped else rest_of_budget(play),
+            goal=settings.goal,
+            slack=settings.slack,
+            claim=play.claim() if closest is not None and isinstance(play, CheapestPlay) else None,
+            imported=settings.elsewhere,
+            amended=row.amended,
+            error=settings.error if settings.error != settings.delta else None,
+            reserve=settings.reserve,
+            joined=list(settings.joined),
+            dropped=list(settings.dropped),
         )
 
     def with_forecast(self, forecast: Forecast | None) -> Status:
@@ -207,12 +232,16 @@ class Status:
         >>> create_study("good enough", epsilon=0.1, direction="minimize", **about).status().best
         'has a mean within 0.1 of the smallest mean'
         """
+        if self.goal == CHEAPEST:
+            return cheapest_status.best(self, in_words(len(self.arms)))
         wanted = "largest" if self.direction == "maximize" else "smallest"
         if self.items is not None:
             wanted = "highest" if self.direction == "maximize" else "lowest"
             mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
             return f"has {mean} of these {in_words(len(self.arms))} on these {self.items} items"
-        return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
+        among = " among the arms still in" if self.dropped else ""
+        close = f"has a mean within {self.epsilon:g} of the {wanted} mean"
+        return (close if self.epsilon else f"has the {wanted} mean") + among
 
     @property
     def promise(self) -> str:
@@ -225,7 +254,7 @@ class Status:
         if self.items is not None and self.confidence == 1:  # it was, when the study stopped
             return "known exactly, since everything was evaluated"
         if self.proven:
-            return f"wrong with probability at most {self.delta:g}"
+            return f"wrong with probability at most {self.error or self.delta:g}"
         if self.certified:
             return (
                 f"certified by simulation up to {self.certified_pulls} pulls to be wrong with probability at most "
@@ -283,6 +312,8 @@ class Status:
             return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
         if self.evidence is None or self.required is None:
             return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
+        if self.claim is not None:
+            return cheapest_status.sentence(self)
         return (
             f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
             f"{self.spent:.6g} spent{'' if self.forecast is None else self.forecast}."
@@ -298,6 +329,8 @@ class Status:
     @property
     def _race_sentence(self) -> str:
         """How a race stands."""
+        if self.claim is not None:
+            return cheapest_status.sentence(self)
         left = [arm for arm in self.arms if arm.in_play]
         over = ""
         if self.evidence is not None and self.required is not None:
@@ -313,7 +346,7 @@ class Status:
         unproven = "" if self.proven else ", by a threshold that is not proven"
         return (
             f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
-            f"(asked for: {1 - self.delta:g})."
+            f"(asked for: {1 - (self.error or self.delta):g})."
         )
 
     @property
@@ -373,10 +406,18 @@ class Status:
     def _row(self, arm: ArmStatus) -> list[str]:
         ends = ["-inf" if arm.low is None else f"{arm.low:.4g}", "inf" if arm.high is None else f"{arm.high:.4g}"]
         state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
+        if self.goal == CHEAPEST and not self.stopped:
+            state = "likely" if arm.name == self.leader else state
+        if arm.excluded:
+            state = "too bad"
+        if arm.name in self.dropped:
+            state = "dropped"
         if arm.name == self.decision:
-            state = "best"
+            state = "best" if self.goal == BEST else "cheapest"
         elif not state and not self.stopped and arm.share is not None:
-            state = "beaten" if arm.share == 1 else f"{math.floor(100 * arm.share)} % of the evidence"
+            state = (
+                "beaten" if arm.share == 1 and self.goal == BEST else f"{math.floor(100 * arm.share)} % of the evidence"
+            )
             state += ", holds it up" if arm.name == self.rival else ""
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
@@ -397,8 +438,10 @@ class Status:
     def __str__(self) -> str:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
         about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
+        about += "" if self.slack is None else f", goal {self.goal}, slack {self.slack:g}"
         if self.items is None:
             about += f", policy {self.policy}, threshold {self.threshold}"
+            about += f", reserve {self.reserve:g}" if self.reserve else ""
         else:
             about += f", {self.items} items, {self.threshold} race"
         more = []
@@ -410,6 +453,8 @@ class Status:
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
             more.append(f"{self.waiting} rewards told that the study stopped without")
+        if self.imported:
+            more.append(f"{self.imported} of what was told is imported")
         if self.discarded and self.items is not None:
             more.append(f"{self.discarded} told of an item that was told before: they do not count")
         elif self.discarded:
@@ -428,7 +473,7 @@ def pairs_of(play: Play, leader: int | None) -> list[tuple[float, float] | None]
     arms = play.ordered.arms
     if leader is None or not play.ordered.everything_pulled:
         return [None] * len(arms)
-    return [None if a == leader else play.pair(leader, a) for a in range(len(arms))]
+    return [play.pair(leader, a) if a != leader and play.here[a] else None for a in range(len(arms))]
 
 
 def with_standing(arms: list[ArmStatus], field: Field) -> list[ArmStatus]:

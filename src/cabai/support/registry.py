@@ -7,7 +7,6 @@ Each is written the same way everywhere, in Python, in the shell and in storage:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -63,13 +62,11 @@ T = TypeVar("T", bound=Named)
 class Registry(Generic[T]):
     """The values of one kind, found by name."""
 
-    def __init__(self, kind: str, *classes: type[T]) -> None:
+    def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = ()) -> None:
+        """Those `unlisted` are found by name too, and are not among the names that everybody may choose from."""
         self.kind = kind
-        self.classes = {cls.name: cls for cls in classes}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.classes)
+        self.names = [cls.name for cls in classes]
+        self.classes = {cls.name: cls for cls in (*classes, *unlisted)}
 
     def get(self, given: str | T | type[T]) -> T:
         """The value itself, or the one that `name` or `name(parameter=value, ...)` describes.
@@ -88,7 +85,7 @@ class Registry(Generic[T]):
         if match is not None and ":" in match[1]:
             return self._own(match[1], match[2])
         name = match[1].lower() if match else given
-        if match is None or name not in self.names:
+        if match is None or name not in self.classes:
             raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
         return self._build(self.classes[name], match[2] or "")
 
@@ -111,6 +108,8 @@ class Registry(Generic[T]):
         )
 
     def _known(self, name: str) -> str:
+        import difflib
+
         close = difflib.get_close_matches(name, self.names, n=1)
         return (
             f"did you mean {close[0]}? " if close else ""

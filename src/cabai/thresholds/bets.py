@@ -31,7 +31,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds import bets_moments as moments
 from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
-from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, solve_shares
+from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, parts_shown, solve_shares
 from cabai.thresholds.bets_worth import reserved_variance, start
 from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
 
@@ -106,16 +106,24 @@ def beats(rules, t, b, a):
 
 
 def is_settled_within(rules, t, b, a):
-    if not b.tested_mean > a.tested_mean - rules.epsilon:
-        return False
-    return test(rules, b, a, rules.epsilon, rules.level, rules.level) > rules.level
+    return is_shown(rules, t, b, a, rules.epsilon)
 
 
 def surplus(rules, t, b, a):
     """By how much b beats a (up to epsilon)."""
-    if not b.tested_mean > a.tested_mean - rules.epsilon:
+    return excess(rules, t, b, a, rules.epsilon)
+
+
+def is_shown(rules, t, b, a, epsilon):
+    if not b.tested_mean > a.tested_mean - epsilon:
+        return False
+    return test(rules, b, a, epsilon, rules.level, rules.level) > rules.level
+
+
+def excess(rules, t, b, a, epsilon):
+    if not b.tested_mean > a.tested_mean - epsilon:
         return -rules.level
-    return max(test(rules, b, a, rules.epsilon, -np.inf, np.inf), 0.0) - rules.level
+    return max(test(rules, b, a, epsilon, -np.inf, np.inf), 0.0) - rules.level
 
 
 @apart
@@ -229,7 +237,7 @@ class Bets(Threshold):
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
     functions = required, has_prices, keep, weigh, beats, surplus, faintest, pair_log_e
-    within = ("is_settled", is_settled_within), ("surplus", surplus)
+    within = ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown
     choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {

@@ -54,6 +54,12 @@ def parts(rules, b, a):
     return b.pulls * up, a.pulls * down
 
 
+def parts_shown(rules, b, a, epsilon):
+    """The same for any epsilon: what the best bets on b being above a less epsilon are worth."""
+    _, up, down, _ = start(b, a, epsilon, -np.inf)
+    return max(b.pulls * up, LEAST), max(a.pulls * down, LEAST)
+
+
 def coin(rules, leader, challenger):
     """h_l and h_c, times the leader's cost: what the bets on each are worth, over its cost."""
     part_l, part_c = parts(rules, leader, challenger)

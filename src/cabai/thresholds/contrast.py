@@ -19,7 +19,7 @@ import numpy as np
 
 from cabai.core.evidence import evidence, evidence_at_most
 from cabai.core.state import Fields
-from cabai.core.within import evidence_within, meeting_point
+from cabai.core.within import meeting_point_at, parts_at
 from cabai.families import Family
 from cabai.families.slots import edges, straightened, tilted, variance_at
 from cabai.support.specialise import apart, slot
@@ -107,23 +107,32 @@ def plain_log_e(rules, b, a, no, yes):
 
 
 def is_settled_within(rules, t, b, a):
-    z = evidence_within(rules, b, a)
-    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
-        return False
-    return log_e_within(rules, b, a, rules.level, rules.level) > rules.level
+    return is_shown(rules, t, b, a, rules.epsilon)
 
 
 def surplus_within(rules, t, b, a):
-    if not b.tested_mean > a.tested_mean - rules.epsilon:
+    return excess(rules, t, b, a, rules.epsilon)
+
+
+def is_shown(rules, t, b, a, epsilon):
+    part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
+    z = part_b + part_a
+    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
+        return False
+    return log_e_within(rules, b, a, epsilon, rules.level, rules.level) > rules.level
+
+
+def excess(rules, t, b, a, epsilon):
+    if not b.tested_mean > a.tested_mean - epsilon:
         return -rules.level
-    return max(log_e_within(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+    return max(log_e_within(rules, b, a, epsilon, -np.inf, np.inf), 0.0) - rules.level
 
 
-def log_e_within(rules, b, a, no, yes):
-    """log E_{b,a} with the epsilon, from the best fit on."""
-    m = meeting_point(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
-    gap = b.tested_mean - a.tested_mean + rules.epsilon
-    return least_of_all_ranges(rules, b, a, m, b.tested_mean - m, gap, rules.epsilon, no, yes)
+def log_e_within(rules, b, a, epsilon, no, yes):
+    """log E_{b,a} with an epsilon, from the best fit on."""
+    m = meeting_point_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
+    gap = b.tested_mean - a.tested_mean + epsilon
+    return least_of_all_ranges(rules, b, a, m, b.tested_mean - m, gap, epsilon, no, yes)
 
 
 def first_step(rules, b, a, m):
@@ -178,7 +187,11 @@ def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes)
     """
     n_b, n_a = b.tested, a.tested
     last = faintest(rules, n_b, n_a, m)
-    shift_low, shift_high = low - m, min(high, edges(rules)[1] - epsilon) - m  # brackets of it, as distances from m
+    least, most = edges(rules)  # of m + epsilon too
+    shift_low, shift_high = (
+        max(low, least - epsilon) - m,
+        min(high, most - epsilon) - m,
+    )  # brackets, as distances from m
     x_low = f_low = s_low = x_high = f_high = s_high = 0.0  # there: coordinate, log E and its slope, once known
     has_low = has_high = False
     shift, best = 0.0, np.inf
@@ -299,7 +312,7 @@ class Contrast(Threshold):
     proof = "Ville's inequality for a mixture of tilts"
     proven_for = ALL_FAMILIES
     functions = required, has_prices, beats, surplus
-    within = ("is_settled", is_settled_within), ("surplus", surplus_within)
+    within = ("is_settled", is_settled_within), ("surplus", surplus_within), is_shown, excess
     rule_fields: ClassVar[Fields] = {
         "tilts": np.zeros((COUNT, 6)),
         "tilt_width": 0.0,

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from cabai.simulation.engines import task
@@ -24,6 +25,8 @@ class Ray(Engine):
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         """The Ray that this process is connected to; else the one at an address; else one of this machine."""
+        if address is not None or os.environ.get("RAY_ADDRESS"):
+            show_token()
         self.ray = ray = optional("ray")
         self.workers, self.counted, self.cores_then = workers, 0.0, 1
         self.started = not ray.is_initialized()
@@ -34,7 +37,10 @@ class Ray(Engine):
                 check_reachable(address)
                 ray.init(address=address, logging_level="error", log_to_driver=False, include_dashboard=False)
             except (OSError, ValueError, RuntimeError) as error:
-                raise EngineFailed(f"cannot reach a Ray cluster at {address}: {error}") from error
+                raise EngineFailed(
+                    f"cannot reach a Ray cluster at {address}: {error}. If it asks for a token, this machine must have "
+                    "it too, in RAY_AUTH_TOKEN or in ~/.ray/auth_token."
+                ) from error
         elif address is not None:
             raise EngineFailed("this process is connected to a Ray cluster already: leave out the address.")
         self.run = ray.remote(num_cpus=1, max_retries=RETRIES)(task.run)
@@ -79,6 +85,13 @@ class Ray(Engine):
         if type(found).__module__.startswith("ray."):
             return EngineFailed(f"the Ray cluster cannot do this work: {str(found).strip().splitlines()[0]}")
         return found
+
+
+def show_token() -> None:
+    """A cluster made by `ray start` asks for a token, and Ray shows the one it has only if it is told to."""
+    has_token = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if has_token or (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def check_reachable(address: str) -> None:

@@ -1,0 +1,136 @@
+"""The race for the cheapest arm that is good enough: the tests of `pairs`, with other claims, see
+docs/theory/cheapest.md.
+
+An arm is out once any arm is shown better than it by more than the margin, epsilon - slack. An arm is shown good once
+it beats every other arm at epsilon, or both have finished everything and it is at most epsilon worse. The answer is the
+cheapest arm to run that is shown good, of which every cheaper one is out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cabai.core.goal import Cheapest
+from cabai.datasets import pairs
+from cabai.datasets.board import NO_ARM, Board, mean
+from cabai.datasets.pairs import compare, is_paused
+
+__all__ = ["compare", "find_leader", "is_active", "is_decided", "is_paused", "start", "winner"]
+
+
+def start(arms: int, items: int, delta: float, epsilon: float, goal: Cheapest, unit: float = 1.0) -> Board:
+    """`epsilon` is a share of the range of scores, of which a unit of `goal` is so much."""
+    margin = max(epsilon - goal.slack / unit, 0.0)
+    return pairs.board_of(arms, items, delta, [-margin, epsilon], goal.pairs(arms))
+
+
+def find_leader(board, costs):
+    """The likely answer: the cheapest arm, not out, whose mean is not below the best by more than the middle between
+    the margin and epsilon."""
+    best = find_best(board)
+    answer = best
+    middle = 0.5 * (board.epsilons[1] - board.epsilons[0])
+    for a in range(len(board.prefix)):
+        is_likely = not board.out[a] and board.prefix[a] > 0 and mean(board, a) >= mean(board, best) - middle
+        if is_likely and is_cheaper(board, a, answer):
+            answer = a
+    return answer
+
+
+def find_best(board):
+    """The arm with the best mean on its own prefix of those not out; or NO_ARM."""
+    found = NO_ARM
+    for a in range(len(board.prefix)):
+        if not board.out[a] and board.prefix[a] > 0 and (found == NO_ARM or mean(board, a) > mean(board, found)):
+            found = a
+    return found
+
+
+def is_cheaper(board, a, b):
+    """Whether arm a costs less to run; of two that cost the same, the first does."""
+    return board.running[a] < board.running[b] or (board.running[a] == board.running[b] and a < b)
+
+
+def is_cleared(board, b, a):
+    """Whether b is shown at most epsilon worse than a."""
+    items = board.shares.shape[1]
+    if board.prefix[a] == items and board.prefix[b] == items and board.close[b, a]:
+        return True
+    return board.best[1, b, a] >= board.target
+
+
+def is_active(board, leader, a):
+    """Whether more has to be known of arm a, if `leader` is the likely answer."""
+    if leader == NO_ARM:
+        return True
+    if a == leader:
+        for b in range(len(board.prefix)):
+            if b != leader and not is_cleared(board, leader, b):
+                return True
+    elif not is_cleared(board, leader, a) or is_open(board, leader, a):
+        return True
+    if a == find_best(board):  # who shows that others are too bad
+        for b in range(len(board.prefix)):
+            if is_open(board, leader, b):
+                return True
+    return False
+
+
+def is_open(board, leader, a):
+    """Whether a is cheaper than the likely answer, and not out."""
+    return a != leader and not board.out[a] and is_cheaper(board, a, leader)
+
+
+def find_answer(board):
+    """The cheapest arm shown good, if every cheaper one is out; or NO_ARM. An arm that is out can be the answer once it
+    has finished everything."""
+    items, answer = board.shares.shape[1], NO_ARM
+    for a in range(len(board.prefix)):
+        can_be = not board.out[a] or board.prefix[a] == items
+        if can_be and (answer == NO_ARM or is_cheaper(board, a, answer)) and is_answer(board, a):
+            answer = a
+    return answer
+
+
+def is_answer(board, a):
+    """Whether a is shown good, and every cheaper arm is out."""
+    found = True
+    for b in range(len(board.prefix)):
+        found = found and (b == a or (is_cleared(board, a, b) and not is_open(board, a, b)))
+    return found
+
+
+def is_decided(board, leader):
+    return find_answer(board) != NO_ARM
+
+
+def winner(state, leader, rank):
+    return find_answer(state)
+
+
+def is_close(difference: float, items: int, epsilon: float) -> bool:
+    """Whether an arm whose sum is better by the difference is at most epsilon worse in the mean, exactly: epsilon is
+    the decimal number that was given."""
+    return Fraction(difference) >= -items * Fraction(repr(float(epsilon)))
+
+
+functions: Sequence[Any] = (compare, is_paused, find_leader, is_active, is_decided, winner)
+
+
+def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
+    """Of what has to be shown for the likely answer, and is not, the claim with the least capital: the test, the arm
+    that is to be better, the other, and the capital."""
+    found = []
+    for a in range(len(board.prefix)):
+        if a != leader and not is_cleared(board, leader, a):
+            found.append((1, leader, a, float(board.best[1, leader, a])))
+        if is_open(board, leader, a):
+            against = np.where(np.arange(len(board.prefix)) == a, -math.inf, board.best[0, :, a])
+            j = int(against.argmax())
+            found.append((0, j, a, float(against[j])))
+    return min(found, key=lambda each: each[3], default=None)

@@ -1,0 +1,95 @@
+"""A race for the cheapest arm that is good enough, as it is run live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.goal import CHEAPEST, Cheapest
+from cabai.datasets import cheapest
+from cabai.datasets.board import NO_ARM
+from cabai.datasets.race import Race
+
+
+class CheapestRace(Race):
+    """K arms on n items. `costs` are what evaluations cost; arms cost to run as much, unless declared.
+
+    >>> race = CheapestRace(2, 100, goal=Cheapest(0.05, (1.0, 2.0)), delta=0.05, epsilon=0.1)
+    >>> while race.winner([1, 2]) is None:
+    ...     arm, position = race.next([1, 2], [[], []])
+    ...     race.tell(arm, position, 1.0)
+    >>> race.winner([1, 2]), race.board.prefix.tolist()
+    (0, [46, 46])
+    """
+
+    def __init__(
+        self, arms: int, items: int, *, goal: Cheapest, delta: float, epsilon: float, low: float = 0.0,
+        high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
+    ) -> None:  # fmt: skip
+        """`epsilon` and the goal's slack are in units of the scores."""
+        self.name, self.goal, self.epsilon = CHEAPEST, goal, epsilon
+        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
+        unit = high - low
+        self.board = cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
+        self._begin(arms, items)
+
+    def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
+        before = self.board.prefix == self.items
+        super().tell_many(results)
+        finished = self.board.prefix == self.items
+        for b in np.flatnonzero(finished & ~before).tolist():
+            for a in np.flatnonzero(finished).tolist():
+                if a != b:
+                    lead = self.lead(b, a)
+                    self.board.close[b, a] = cheapest.is_close(lead, self.items, self.epsilon)
+                    self.board.close[a, b] = cheapest.is_close(-lead, self.items, self.epsilon)
+
+    def _price(self, costs: Sequence[float]) -> None:
+        self.board.running[:] = costs if self.goal.running_costs is None else self.goal.running_costs
+
+    def leader(self, costs: Sequence[float]) -> int | None:
+        """The likely answer."""
+        self._price(costs)
+        found = int(cheapest.find_leader(self.board, costs))
+        return None if found == NO_ARM else found
+
+    def _active(self, leader: int | None) -> list[int]:
+        likely = NO_ARM if leader is None else leader
+        return [a for a in range(len(self.board.prefix)) if cheapest.is_active(self.board, likely, a)]
+
+    def winner(self, costs: Sequence[float]) -> int | None:
+        self._price(costs)
+        found = int(cheapest.find_answer(self.board))
+        return None if found == NO_ARM else found
+
+    def capital(self, leader: int) -> NDArray[np.float64]:
+        """For each arm, the capital for the leader's being at most epsilon worse or, if that is less and still to be
+        shown, for the arm's being too bad; inf where all is known, and for the leader."""
+        found: NDArray[np.float64] = self.board.best[1, leader].copy()
+        finished = self.board.prefix == self.items
+        found[finished & finished[leader] & self.board.close[leader]] = math.inf
+        found[leader] = math.inf
+        for a in range(len(found)):
+            if cheapest.is_open(self.board, leader, a):
+                others = np.delete(self.board.best[0, :, a], a)
+                found[a] = min(found[a], others.max())
+        return found
+
+    def rivals(self, leader: int) -> list[int]:
+        board, arms = self.board, range(len(self.board.prefix))
+        others = [a for a in arms if a != leader]
+        return [a for a in others if not cheapest.is_cleared(board, leader, a) or cheapest.is_open(board, leader, a)]
+
+    def claim(self, leader: int, names: Sequence[str]) -> str | None:
+        """What has the least evidence of all that has to be shown, in words."""
+        found: Any = cheapest.weakest(self.board, leader)
+        if found is None:
+            return None
+        test, b, a, _ = found
+        if test == 1:
+            return f"{names[b]} is within {self.epsilon:g} of {names[a]}"
+        return f"{names[b]} is better than {names[a]} by more than {self.goal.margin(self.epsilon):g}"

@@ -1,0 +1,199 @@
+"""The cheapest arm that is good enough: exclude what is cheaper and too bad, and show that the next is good.
+
+An arm is *excluded* once some arm is shown better than it by more than epsilon - slack. The *candidate* is the
+cheapest arm to run that is not excluded: it is returned once it is shown at most epsilon worse than every other arm.
+The proof is in docs/theory/cheapest.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cabai.core.goal import CHEAPEST
+from cabai.core.state import Fields
+from cabai.core.within import is_shown, parts_shown
+from cabai.policies.base import Policy
+from cabai.support.streams import uniform
+from cabai.support.validation import InvalidInput
+
+EXPLORED = 16.0  # the smallest N_a C_a is at least the sum of all costs over this
+PRICE = 2.0  # about what a pair pays above the level, in nats
+
+
+def stop(arms, run, rules):
+    """Whether the candidate is shown good. A pair is asked again only when one of its arms was pulled; what was once
+    shown stays so. The decision is the leader: so in the end the candidate leads."""
+    last = run.last
+    for a in range(len(arms)):
+        if a != last:
+            exclude(arms, run, rules, last, a)
+            exclude(arms, run, rules, a, last)
+    c = find_candidate(arms)
+    if c < 0:  # all are excluded, one of them wrongly
+        return True
+    every = c == last or c != run.candidate
+    run.candidate = c
+    is_good = True
+    for a in range(len(arms)):
+        if a != c and arms[a].cleared_for != c:
+            if (every or a == last) and is_shown(rules, run.t, arms[c], arms[a], rules.epsilon):
+                arms[a].cleared_for = c
+            else:
+                is_good = False
+    if is_good:
+        run.leader = c
+    return is_good
+
+
+def exclude(arms, run, rules, b, a):
+    """Exclude arm a if b is shown better by more than the margin."""
+    if not arms[a].excluded and is_shown(rules, run.t, arms[b], arms[a], -rules.margin):
+        arms[a].excluded = 1
+
+
+def is_cheaper(arms, a, b):
+    """Whether arm a costs less to run than b; of two that cost the same, the first does."""
+    cost_a, cost_b = cost_to_run(arms[a]), cost_to_run(arms[b])
+    return cost_a < cost_b or (cost_a == cost_b and a < b)
+
+
+def cost_to_run(arm):
+    """As declared, or what its pulls have cost."""
+    return arm.running_cost if arm.running_cost >= 0.0 else arm.cost
+
+
+def find_candidate(arms):
+    """The cheapest arm that is not excluded; -1 if all are."""
+    c = -1
+    for a in range(len(arms)):
+        if not arms[a].excluded and (c < 0 or is_cheaper(arms, a, c)):
+            c = a
+    return c
+
+
+def choose(arms, run, rules):
+    a = find_neglected(arms)
+    if arms[a].costs * arms[a].pulls < run.counted / EXPLORED:
+        return a
+    if rules.is_uniform:
+        return least_pulled(arms, run, rules)
+    answer = likely_answer(arms, run, rules)
+    b, a, epsilon = weakest_pair(arms, run, rules, answer)
+    part_b, part_a = parts_shown(rules, arms[b], arms[a], epsilon)
+    price = arms[b].cost / arms[a].cost
+    if part_b > 0.0 and part_a > 0.0:
+        h_b, h_a = part_b, part_a * price
+    else:
+        h_b, h_a = 1.0 * arms[a].pulls, arms[b].pulls * price
+    return b if uniform(run) * (h_b + h_a) < h_b else a
+
+
+def find_neglected(arms):
+    """The arm with the smallest N_a C_a."""
+    found = 0
+    for a in range(len(arms)):
+        if arms[a].costs * arms[a].pulls < arms[found].costs * arms[found].pulls:
+            found = a
+    return found
+
+
+def likely_answer(arms, run, rules):
+    """The answer by what is known: the cheapest arm, not excluded, that is worse than the best by no more than the
+    middle between epsilon and the margin."""
+    answer = run.leader
+    for a in range(len(arms)):
+        if (
+            not arms[a].excluded
+            and arms[a].mean >= arms[run.leader].mean - rules.middle
+            and is_cheaper(arms, a, answer)
+        ):
+            answer = a
+    return answer
+
+
+def weakest_pair(arms, run, rules, answer):
+    """Of the pairs that have to be shown for this answer, and are not, the one with the least evidence: (b, a, epsilon)
+    if b is to be shown at most epsilon worse than a, or better by more than -epsilon."""
+    b, a, epsilon, least = (
+        answer,
+        run.leader if run.leader != answer else (answer + 1) % len(arms),
+        rules.epsilon,
+        np.inf,
+    )
+    for i in range(len(arms)):
+        if i != answer and (arms[i].cleared_for != answer or run.candidate != answer):
+            part_b, part_a = parts_shown(rules, arms[answer], arms[i], rules.epsilon)
+            if part_b + part_a < least:
+                b, a, epsilon, least = answer, i, rules.epsilon, part_b + part_a
+        if i != answer and not arms[i].excluded and is_cheaper(arms, i, answer):
+            j = find_witness(arms, run, rules, i)
+            part_b, part_a = parts_shown(rules, arms[j], arms[i], -rules.margin)
+            if part_b + part_a < least:
+                b, a, epsilon, least = j, i, -rules.margin, part_b + part_a
+    return b, a, epsilon
+
+
+def find_witness(arms, run, rules, a):
+    """The arm that is shown better than a by more than the margin for the least cost, if means are as they seem: of the
+    least (what is missing of the evidence) (sqrt(cost) + sqrt(cost_a))² / gap²."""
+    found, least = run.leader, np.inf
+    for j in range(len(arms)):
+        gap = arms[j].mean - arms[a].mean - rules.margin
+        if j != a and gap > 0.0:
+            part_j, part_a = parts_shown(rules, arms[j], arms[a], -rules.margin)
+            missing = max(rules.level + PRICE - part_j - part_a, 0.1)
+            root = (math.sqrt(arms[j].cost) + math.sqrt(arms[a].cost)) / gap
+            if missing * root * root < least:
+                found, least = j, missing * root * root
+    return found
+
+
+def least_pulled(arms, run, rules):
+    """Of the arms that are not decided on, the one with the fewest pulls: the leader, the candidate, and every arm that
+    is neither excluded nor, for the candidate, known to be at most epsilon better."""
+    found, c = run.leader, find_candidate(arms)
+    for a in range(len(arms)):
+        is_open = (
+            a == c
+            or (arms[a].cleared_for != c if c >= 0 else False)
+            or (not arms[a].excluded and is_cheaper(arms, a, c))
+        )
+        if is_open and arms[a].pulls < arms[found].pulls:
+            found = a
+    return found
+
+
+@dataclass(frozen=True)
+class CheapestGoodEnough(Policy):
+    """Find the cheapest arm to run of those at most epsilon worse than the best; goal `cheapest` only.
+
+    The likely answer is the cheapest arm whose mean is high enough. Of all that has to be shown for it, that it is at
+    most epsilon worse than each other arm and that each cheaper arm is worse than some arm by more than epsilon -
+    slack, take the pair of arms with the least evidence, and pull one of them by top-two's coin. No arm's N C falls
+    below a sixteenth of the costs so far: so every arm is pulled again and again, and the run ends. `uniform=True`
+    pulls the arms that are not decided on in turn, and is there to be compared with.
+    """
+
+    uniform: bool = False
+    name = "cheapest"
+    goal = CHEAPEST
+    choose = staticmethod(choose)
+    stop = staticmethod(stop)
+    depends_on_delta = True
+    arm_memory: ClassVar[Fields] = {
+        "running_cost": -1.0,  # as declared; negative: what its pulls cost
+        "excluded": 0,
+        "cleared_for": -1,  # the arm that was shown at most epsilon worse than this one
+    }
+    run_memory: ClassVar[Fields] = {"candidate": -1}  # the arm that every other was last asked about
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.uniform, bool):
+            raise InvalidInput(f"uniform must be true or false, got {self.uniform!r}.")
+
+    def parameters(self, arms: int) -> dict[str, float]:
+        return {"margin": 0.0, "middle": 0.0, "is_uniform": self.uniform}

@@ -1,0 +1,78 @@
+"""The state of a study that looks for the cheapest arm that is good enough: what is open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cabai.core.goal import CHEAPEST
+from cabai.core.state import Record, Records
+from cabai.core.stopping import required
+from cabai.core.within import excess
+from cabai.policies.cheapest import is_cheaper, likely_answer
+from cabai.study.play import Play
+from cabai.study.settings import Settings
+
+Pair = tuple[int, int, float]  # b, a and an epsilon: b is to be shown at most epsilon worse than a
+
+
+def kind_of(settings: Settings) -> type[Play]:
+    """What holds the state of a study without items."""
+    return CheapestPlay if settings.goal == CHEAPEST else Play
+
+
+class CheapestPlay(Play):
+    """Its leader is the likely answer: the cheapest arm that looks good enough."""
+
+    @property
+    def leader(self) -> int | None:
+        side = self.ordered
+        if not side.everything_pulled:
+            return side.leader
+        return int(likely_answer(Records(side.arms), Record(side.run), Record(self.rules)))
+
+    def open_pairs(self) -> list[tuple[Pair, float]]:
+        """What has to be shown for the likely answer, and is not: the pair, and by how much evidence exceeds what is
+        required. Of those that could show a cheaper arm to be too bad, the one that is closest to it."""
+        side, answer, rules = self.ordered, self.leader, Record(self.rules)
+        if answer is None or not side.everything_pulled:
+            return []
+        arms, t, by = Records(side.arms), int(side.run["t"]), self.setup.bound(excess)
+        epsilon, margin = float(self.rules["epsilon"]), float(self.rules["margin"])
+        others, found = [a for a in range(len(arms)) if a != answer], list[tuple[Pair, float]]()
+        with np.errstate(all="ignore"):
+            for a in others:
+                if arms[a].cleared_for != answer:
+                    found.append(((answer, a, epsilon), float(by(rules, t, arms[answer], arms[a], epsilon))))
+                if not arms[a].excluded and is_cheaper(arms, a, answer):
+                    against = [(j, float(by(rules, t, arms[j], arms[a], -margin))) for j in range(len(arms)) if j != a]
+                    j, most = max(against, key=lambda each: each[1])
+                    found.append(((j, a, -margin), most))
+        return found
+
+    def weakest(self) -> tuple[Pair, float] | None:
+        """Of those, the one that is furthest from being shown."""
+        if not self.setup.shows_evidence:
+            return None
+        return min(self.open_pairs(), key=lambda each: each[1], default=None)
+
+    def closest(self, pairs: Any = None) -> tuple[int, float, float] | None:
+        """The rival in the weakest pair, its evidence and what is required of it."""
+        weakest = self.weakest()
+        if weakest is None:
+            return None
+        (b, a, _), by = weakest
+        least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
+        return (a if b == self.leader else b), least + by, least
+
+    def claim(self) -> str | None:
+        """What that evidence is for, in words."""
+        weakest, names = self.weakest(), self.settings.arms
+        if weakest is None:
+            return None
+        (b, a, epsilon), _ = weakest
+        if epsilon > 0:
+            return f"{names[b]} is within {self.settings.epsilon:g} of {names[a]}"
+        margin = epsilon * self.settings.family.unit
+        return f"{names[b]} is better than {names[a]} by more than {abs(margin):g}"

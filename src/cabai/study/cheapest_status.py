@@ -1,0 +1,70 @@
+"""What a status says of the cheapest arm that is good enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cabai.study.forecast import roughly
+from cabai.study.settings import Settings
+
+if TYPE_CHECKING:
+    from cabai.study.items_play import ItemsPlay
+    from cabai.study.status import ArmStatus, Status
+
+
+def of_arm(settings: Settings, arm: Any, cost: float) -> dict[str, Any]:
+    """What is said of an arm beside what every study says of it."""
+    if settings.cheapest is None:
+        return {}
+    running = float(arm["running_cost"])
+    known = running if running >= 0 else cost
+    return {"running_cost": float(known) if math.isfinite(known) else None, "excluded": bool(arm["excluded"])}
+
+
+def of_racer(play: ItemsPlay, a: int) -> dict[str, Any]:
+    """The same of an arm in a study with items."""
+    if play.settings.cheapest is None:
+        return {}
+    known = play.running_costs[a]
+    return {"running_cost": known if math.isfinite(known) else None, "excluded": bool(play.race.board.out[a])}
+
+
+def best(status: Status, number: str) -> str:
+    """What the decision is about: the arm decided for or, before that, the likely answer; `number` is that of arms."""
+    of = ""
+    if status.items is not None:
+        of = f" of these {number} on these {status.items} items"
+    assert status.slack is not None
+    cheap = {arm.name: math.inf if arm.running_cost is None else arm.running_cost for arm in status.arms}
+    answer = status.decision or status.leader
+    if answer is not None and cheap[answer] == min(cheap.values()):
+        return f"is within {status.epsilon:g} of the best{of}, and no arm is cheaper"
+    margin = max(status.epsilon - status.slack, 0.0)
+    worse = f"more than {margin:.6g} worse than the best" if margin else "worse than the best"
+    return f"is the cheapest within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
+
+
+def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | None) -> list[ArmStatus]:
+    """The arms, with how each stands where it matters who is the cheapest that is good enough."""
+    if settings.cheapest is None:
+        return arms
+    found = []
+    for a, arm in enumerate(arms):
+        if a == decision:
+            found.append(replace(arm, standing="the cheapest that is good enough: decided"))
+        else:
+            found.append(replace(arm, standing="out: too bad to be the answer") if arm.excluded else arm)
+    return found
+
+
+def sentence(status: Status) -> str:
+    """How a study stands that is not decided."""
+    rest = "" if status.forecast is None else str(status.forecast)
+    if status.items is not None:
+        rest = "" if status.at_most is None else f", at most about {roughly(status.at_most)} more"
+    return (
+        f"{status.leader} is the likely answer; evidence that {status.claim}: {status.evidence or 0.0:.2f} of "
+        f"{status.required or 0.0:.2f} nats. {status.spent:.6g} spent{rest}."
+    )

@@ -1,0 +1,297 @@
+"""Studies that look for the cheapest arm that is good enough: live, stored, in the shell and over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import random
+
+import pytest
+
+import cabai
+from cabai import Instance, InvalidInput
+from cabai.study.settings import Settings
+from shell import here
+from studies import check_same_pulls, new, reloaded
+
+STORAGES = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+CHEAP = {"goal": "cheapest", "epsilon": 0.1}
+CASES = {
+    "gaussian": (Instance("gaussian", [1.0, 0.95, -0.5], [1, 0.1, 0.3], variance=0.01), None, 0.1),
+    "bernoulli": (Instance("bernoulli", [0.9, 0.8, 0.2], [1, 0.1, 0.3]), None, 0.3),
+    "poisson": (Instance("poisson", [4, 3.8, 0], [1, 0.1, 0.3]), "contrast", 1.0),
+    "range": (Instance("bounded(low=-1, high=7)", [5, 4.8, 1], [1, 0.1, 0.3], law="beta", sd=0.5), "bets", 0.6),
+}
+
+
+def answers(*means, seed=1):
+    draw = random.Random(seed).random
+    names = ["small", "medium", "large"][: len(means)]
+    return names, lambda arm: float(draw() < means[names.index(arm)])
+
+
+# --- The same as simulated -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(name, marks=() if name in ("gaussian", "bernoulli") else pytest.mark.slow) for name in CASES],
+)
+def test_a_study_makes_the_pulls_of_a_simulation(family):
+    instance, threshold, epsilon = CASES[family]
+    goal = {"goal": "cheapest", "running_costs": [3, 1, 2], "slack": 0.4 * epsilon}
+    check_same_pulls(instance, "cheapest", threshold, epsilon, most=60, seed=3, goal=goal, reload=family == "range")
+
+
+def test_running_costs_are_known_costs_unless_declared_apart():
+    instance, threshold, epsilon = CASES["bernoulli"]
+    check_same_pulls(instance, "cheapest", threshold, epsilon, most=60, seed=4, known=True, goal={"goal": "cheapest"})
+
+
+def test_arms_are_compared_by_running_costs_and_paid_by_trial_costs():
+    names, test = answers(0.9, 0.9)
+    for running, expected in (([1, 2], "small"), ([2, 1], "medium")):
+        study = new(arms=names, policy="top-two", costs=[10, 1], running_costs=running, goal="cheapest", epsilon=0.3)
+        status = study.run(test)
+        assert status.decision == expected
+        pulls = {arm.name: arm.pulls for arm in status.arms}
+        assert status.spent == 10 * pulls["small"] + pulls["medium"]
+        assert [arm.running_cost for arm in status.arms] == running
+        assert status.arms[1].pulls > status.arms[0].pulls  # what is cheap to try is tried more often
+
+
+def test_the_level_divides_delta_by_the_tests_that_may_go_wrong():
+    for arms, costs, wrong in ((2, [1, 2], 1), (2, None, 2), (4, [1, 2, 3, 4], 5), (4, None, 12)):
+        study = new(arms=list("abcd")[:arms], policy="top-two", costs=costs, delta=0.07, **CHEAP)
+        assert float(study.settings.setup().rules["level"]) == pytest.approx(math.log(wrong / 0.07))
+
+
+def test_costs_that_are_learned_decide_who_is_cheaper():
+    names, test = answers(0.9, 0.9)
+    study = new(arms=names, policy="top-two", goal="cheapest", epsilon=0.3)
+    assert study.run(lambda arm: (test(arm), 3 if arm == "small" else 1)).decision == "medium"
+
+
+def test_the_smallest_mean_may_be_wanted():
+    draw = random.Random(1).random
+    losses = {"small": 0.5, "large": 0.11, "huge": 0.1}
+    study = new(arms=list(losses), policy="top-two", direction="minimize", goal="cheapest", epsilon=0.2, slack=0.1,
+                costs=[1, 2, 3])  # fmt: skip
+    status = study.run(lambda arm: float(draw() < losses[arm]))
+    assert status.decision == "large"
+    assert "every cheaper arm is more than 0.1 worse than the best" in status.sentence
+
+
+# --- Stored, told and shown ------------------------------------------------------------------------------------------
+
+
+@STORAGES
+def test_a_stored_study_goes_on_where_it_was(url):
+    about = {"arms": ["a", "b", "c"], "family": "gaussian(variance=0.04)", "costs": [1, 2, 3], "seed": 5,
+             "goal": "cheapest", "epsilon": 0.3, "slack": 0.1}  # fmt: skip
+    study = cabai.create_study("stored", storage=url, **about)
+    same = new(policy="top-two", **about)
+    draws, means, steps = [random.Random(2), random.Random(2)], {"a": 0.0, "b": 0.97, "c": 1.0}, 0
+    while not study.stopped:
+        steps += 1
+        if steps % 7 == 0:
+            study = cabai.load_study("stored", storage=url)
+        for each, draw in zip((study, same), draws, strict=True):
+            pull = each.ask()
+            each.tell(pull, draw.gauss(means[pull.arm], 0.2))
+    one, other = study.status(), same.status()
+    assert [arm.pulls for arm in one.arms] == [arm.pulls for arm in other.arms]
+    assert one.decision == other.decision == "b"
+    assert [arm.excluded for arm in one.arms] == [arm.excluded for arm in other.arms] == [True, False, False]
+    assert study.settings == cabai.load_study("stored", storage=url).settings
+    assert cabai.create_study("stored", storage=url, load_if_exists=True, **about).decision == "b"
+    with pytest.raises(InvalidInput, match=r"its slack is 0\.1, not"):
+        cabai.create_study("stored", storage=url, load_if_exists=True, **about | {"slack": 0.05})
+
+
+def test_studies_of_before_have_the_goal_of_before():
+    """What is stored of a study that looks for the best arm is what it always was."""
+    plain = new().settings
+    assert not {"goal", "slack", "running_costs"} & set(json.loads(plain.to_json()))
+    assert Settings.from_json(plain.to_json()) == plain
+    cheap = new(policy="top-two", running_costs=[1, 2, 0], **CHEAP).settings
+    assert Settings.from_json(cheap.to_json()) == cheap
+    assert (cheap.goal, cheap.slack, cheap.running_costs) == ("cheapest", 0.05, (1.0, 2.0, 0.0))
+
+
+def test_results_told_out_of_order_decide_as_those_in_order():
+    names, test = answers(0.2, 0.75, 0.8)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
+    waiting = []
+    while not study.stopped:
+        study = reloaded(study)
+        with contextlib.suppress(cabai.study.NoPull):
+            waiting += study.ask(3)
+        random.Random(len(waiting)).shuffle(waiting)
+        for pull in waiting[:2]:
+            if not study.stopped:
+                study.tell(pull, test(pull.arm))
+        del waiting[:2]
+    assert study.decision == "medium"
+
+
+def test_a_status_says_what_is_open_and_what_was_decided():
+    names, test = answers(0.3, 0.85, 0.8)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
+    for _ in range(100):
+        pull = study.ask()
+        study.tell(pull, test(pull.arm))
+    status = study.status()
+    assert status.leader == "medium"
+    assert status.claim == "medium is within 0.2 of large"
+    assert 0 < status.evidence < status.required
+    assert 0 <= status.confidence < 0.95
+    assert "medium is the likely answer; evidence that medium is within 0.2 of large: " in status.sentence
+    status = study.run(test)
+    assert status.statement == (
+        "medium is the cheapest within 0.2 of the best, and every cheaper arm is more than 0.1 worse than the best, "
+        "wrong with probability at most 0.05"
+    )
+    assert [arm.excluded for arm in status.arms] == [True, False, False]
+    assert [row[-1] for row in status.rows()][1:] == ["too bad", "cheapest", ""]
+    found = status.to_dict()
+    assert (found["goal"], found["slack"]) == ("cheapest", 0.1)
+    names, test = answers(0.8, 0.8)
+    status = new(arms=names, policy="top-two", costs=[1, 2], goal="cheapest", epsilon=0.3).run(test)
+    assert (
+        status.statement
+        == "small is within 0.3 of the best, and no arm is cheaper, wrong with probability at most 0.05"
+    )
+
+
+@pytest.mark.slow
+def test_what_is_still_to_be_paid_is_forecast():
+    names, test = answers(0.3, 0.85, 0.8)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
+    for _ in range(100):
+        pull = study.ask()
+        study.tell(pull, test(pull.arm))
+    forecast = study.status(forecast=True).forecast
+    assert 0 < forecast.low < forecast.median < forecast.high
+
+
+def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
+    names, test = answers(0.3, 0.8, 0.8)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2, max_pulls=150)
+    status = study.run(test)
+    assert status.decision is None
+    assert (
+        "medium leads; that it is the cheapest within 0.2 of the best, and every cheaper arm is more than 0.1 worse "
+        in (status.sentence)
+    )
+
+
+# --- Refused ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("options", "match"), [
+    ({"epsilon": 0.0}, "goal 'cheapest' needs an epsilon"),
+    ({"slack": 0.2}, "slack must be positive and at most epsilon = 0.1"),
+    ({"slack": 0.0}, "slack must be positive"),
+    ({"goal": "best", "slack": 0.05}, "slack is for goal 'cheapest'"),
+    ({"goal": "best", "running_costs": [1, 2, 3]}, "running_costs is for goal 'cheapest'"),
+    ({"goal": "cheap"}, "goal must be one of best, cheapest, got 'cheap'"),
+    ({"running_costs": [1, 2]}, "running_costs must be 3 numbers"),
+    ({"running_costs": [1, 2, -1]}, "must not be negative"),
+    ({"running_costs": {"a": 1, "b": 2}}, "must name every arm once"),
+    ({"policy": "co"}, "policy co does not look for goal 'cheapest'"),
+    ({"goal": "best", "policy": "cheapest"}, "policy cheapest does not look for goal 'best'"),
+    ({"family": "exponential"}, "not for the family exponential.*not convex"),
+    ({"family": "exponential", "direction": "minimize"}, "not for the family"),
+    ({"threshold": "evalue"}, "needs a test that shows by how much an arm is better: contrast"),
+    ({"family": None, "items": 10, "race": "paired"}, "goal 'cheapest' has a race of its own"),
+])  # fmt: skip
+def test_what_has_no_meaning_or_no_proof_is_refused(options, match):
+    with pytest.raises(InvalidInput, match=match):
+        new(**{"policy": "top-two", **CHEAP, **options})
+
+
+def test_simulations_refuse_the_same():
+    instance = Instance("exponential", [1, 2], [1, 2])
+    with pytest.raises(InvalidInput, match="not for the family exponential"):
+        cabai.simulate(instance, goal="cheapest", epsilon=0.1)
+    with pytest.raises(InvalidInput, match="give one delta at a time"):
+        cabai.simulate(Instance("gaussian", [1, 2], [1, 2]), goal="cheapest", epsilon=0.1, delta=[0.1, 0.01])
+
+
+# --- The shell, files and HTTP ---------------------------------------------------------------------------------------
+
+
+def test_the_shell_creates_simulates_and_compares(tmp_path):
+    store = f"sqlite:///{tmp_path}/c.db"
+    made = here(
+        "study", "create", "s", "--arms", "small,large", "--family", "bernoulli", "--costs", "1,10", "--storage", store,
+        "--goal", "cheapest", "--epsilon", "0.2", "--slack", "0.15", "--running-costs", "2,1",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    settings = cabai.load_study("s", storage=store).settings
+    assert (settings.goal, settings.slack, settings.running_costs) == ("cheapest", 0.15, (2.0, 1.0))
+    wrong = here("study", "create", "t", "--arms", "small,large", "--family", "exponential", "--goal", "cheapest",
+                 "--epsilon", "0.2", "--storage", store)  # fmt: skip
+    assert (wrong.returncode != 0, wrong.stderr.count("\n")) == (True, 1)
+    options = [
+        "--family",
+        "gaussian(variance=0.01)",
+        "--means",
+        "1,0.95,0",
+        "--costs",
+        "1,0.1,0.01",
+        "--epsilon",
+        "0.1",
+    ]
+    done = here("simulate", *options, "--goal", "cheapest", "--trajectories", "100", "--json")
+    found = json.loads(done.stdout)
+    assert (found["policy"], found["goal"], found["slack"], found["lower_bound"]) == (
+        "cheapest",
+        "cheapest",
+        0.05,
+        None,
+    )
+    done = here("compare", *options, "--goal", "cheapest", "--trajectories", "100", "--json")
+    assert [each["policy"] for each in json.loads(done.stdout)["policies"]] == ["cheapest", "cheapest(uniform=True)"]
+
+
+def test_a_study_file_has_a_goal(tmp_path):
+    (tmp_path / "judge.py").write_text(
+        "import random\ndraw = random.Random(1)\n"
+        "def judge(arm):\n    return float(draw.random() < {'small': 0.8, 'large': 0.82}[arm])\n"
+    )
+    (tmp_path / "study.toml").write_text(
+        'family = "bernoulli"\nfunction = "judge:judge"\narms = ["small", "large"]\ncosts = [1, 10]\n'
+        'goal = "cheapest"\nepsilon = 0.3\nslack = 0.2\nrunning_costs = [1, 5]\n'
+    )
+    done = here("run", "study.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["decision"], found["goal"], found["slack"]) == ("small", "cheapest", 0.2)
+
+
+def test_over_http_it_is_the_same_study(tmp_path):
+    from served import InThread
+    from storages import close
+
+    names, test = answers(0.2, 0.9, 0.9)
+    server = InThread(f"sqlite:///{tmp_path}/h.db")
+    try:
+        about = {"family": "bernoulli", "costs": [1, 2, 3], "goal": "cheapest", "epsilon": 0.3}
+        study = cabai.create_study("far", arms=names, storage=server.address, slack=0.2,
+                                   running_costs={"small": 1, "large": 2, "medium": 3}, **about)  # fmt: skip
+        assert (study.settings.goal, study.settings.slack) == ("cheapest", 0.2)
+        assert study.settings.running_costs == (1.0, 3.0, 2.0)
+        status = study.run(test)
+        assert status.decision == "large"
+        assert [arm.excluded for arm in status.arms] == [True, False, False]
+        assert "every cheaper arm is more than 0.1 worse than the best" in status.statement
+        body = {"name": "raced", "arms": names, "items": 10, "goal": "cheapest", "epsilon": 0.1}
+        assert server.send("POST", "/api/studies", body)[0] in (200, 201)
+        code, _, problem = server.send("POST", "/api/studies", body | {"name": "no", "goal": "cheap"})
+        assert (code, "goal must be one of best, cheapest" in problem["detail"]) == (422, True)
+    finally:
+        server.close()
+        close(str(tmp_path))
