@@ -199,7 +199,7 @@ def truths_of(play: Play, count: int, rng: np.random.Generator) -> Any:
     family = settings.kernel_family
     inner, negated = (family.inner, True) if isinstance(family, Mirrored) else (family, False)
     n, mean = arms["pulls"].astype(np.float64), arms["mean"] * (-1.0 if negated else 1.0)
-    costs = np.tile(play.paid_costs(), (count, 1))
+    costs = np.tile(settings.steering_costs or play.paid_costs(), (count, 1))
     if not (np.isfinite(costs) & (costs >= 0)).all():
         raise ValueError("costs are not known")
     if inner.key == "bounded":
