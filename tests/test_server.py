@@ -51,7 +51,7 @@ def server(one_server):
 def study(server, storage, request):
     """A new study of its own name, and its path."""
     study = cabai.create_study(request.node.name[-100:], **ARMS, storage=storage)
-    study.path = f"/api/studies/{quote(study.name, safe='')}"
+    vars(study)["path"] = f"/api/studies/{quote(study.name, safe='')}"
     return study
 
 
@@ -305,8 +305,12 @@ def test_script_in_names_stays_text(server, storage):
 def test_the_description_names_every_path_and_that_a_token_is_needed(server):
     found = server.send("GET", "/openapi.json")[2]
     below = [
+        "add-arm",
+        "amend",
+        "amendments",
         "ask",
         "decision",
+        "drop",
         "events",
         "export",
         "failures",
@@ -317,8 +321,10 @@ def test_the_description_names_every_path_and_that_a_token_is_needed(server):
         "renew",
         "scores",
         "settings",
+        "split",
         "stop",
         "tell",
+        "tell-counts",
         "tell-many",
     ]
     study = "/api/studies/{name}"
@@ -393,7 +399,7 @@ def test_a_study_that_stopped_at_its_limit_says_what_would_let_it_go_on(server):
     answer = server.send("POST", "/api/studies/short/ask", {})
     refused(answer, 409, "study-stopped")
     assert (answer[2]["reason"], answer[2]["decision"]) == ("max_pulls", None)
-    assert answer[2]["next"] == "Go on in a new study, with a larger max_pulls: this one has ended."
+    assert answer[2]["next"] == "Amend it with a larger max_pulls: then it goes on."
 
 
 def test_the_same_request_is_answered_with_the_same_pulls(server, study):

@@ -655,7 +655,7 @@ def test_what_an_older_version_has_counted_stays_counted_and_the_rest_counts_in_
 def make_old(opened: storage.Storage) -> None:
     """Turn the tables of a storage into those of version 0001, in which results counted as they were told."""
     added = {
-        "cabai_study": ["tests", "through", "counted_before"],
+        "cabai_study": ["tests", "through", "unordered", "amended", "beyond"],
         "cabai_arm": [
             "largest_cost",
             "offers",
@@ -665,9 +665,10 @@ def make_old(opened: storage.Storage) -> None:
             *(f"ordered_{name}" for name in SUMS),
         ],
         "cabai_pull": ["lapses", "withdrawn", "item", "request"],
-        "cabai_observation": ["offers", "withdrawn", "item"],
+        "cabai_observation": ["offers", "withdrawn", "item", "pulls", "period", "origin"],
     }
     changes = [f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in added.items() for name in names]
+    changes += ["DROP TABLE cabai_amendment", "DROP TABLE cabai_point"]
     changes.append("ALTER TABLE cabai_study RENAME COLUMN revision TO stamp")
     changes.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
 

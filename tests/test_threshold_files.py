@@ -86,7 +86,7 @@ def test_a_server_gets_the_threshold_and_opens_no_file(files, certificate, monke
         assert str(study.settings.threshold) == certificate.threshold
         body = {"name": "y", **STUDY, "threshold": "trial.json"}
         code, _, problem = server.send("POST", "/api/studies", body)
-        assert (code, "opens no file that a request names" in json.dumps(problem)) == (422, True)
+        assert (code, "and opens no file" in json.dumps(problem)) == (422, True)
     finally:
         server.close()
 

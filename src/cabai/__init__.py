@@ -8,7 +8,6 @@ from cabai.bound import Bound, bound
 from cabai.core.statistics import Evidence, Statistics, evidence
 from cabai.families import Family
 from cabai.instance import Instance
-from cabai.planning import Plan, plan
 from cabai.policies import Policy, policy
 from cabai.study import (
     AlreadyTold,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from cabai import datasets, prices
     from cabai.calibration import Certificate, calibrate
     from cabai.datasets import MissingScores, Replay, replay
+    from cabai.planning import Plan, plan
     from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
     from cabai.study import Evaluation, Pull, Status, Study, evaluate
 
@@ -106,6 +106,7 @@ __getattr__ = on_demand(
         **{name: f"cabai.{name}" for name in ("calibration", "datasets", "prices", "simulation")},
         **dict.fromkeys(("Certificate", "calibrate"), "cabai.calibration"),
         **dict.fromkeys(("MissingScores", "Replay", "replay"), "cabai.datasets"),
+        **dict.fromkeys(("Plan", "plan"), "cabai.planning"),
         **dict.fromkeys(
             ("Comparison", "EngineFailed", "Runs", "Summary", "Totals", "compare", "simulate"), "cabai.simulation"
         ),

@@ -27,8 +27,8 @@ def run(
         bool,
         typer.Option(
             "--changed",
-            help="Go on though commands, functions or cost in the file have changed since the last run, because the "
-            "arms are still the same things.",
+            help="Go on though commands, functions, cost or arms' metadata in the file have changed since the last "
+            "run, because the arms are still the same things.",
         ),
     ] = False,
     page: Annotated[
@@ -48,8 +48,8 @@ def run(
     the time it takes is its cost, and the reward alone is enough. With reward = "seconds" its time is the reward, the
     quickest arm is looked for, and its output is not read. With shell = true it is handed to a shell. With items =
     "questions.jsonl", arms are raced on the items of a dataset: the command gets an item's JSON on its standard input,
-    and {item} is its id. Ctrl-C stops, and the same command goes on. The exit code is 3 if the study stopped without a
-    decision: at its budget, or where its certificate ends.
+    and {item} is its id. Ctrl-C stops, and the same command goes on, also past a budget that was raised in the file.
+    The exit code is 3 if the study stopped without a decision: at its budget, or where its certificate ends.
     """
     from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
@@ -64,6 +64,8 @@ def run(
     over = threading.Event()
     test = plan.test(over)
     study = plan.study(changed=changed)  # last, when nothing else is wrong
+    for line in plan.amended(study):
+        typer.echo(line, err=True)
     try:
         with study._watched() if page else nullcontext(), live_table(study):
             found = run_study(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cabai.cli.study import StorageOption
+from cabai.cli.storing import StorageOption
 from cabai.cli.tools import JsonOption, show_json
 from cabai.study import STORAGE
 from cabai.support.validation import optional

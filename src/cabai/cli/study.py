@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete: from any language."""
+"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete and more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from cabai import policies
+from cabai.cli.amend import add_arm, amend, drop
+from cabai.cli.counts import split, tell_counts
 from cabai.cli.options import GoalOption, RunningCostsOption, SlackOption, read_running_costs
+from cabai.cli.storing import NameArgument, StorageOption
 from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
@@ -36,17 +39,8 @@ from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-
-NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
-StorageOption = Annotated[
-    str,
-    typer.Option(
-        "--storage",
-        envvar="CABAI_STORAGE",
-        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE; or where cabai serve runs, "
-        "http://HOST:PORT.",
-    ),
-]
+for command in (amend, drop, add_arm, tell_counts, split):
+    study_app.command()(command)
 
 
 @study_app.callback()
@@ -118,6 +112,20 @@ def create(
     full_cost: Annotated[
         float | None, typer.Option("--full-cost", help="Warn at this bill: what evaluating everything would cost.")
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option("--reserve", help="A share of delta for arms that join later or are dropped by hand."),
+    ] = None,
+    import_from: Annotated[
+        str | None, typer.Option("--import-from", help="Begin with the observations in a .csv or .parquet file.")
+    ] = None,
+    import_study: Annotated[
+        str | None, typer.Option("--import-study", help="Begin with those of another study of this storage.")
+    ] = None,
+    unseen: Annotated[
+        bool,
+        typer.Option("--unseen", help="Declare that the arms were not chosen by what is imported, which is complete."),
+    ] = False,
     metadata: Annotated[
         str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
@@ -141,8 +149,9 @@ def create(
         running_costs=read_running_costs(running_costs),
         direction=direction, costs=None if costs is None else read_numbers(costs, "--costs"),
         max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=read_dataset(items),
-        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, storage=storage,
-        load_if_exists=load_if_exists,
+        race=race, failed=read_score(failed), speculate=speculate, full_cost=full_cost, reserve=reserve,
+        import_from=import_from if import_study is None else load_study(import_study, storage=storage), unseen=unseen,
+        storage=storage, load_if_exists=load_if_exists,
     )  # fmt: skip
     if as_json:
         show_json({"name": study.name, "storage": study.storage, "arms": list(study.arms)})

@@ -65,24 +65,31 @@ def plan(
     `curve` is "gap" or "epsilon": what studies pay at several of them; True is gap, or epsilon for a race. All of it is
     on the same truths and rewards.
 
-    >>> plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], budget=300)
+    >>> plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], budget=60, draws=200)
     bernoulli, maximize, 2 arms, delta 0.05, policy top-two, threshold contrast
     arm  mean      cost  is best
     1    0.7..0.9  1       100 %
     2    0.4..0.6  0.5       0 %
-    ...
+    The bill: 55.5 in the median, at least 89.2 in the mean; 90 % pay at most 204; 99 % pay at most 510.
+    Within 60: a decision with a chance of 52 ± 4 %.
+    For a chance of 80 %: a budget of 128.
+    Or, with 60 and that chance:
+      an arm within 0.124 of the best (epsilon): chance 82 ± 3 %
+      a best arm that is ahead of the next by 0.366 (gap), others as given: chance 80 ± 3 %
+      a decision that is wrong with probability at most 0.3 (delta): chance 81 ± 3 %
+    From 200 simulated studies, 1 of them cut before their end: their arms are too close; ± is a standard error, seed 0.
     """
     if not isinstance(curve, bool) and curve not in CURVES:
         raise InvalidInput(f"curve must be one of {', '.join(CURVES)}, got {shown(curve)}.")
     whole(draws, "draws", 20)
     whole(seed, "seed", 0)
     probability(chance, "chance")
-    given, found_pilot = source_of(source, pilot, with_items=items is not None)
+    found = source_of(source, pilot, with_items=items is not None)
     explicit = {
         "family": family, "delta": delta, "epsilon": epsilon, "policy": policy, "threshold": threshold,
         "direction": direction, "items": items, "race": race,
     }  # fmt: skip
-    given |= {name: value for name, value in explicit.items() if value is not None}
+    given = found.given | {name: value for name, value in explicit.items() if value is not None}
     most = budget if budget is not None else given.pop("max_cost", None)
     most = None if most is None else positive(most, "budget")
     left_out = [name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is None]
@@ -90,12 +97,13 @@ def plan(
         "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "draws": draws,
         "seed": seed, "workers": workers, "progress": progress,
     }  # fmt: skip
-    if "items" in given or (found_pilot is not None and not isinstance(found_pilot, Pilot)):
+    if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
         if means is not None or sd is not None or law is not None:
             raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
         rest["curve"] = "epsilon" if curve is True else curve or None
-        return plan_races(found_pilot, given, arms=arms, costs=costs, **rest)
+        return plan_races(found.pilot, given, arms=arms, costs=costs, **rest)
     rest["curve"] = "gap" if curve is True else curve or None
     return plan_study(
-        given, found_pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd, **rest
-    )
+        given, found.pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
+        pays_reward=found.pays_reward, **rest,
+    )  # fmt: skip

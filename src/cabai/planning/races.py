@@ -93,8 +93,11 @@ class Pool:
             winner, paid[r] = race_once(state, order, scores, costs, prices, rank, pulls)
             wrong[r] = means[winner] < means.max() - within / (high - low) - 1e-9
 
-        with ThreadPoolExecutor(self.workers or os.cpu_count() or 1) as executor:
+        executor = ThreadPoolExecutor(self.workers or os.cpu_count() or 1)
+        try:
             list(executor.map(run, range(count)))
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)  # on Ctrl-C, races not begun are not run
         return Bills(paid, np.ones(count, bool), wrong, np.zeros(count, bool))
 
     @property

@@ -70,13 +70,23 @@ class Plan:
 
     @property
     def budget(self) -> float | None:
-        """The budget that was given or, if none was, the one that is enough for the wanted chance."""
+        """The budget that was given or, if none was, the one that is enough for the wanted chance.
+
+        >>> import cabai
+        >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], draws=50).budget
+        23.0
+        """
         needed = self.solved["budget"]
         return self.given_budget if self.given_budget is not None else None if needed is None else needed.value
 
     @property
     def chance(self) -> Amount | None:
-        """To decide within the budget."""
+        """To decide within the budget.
+
+        >>> import cabai
+        >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], budget=20, draws=50).chance.value
+        0.72
+        """
         return None if self.budget is None else self.bills.chance(self.budget)
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,7 +227,7 @@ class Plan:
             lines.append(f"What an arm adds is counted as if no study paid more than {money(self.limit)}.")
         lines += self.notes
         cut = int(self.bills.cut.sum())
-        ended = f", {cut} of them cut before their end: their arms are all but tied" if cut else ""
+        ended = f", {cut} of them cut before their end: their arms are too close" if cut else ""
         lines.append(f"From {len(self.bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}.")
         return lines
 

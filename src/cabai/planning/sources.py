@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput
 
 
-def source_of(source: Any, pilot: Any, *, with_items: bool) -> tuple[dict[str, Any], Any]:
+@dataclass(frozen=True)
+class Source:
     """What a source says of a study's settings, and the pilot: of rewards or, for a race, a table of scores."""
+
+    given: dict[str, Any]
+    pilot: Any = None
+    pays_reward: bool = False  # whether a pull costs what it returns: the time that it takes
+
+
+def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
     given: dict[str, Any] = {}
-    data = pilot
+    data, pays_reward = pilot, False
     if isinstance(source, (str, Path)) and str(source).lower().endswith(".toml"):
         from cabai.study.recipe import read_recipe
 
@@ -26,6 +35,7 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> tuple[dict[str, A
         if str(recipe.folder) not in sys.path:  # for a family, threshold or policy of one's own
             sys.path.insert(0, str(recipe.folder))
         given = dict(recipe.settings)
+        pays_reward = recipe.measure.reward is not None and recipe.measure.cost == recipe.measure.reward
         if recipe.dataset is not None:
             given["items"] = len(recipe.dataset.items)
     elif hasattr(source, "settings") and hasattr(source, "observations"):
@@ -52,11 +62,9 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> tuple[dict[str, A
         if pilot is not None:
             raise InvalidInput("give one table as the pilot, got two.")
         data = source
-    if data is None:
-        return given, None
-    if "items" in given or with_items:
-        return given, data
-    return given, rewards_or_scores(data)
+    if data is not None and "items" not in given and not with_items:
+        data = rewards_or_scores(data)
+    return Source(given, data, pays_reward)
 
 
 def scores_of(study: Any) -> Any:

@@ -31,8 +31,8 @@ FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the curve's middle
 
 def plan_study(
     given: dict[str, Any], pilot: Pilot | None, *, means: Any, costs: Any, arms: Any, cost_model: str, law: str | None,
-    sd: Any, budget: float | None, chance: float, left_out: list[str], worth: bool, curve: str | None, draws: int,
-    seed: int, workers: int | None, progress: Progress | None,
+    sd: Any, pays_reward: bool, budget: float | None, chance: float, left_out: list[str], worth: bool,
+    curve: str | None, draws: int, seed: int, workers: int | None, progress: Progress | None,
 ) -> Plan:  # fmt: skip
     """The plan of a study without items."""
     if "max_pulls" in given and given["max_pulls"] is None:
@@ -60,6 +60,9 @@ def plan_study(
     truths, words = drawn_truths(
         settings, pilot, of_means, of_costs, draws=draws, seed=seed, cost_model=cost_model, law=law, sds=of_sd
     )
+    has_costs = of_costs is not None or (pilot is not None and pilot.costs is not None)
+    if pays_reward and not has_costs:
+        truths, words = dataclasses.replace(truths, costs=truths.means), [(mean, "its time") for mean, _ in words]
     say = progress or (lambda _: None)
     with opened(None, workers=workers) as engine:
         lab = Lab(engine, seed, EFFORT)
@@ -79,7 +82,7 @@ def plan_study(
             points = curve_points(lab, settings, some, curve, solved.get(curve), budget, say)
         plans, limit = arm_plans(lab, settings, truths, bills, words, budget, worth, say)
     notes = []
-    if of_costs is None and (pilot is None or pilot.costs is None):
+    if not has_costs and not pays_reward:
         notes.append("No costs were given, so each pull costs 1: the bill is the number of pulls.")
     if settings.family.key == "bounded" and pilot is None and law is None:
         notes.append("Rewards were drawn as wide as their range allows; --law and --sd say otherwise.")

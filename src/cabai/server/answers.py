@@ -97,8 +97,31 @@ class InShort(BaseModel):
     spent: float
 
 
+class Told(InShort):
+    """How to divide the next period, as shares by arm; empty once the study has stopped."""
+
+    shares: dict[str, float]
+
+
+class Split(BaseModel):
+    pulls: dict[str, int]
+
+
 class Done(BaseModel):
     pull: str
+
+
+class Amendment(BaseModel):
+    """When it was made, by whom, what it changed (from, to), and why the study had stopped, if it went on by it."""
+
+    made: float
+    by: str | None
+    changes: dict[str, list[Any]]
+    reopened: str | None
+
+
+class Amendments(BaseModel):
+    amendments: list[Amendment]
 
 
 class Score(BaseModel):

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
-from fastapi import FastAPI, Header, Request
+from fastapi import FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -23,11 +23,25 @@ from cabai.server.creating import create
 from cabai.server.events import Streams
 from cabai.server.guards import Guards
 from cabai.server.problems import Json, problem
-from cabai.server.requests import Ask, Create, Lapse, Lease, Nothing, Tell, TellMany
+from cabai.server.requests import (
+    MOST_ARMS,
+    AddArm,
+    Amend,
+    Ask,
+    Create,
+    Drop,
+    Lapse,
+    Lease,
+    Nothing,
+    Tell,
+    TellCounts,
+    TellMany,
+)
 from cabai.server.studies import Studies, failed, in_short, under_way
 from cabai.study import Pull, Status, Study, StudyStopped
 from cabai.study.exporting import spooled
 from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
+from cabai.support.validation import InvalidInput
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 THREADS = 64  # requests that are answered at a time
@@ -108,8 +122,13 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/api/studies/{name}/settings", response_model=answers.About)
     def settings(name: str) -> Response:
-        """What the study is about, as it was created."""
-        return Json(studies.do(name, lambda study: {"name": study.name, "settings": settings_to(study.settings)}))
+        """What the study is about, as it was created and amended since."""
+
+        def work(study: Study) -> dict[str, Any]:
+            in_short(study)  # which notices amendments
+            return {"name": study.name, "settings": settings_to(study.settings)}
+
+        return Json(studies.do(name, work))
 
     @app.get("/api/studies/{name}/pulls", response_model=answers.AllUnderWay)
     def pulls(name: str) -> Response:
@@ -161,6 +180,21 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         return Json(studies.do(name, work))
 
+    @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
+    def tell_counts(name: str, told: TellCounts) -> Response:
+        """What many pulls of each arm returned in all. A period that is named counts once."""
+
+        def work(study: Study) -> dict[str, Any]:
+            shares = study.tell_counts(**told.model_dump())
+            return {**in_short(study), "shares": shares}
+
+        return Json(studies.do(name, work))
+
+    @app.get("/api/studies/{name}/split", response_model=answers.Split)
+    def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**63)]) -> Response:
+        """How the policy would divide so many pulls among the arms."""
+        return Json({"pulls": studies.do(name, lambda study: study.split(pulls))})
+
     @app.post("/api/studies/{name}/renew", response_model=answers.Done)
     def renew(name: str, asked: Lease) -> Response:
         """Lease a pull anew, while it is still being tried."""
@@ -192,6 +226,43 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
             return in_short(study)
 
         return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/amend", response_model=answers.InShort)
+    def amend(name: str, asked: Amend) -> Response:
+        """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget goes on."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study.amend(**asked.model_dump())
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/drop", response_model=answers.InShort)
+    def drop(name: str, asked: Drop) -> Response:
+        """Put an arm out by hand: it is not pulled any more, and cannot be the decision."""
+
+        def work(study: Study) -> dict[str, Any]:
+            study.drop(asked.arm, by=asked.by)
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.post("/api/studies/{name}/add-arm", response_model=answers.InShort)
+    def add_arm(name: str, asked: AddArm) -> Response:
+        """Let another arm join a study that was created with a reserve."""
+
+        def work(study: Study) -> dict[str, Any]:
+            if len(study.arms) >= MOST_ARMS:
+                raise InvalidInput(f"over HTTP, a study has {MOST_ARMS} arms at most.")
+            study.add_arm(asked.arm, cost=asked.cost, metadata=asked.metadata, by=asked.by)
+            return in_short(study)
+
+        return Json(studies.do(name, work))
+
+    @app.get("/api/studies/{name}/amendments", response_model=answers.Amendments)
+    def amendments(name: str) -> Response:
+        """What was amended, when, and by whom."""
+        return Json({"amendments": studies.do(name, lambda study: study.amendments())})
 
     @app.get("/api/studies/{name}/scores", response_model=answers.Scores)
     def scores(name: str) -> Response:

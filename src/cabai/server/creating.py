@@ -17,9 +17,9 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
     for kind in ("family", "policy", "threshold"):
         if given[kind] is not None and not is_plain(given[kind]):
             raise InvalidInput(
-                f"{kind} must be one of cabai's own, got {shown(given[kind])}: a server runs no code and opens no file "
-                "that a request names. Create the study on the server's side; then it can be asked, told and watched "
-                "from here."
+                f"{kind} must be one of cabai's own, got {shown(given[kind])}: a server runs no code that a request "
+                "names, and opens no file. Create the study on the server's side; then it can be asked, told and "
+                "watched from here."
             )
     items = given["items"]
     count = len(items) if isinstance(items, list) else items if isinstance(items, int) else 0

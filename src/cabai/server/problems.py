@@ -85,6 +85,7 @@ def stopped(study: Study, detail: str) -> Response:
     about: dict[str, Any] = {"reason": status.reason, "decision": status.decision, "sentence": status.sentence}
     if status.decision is not None:
         return problem("study-stopped", 410, detail, **about)
-    larger = {"max_cost": "with a larger max_cost", "max_pulls": "with a larger max_pulls"}
-    more = larger.get(str(status.reason), "with other settings, or none")
-    return problem("study-stopped", 409, detail, **about, next=f"Go on in a new study, {more}: this one has ended.")
+    more = "Go on in a new study: this one has ended."
+    if status.reason in ("max_cost", "max_pulls"):
+        more = f"Amend it with a larger {status.reason}: then it goes on."
+    return problem("study-stopped", 409, detail, **about, next=more)

@@ -58,6 +58,7 @@ class Create(Asked):
     failed: StrictStr | Number = WORST
     speculate: Annotated[Number | None, Field(description="null: without a limit")] = 0.1
     full_cost: Number | None = None
+    reserve: Number | None = None
     load_if_exists: StrictBool = False
 
 
@@ -82,6 +83,14 @@ class TellMany(Asked):
     results: Annotated[list[Tell], Field(max_length=MOST_RESULTS)]
 
 
+class TellCounts(Asked):
+    """Of each arm in a period: how many pulls, the sum of their rewards and of their costs."""
+
+    counts: dict[str, Annotated[list[Any], Field(min_length=2, max_length=3)]]
+    period: Annotated[StrictStr, Field(min_length=1, max_length=200)] | None = None
+    following: Annotated[StrictInt, Field(ge=1)] | None = None
+
+
 class Lease(Asked):
     """Which pull, and who has it: `offers` as it was handed out, or the worker's name, or both."""
 
@@ -94,6 +103,32 @@ class Lapse(Asked):
     """Workers that are known to be lost: their leases end now."""
 
     workers: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
+
+
+class Amend(Asked):
+    """What `study.amend` takes."""
+
+    max_cost: Number | None = None
+    max_pulls: StrictInt | None = None
+    lease: Number | None = None
+    metadata: dict[str, Any] | None = None
+    by: Worker = None
+
+
+class Drop(Asked):
+    """Which arm is put out by hand."""
+
+    arm: Name
+    by: Worker = None
+
+
+class AddArm(Asked):
+    """Which arm joins, of a study with a reserve; its cost where the study knows the others'."""
+
+    arm: Name
+    cost: Number | None = None
+    metadata: Any = None
+    by: Worker = None
 
 
 class Nothing(Asked):

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from cabai.study import StorageError, Study, StudyNotFound, load_study
 from cabai.study.catalogue import statuses
-from cabai.study.ledger import EVIDENCE
+from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.status import Status
 from cabai.study.storage import MEMORY, open_storage
 
@@ -74,7 +74,7 @@ class Studies:
 
 def in_short(study: Study) -> dict[str, Any]:
     """Whether a study has stopped, and with which decision: from its row alone, however long it is."""
-    row = study._storage.read(study._ledger.row)
+    row = study._read(Ledger.row)
     return {
         "stopped": row.stopped is not None,
         "reason": row.reason,
@@ -85,25 +85,30 @@ def in_short(study: Study) -> dict[str, Any]:
 
 def revision(study: Study) -> int:
     """Another number after every change."""
-    return int(study._storage.read(study._ledger.row).revision)
+    return int(study._read(Ledger.row).revision)
 
 
 def status_now(study: Study) -> Status:
     """How a study stands, with the last forecast that is ready."""
-    status, play = study._storage.read(study._ledger.look)
+    status, play = study._read(lambda ledger, connection: ledger.look(connection))
     return study._forecast(status, play, wait=False)
 
 
 def under_way(study: Study) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
-    return study._storage.read(study._ledger.under_way)
+
+    def work(ledger: Ledger, connection: Any) -> list[dict[str, Any]]:
+        ledger.row(connection)  # which notices amendments
+        return ledger.under_way(connection)
+
+    return study._read(work)
 
 
 def failed(study: Study) -> dict[str, Any]:
     """Why pulls have failed, and the time by the storage's clock."""
 
-    def work(connection: Any) -> dict[str, Any]:
-        ledger = study._ledger
-        return {"failures": ledger.failures(connection), "now": float(ledger.row(connection).now)}
+    def work(ledger: Ledger, connection: Any) -> dict[str, Any]:
+        now = float(ledger.row(connection).now)
+        return {"failures": ledger.failures(connection), "now": now}
 
-    return study._storage.read(work)
+    return study._read(work)

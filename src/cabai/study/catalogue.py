@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from cabai.study import schema, statements
 from cabai.study.errors import StorageError, StudyNotFound
+from cabai.study.importing import Imported
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
+from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
@@ -28,10 +30,12 @@ def create(
     settings: Settings,
     known: Sequence[tuple[int, int, float]] = (),
     token: str | None = None,
+    imported: Sequence[Imported] = (),
+    origin: str | None = None,
 ) -> bool:
     """Make a study; returns whether it is new, and not one of that name that there was before. What is `known` of it,
-    arms, items and scores, was told and paid for in another study. A study with the same `token` is the one that this
-    call, made before, has made."""
+    arms, items and scores, was told and paid for in another study; what is `imported`, from that origin, is on the
+    bill. A study with the same `token` is the one that this call, made before, has made."""
     token = token or secrets.token_hex(4)
 
     def work(connection: sa.Connection) -> bool:
@@ -49,6 +53,8 @@ def create(
         )
         if known:
             enter(connection, key, settings, known, now)
+        if imported:
+            enter_imported(connection, key, settings, imported, origin, now)
         return True
 
     found = storage.read(lambda connection: row_of(connection, name))
@@ -75,6 +81,38 @@ def enter(
         connection.execute(sa.update(schema.arm).where(row).values(**play.sums(a)))
     number = len(known)
     connection.execute(sa.update(schema.study).where(schema.study.c.id == key).values(asked=number, told=number))
+
+
+def enter_imported(
+    connection: sa.Connection,
+    key: int,
+    settings: Settings,
+    imported: Sequence[Imported],
+    origin: str | None,
+    now: float,
+) -> None:
+    """Log observations that a new study has from elsewhere, and count them in their order."""
+    play, log = Play(settings), []
+    for number, each in enumerate(imported, 1):
+        if each.pulls > 1:
+            play.observe_sum(each.arm, each.pulls, settings.seen_sum(each.pulls, each.reward or 0.0), each.cost)
+        elif each.reward is None:
+            play.fail(each.arm, each.cost)
+        else:
+            play.observe(each.arm, settings.seen(each.reward), each.cost)
+        log.append({"study": key, "number": number, "place": number, "arm": each.arm, "reward": each.reward,
+                    "cost": each.cost, "failed": each.failed, "asked": now, "told": now, "worker": None, "offers": 0,
+                    "pulls": each.pulls, "origin": origin})  # fmt: skip
+    if any(play.has_overflown(a) for a in range(len(settings.arms))):
+        raise InvalidInput("the rewards or costs to import have sums too large to hold.")
+    connection.execute(sa.insert(schema.observation), log)
+    for a in sorted(play.changed):
+        row = (schema.arm.c.study == key) & (schema.arm.c.number == a)
+        connection.execute(sa.update(schema.arm).where(row).values(**play.sums(a)))
+    number, beyond = len(imported), sum(each.pulls - 1 for each in imported)
+    values = {"asked": number, "told": number, "through": number, "beyond": beyond, "spent": play.bill,
+              "counted": play.counted_costs, "memory": play.memory()}  # fmt: skip
+    connection.execute(sa.update(schema.study).where(schema.study.c.id == key).values(**values))
 
 
 def find(storage: Storage, name: str) -> Ledger:

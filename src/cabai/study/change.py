@@ -46,6 +46,7 @@ class Change:
         self.now = float(self.row.now)
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
+        self.beyond = int(self.row.beyond)  # pulls that rows of the log sum up, beyond one each
         self.writes: list[statements.Write] = []  # rows to add when the state is saved
         self.pulls: list[Any] | None = None  # those under way, if they have been read
         self.is_changed = False
@@ -63,7 +64,7 @@ class Change:
             return
         self.record()
         values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": self.play.bill,
-                  "counted": self.play.counted_costs}  # fmt: skip
+                  "counted": self.play.counted_costs, "beyond": self.beyond}  # fmt: skip
         self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
 
     def record(self) -> None:
@@ -160,7 +161,7 @@ class Change:
         """End the study if the results that count decide."""
         certified = self.settings.certified_pulls
         if (certified is None or self.through <= certified) and self.play.stops():
-            self.end(EVIDENCE, 1 - self.settings.delta)
+            self.end(EVIDENCE, 1 - self.settings.error)
 
     def live(self) -> list[Any]:
         """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""
@@ -172,7 +173,7 @@ class Change:
 
     def reached(self, under_way: Sequence[int]) -> str | None:
         """Which limit is reached with so many pulls of each arm under way, if any."""
-        return limit(self.settings, self.told + sum(under_way) + sum(self.withdrawn))
+        return limit(self.settings, self.told + self.beyond + sum(under_way) + sum(self.withdrawn))
 
     def affordable(self, under_way: Sequence[int]) -> Any:
         """For each arm, whether the budget pays for one more pull beside so many of each under way. A withdrawn pull

@@ -47,7 +47,8 @@ def check_row(row: Any, settings: Settings, reasons: Sequence[str]) -> None:
     """The study's own row."""
     require(is_count(row.asked) and is_count(row.told) and row.told <= row.asked, row, "asked", "told")
     require(is_count(row.through) and row.through <= row.asked, row, "through", "asked")
-    require(is_count(row.counted_before) and row.counted_before <= row.told, row, "counted_before", "told")
+    require(is_count(row.unordered) and row.unordered <= row.told, row, "unordered", "told")
+    require(is_count(row.amended) and is_count(row.beyond), row, "amended", "beyond")
     require(is_amount(row.spent) and is_amount(row.counted) and is_amount(row.created), row, "spent", "counted")
     if row.stopped is None:
         require(row.reason is None and row.decision is None, row, "stopped", "reason", "decision")
@@ -134,7 +135,7 @@ def check_side(side: Side) -> None:
         or not set(in_play) <= {0, 1}
         or run["left"] != sum(in_play)
         or t != sum(pulls)
-        or (t > 0) != (leader >= 0)
+        or any(map(min, pulls, in_play)) != (leader >= 0)
         or (leader >= 0 and not (pulls[leader] > 0 and in_play[leader] == 1))
     ):
         raise ValueError("what its policy remembers does not fit its arms")
@@ -170,6 +171,14 @@ def check_scores(log: Iterable[Any], settings: Settings) -> None:
         require(is_number(each.told) and is_count(each.offers), each, "number", "told", "offers")
 
 
+def check_amendments(amendments: Sequence[Any], amended: int) -> None:
+    """What was changed of the settings."""
+    if [each.number for each in amendments] != list(range(1, amended + 1)):
+        raise ValueError(f"it was amended {amended} times, and its log has {len(amendments)} amendments")
+    for each in amendments:
+        require(is_number(each.made) and isinstance(json.loads(each.changes), dict), each, "number", "made", "changes")
+
+
 def check_points(points: Iterable[Any], settings: Settings) -> None:
     """Points of the history."""
     for each in points:
@@ -184,7 +193,8 @@ def check_points(points: Iterable[Any], settings: Settings) -> None:
 def tests_of(text: str, settings: Settings) -> dict[str, Any]:
     """How each arm is tried."""
     tests = json.loads(text)
-    if set(tests) != set(settings.arms) or not all(isinstance(test, dict) for test in tests.values()):
+    first = set(settings.arms[: settings.first_arms])  # an arm that has joined may not have been tried yet
+    if not first <= set(tests) <= set(settings.arms) or not all(isinstance(test, dict) for test in tests.values()):
         raise ValueError("how its arms are tried does not fit its arms")
     return tests  # type: ignore[no-any-return]
 

@@ -117,8 +117,8 @@ def evaluate(
     "is the small model within two points of the best?" Arms cost to run what evaluations cost, or `running_costs`.
 
     With a `name` (and a `storage`, sqlite:///cabai.db unless given), everything is stored as it is told: killed and
-    called again, it goes on. `reuse` takes scores of an earlier evaluation of the same items, given itself or by its
-    name: they are not paid again, and a new model pays mostly for itself.
+    called again, it goes on, also past a `max_cost` that was raised. `reuse` takes scores of an earlier evaluation of
+    the same items, given itself or by its name: they are not paid again, and a new model pays mostly for itself.
 
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or what `failed` says;
     "stop" ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with
@@ -152,7 +152,7 @@ def evaluate(
     earlier = earlier_studies(reuse, where)
     checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
     known = known_scores(earlier, checked, kind)
-    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known)
+    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
     awaiting = Awaiting()
 
     def try_once(pull: Pull) -> Any:

@@ -1,4 +1,4 @@
-"""What a study exports: everything that was told, one row a pull."""
+"""What a study exports: everything that was told, one row a pull, and what was amended."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from cabai.study import Study
+    from cabai.study.ledger import Ledger
 
 AT_A_TIME = 1000  # rows of the log that are in memory
 SMALL = 2**20  # bytes; what is larger waits on the disk
@@ -22,36 +23,43 @@ def exported(study: Study, kind: str) -> bytes:
     """A study's observations as the content of a file."""
     if kind == "parquet":
         return bytes(study.to_frame().to_parquet(index=False))
-    return "".join(lines(study.columns, study.observations(), kind)).encode()
+    return "".join(lines(study.columns, study.observations(), study.amendments(), kind)).encode()
 
 
 def spooled(study: Study, kind: str) -> IO[bytes]:
     """The same as a file to be read once, CSV or JSON, of which never more than a little is in memory."""
 
-    def work(connection: sa.Connection) -> IO[bytes]:
-        row = study._ledger.row(connection)
+    def work(ledger: Ledger, connection: sa.Connection) -> IO[bytes]:
+        row = ledger.row(connection)
+        observations = study._observations(log(ledger, connection), row, ledger)
+        amendments = [shown_amendment(each) for each in ledger.amendments_now(connection)]
         file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - whoever reads it closes it
-        for line in lines(study.columns, study._observations(log(study, connection), row), kind):
+        for line in lines(study.columns, observations, amendments, kind):
             file.write(line.encode())
         file.seek(0)
         return file
 
-    return study._storage.read(work)
+    from cabai.study.amending import shown_amendment
+
+    found: IO[bytes] = study._read(work)
+    return found
 
 
-def log(study: Study, connection: sa.Connection) -> Iterator[Any]:
+def log(ledger: Ledger, connection: sa.Connection) -> Iterator[Any]:
     """Everything that was told, in the order of telling, read a little at a time."""
     from cabai.study import damage, statements
 
     query = statements.LOG.clause.execution_options(yield_per=AT_A_TIME)
-    for some in connection.execute(query, study._ledger.of).partitions():
-        with study._ledger.reading():
-            damage.check_log(some, study.settings)
+    for some in connection.execute(query, ledger.of).partitions():
+        with ledger.reading():
+            damage.check_log(some, ledger.settings)
         yield from some
 
 
-def lines(columns: Sequence[str], rows: Iterable[dict[str, Any]], kind: str) -> Iterator[str]:
-    """The content of a CSV or JSON file, a row at a time."""
+def lines(
+    columns: Sequence[str], rows: Iterable[dict[str, Any]], amendments: Sequence[dict[str, Any]], kind: str
+) -> Iterator[str]:
+    """The content of a CSV or JSON file, a row at a time; JSON has the amendments too."""
     if kind == "csv":
         yield csv_line(columns)
         for row in rows:
@@ -60,7 +68,7 @@ def lines(columns: Sequence[str], rows: Iterable[dict[str, Any]], kind: str) -> 
     yield '{"observations": ['
     for i, row in enumerate(rows):
         yield (", " if i else "") + json.dumps(row, allow_nan=False)
-    yield "]}\n"
+    yield f'], "amendments": {json.dumps(amendments, allow_nan=False)}}}\n'
 
 
 def csv_line(cells: Sequence[Any]) -> str:

@@ -114,6 +114,8 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
     settings = play.settings
     if not settings.is_present or not play.told.everything_pulled:
         return None
+    if settings.reserve is not None or settings.dropped:  # each arm has a level of its own, or some are out
+        return None
     t = int(play.run["t"])
     count = max(min(count, STEPS // (2 * t)), FEWEST)
     rng = np.random.default_rng([settings.seed % 2**32, t])

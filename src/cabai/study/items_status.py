@@ -99,6 +99,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         items=n,
         full_cost=finite_or_none(float(play.full_costs().sum())),
         is_complete=race.is_complete,
+        amended=row.amended,
         within=known.within,
         at_most=0.0 if stopped else at_most(play, remaining),
         goal=settings.goal,

@@ -50,15 +50,15 @@ class Kernels:
         else:
             self._call("weigh", arms, run)
 
-    def choose(self, arms: NDArray[Any], run: Any) -> int:
-        return int(self._call("choose", arms, run))
+    def choose(self, arms: NDArray[Any], run: Any, rules: Any = None) -> int:
+        return int(self._call("choose", arms, run, rules=rules))
 
-    def stop(self, arms: NDArray[Any], run: Any) -> bool:
-        return bool(self._call("stop", arms, run))
+    def stop(self, arms: NDArray[Any], run: Any, rules: Any = None) -> bool:
+        return bool(self._call("stop", arms, run, rules=rules))
 
-    def surplus(self, arms: NDArray[Any], run: Any, b: int, a: int) -> float:
+    def surplus(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any = None) -> float:
         """By how much b beats a."""
-        return float(self._call("surplus", arms, run, b, a))
+        return float(self._call("surplus", arms, run, b, a, rules=rules))
 
     def beats(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any) -> bool:
         """Whether b beats a by `rules`, which may be for another delta."""

@@ -41,6 +41,8 @@ def known_of(play: Play, leader: int | None, *, decided: bool = False) -> Known 
         return None
     if not setup.threshold.is_proven_for(settings.family):
         return None
+    if settings.joined or settings.dropped:  # what is said here is about the arms that there are from first to last
+        return None
     tester = Tester(play)
     possible = tester.may_be_best()
     if decided and leader is not None and settings.epsilon == 0:  # every other arm was beaten when it was

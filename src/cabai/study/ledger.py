@@ -28,12 +28,16 @@ BY_HAND = "by hand"
 REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
 
 
+class Amended(Exception):
+    """The study has been amended since its settings were read: `Current` reads them anew."""
+
+
 class Ledger:
-    """The rows of one study; `where` names its storage in errors."""
+    """The rows of one study, with its settings as of an amendment; `where` names its storage in errors."""
 
     def __init__(self, row: Any, where: str) -> None:
         self.name, self.where = str(row.name), where
-        self.id, self.token = int(row.id), str(row.token)
+        self.id, self.token, self.amended = int(row.id), str(row.token), int(row.amended)
         with self.reading():
             self.settings = damage.settings_of(row.settings)
         self.of = {"of_study": self.id}
@@ -114,7 +118,7 @@ class Ledger:
 
     def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
         """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""
-        after = {**self.of, "of_through": through, "of_counted_before": row.counted_before}
+        after = {**self.of, "of_through": through, "of_unordered": row.unordered}
         found = statements.NEXT_IN_ORDER.rows(connection, after)
         with self.reading():
             damage.check_log(found, self.settings)
@@ -132,6 +136,14 @@ class Ledger:
         with self.reading():
             damage.check_log(log, self.settings)
         return log
+
+    def amendments_now(self, connection: sa.Connection) -> list[Any]:
+        """Every amendment, the oldest first."""
+        self.row(connection)  # which says whether there are more than is known here
+        found = statements.AMENDMENTS.rows(connection, self.of)
+        with self.reading():
+            damage.check_amendments(found, self.amended)
+        return found
 
     def history(self, connection: sa.Connection) -> list[Point]:
         """Some points of the past, in their order."""
@@ -192,6 +204,8 @@ class Ledger:
     def checked_row(self, row: Any) -> Any:
         if row is None:
             raise StudyNotFound(f"the study {self.name!r} has been deleted from {self.where}.")
+        if row.amended != self.amended:
+            raise Amended
         with self.reading():
             damage.check_row(row, self.settings, REASONS)
         return row
@@ -204,7 +218,7 @@ class Ledger:
     def restored(self, row: Any, arms: Sequence[Any]) -> Play:
         """The state that the study's row and those of its arms describe."""
         with self.reading():
-            damage.check_arms(arms, self.settings, row.told)
+            damage.check_arms(arms, self.settings, row.told + row.beyond)
             play = kind_of(self.settings).restored(self.settings, arms, row.spent, row.counted, row.memory)
             damage.check_play(play)
         return play

@@ -11,8 +11,9 @@ from cabai import policies
 from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
+from cabai.study.importing import Imported, observations
 from cabai.study.items import WORST, Items
-from cabai.study.settings import OFFER, Settings, checked_name
+from cabai.study.settings import AMENDABLE, OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -52,6 +53,9 @@ def create_study(
     failed: str | float = WORST,
     speculate: float = 0.1,
     full_cost: float | None = None,
+    reserve: float | None = None,
+    import_from: Any = None,
+    unseen: bool = False,
     storage: str = STORAGE,
     load_if_exists: bool = False,
 ) -> Study:
@@ -77,7 +81,15 @@ def create_study(
     Without `items`, a study does not know that tests may share a dataset and that a dataset ends: with `full_cost`,
     what evaluating all of it would cost, it warns when the bill passes that.
 
-    With `load_if_exists`, a study of that name is loaded instead, if its settings are these.
+    With `reserve`, a share of delta such as 0.1, arms may join later (`add_arm`) and be dropped by hand (`drop`), and
+    the guarantee holds.
+
+    With `import_from`, a CSV or Parquet file, a DataFrame or another study, a new study begins with what was observed
+    there: rows with an arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as
+    imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
+
+    With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
+    amended.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
@@ -91,9 +103,10 @@ def create_study(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
         costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
         race=race, failed=failed, speculate=speculate, full_cost=full_cost, goal=goal, slack=slack,
-        running_costs=running_costs,
+        running_costs=running_costs, reserve=reserve,
     )  # fmt: skip
-    return open_study(name, given, checked, storage, load_if_exists=load_if_exists)
+    source = None if import_from is None else (import_from, unseen)
+    return open_study(name, given, checked, storage, load_if_exists=load_if_exists, source=source)
 
 
 def described(
@@ -125,9 +138,13 @@ def open_study(
     *,
     load_if_exists: bool = True,
     token: str | None = None,
+    amend: Sequence[str] = (),
+    source: tuple[Any, bool] | None = None,
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is. Called again with the same `token`, it finds what it has made."""
+    is, amended where it differs in the settings that `amend` names. A new one imports what there is in a `source`,
+    declared to be unseen or not. Called again with the same `token`, it finds what
+    it has made."""
     from cabai.study.catalogue import create, find
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
@@ -137,12 +154,21 @@ def open_study(
     if is_served(storage):
         from cabai.study.remote import create_remote
 
+        if source is not None:
+            raise InvalidInput("observations are not imported over HTTP: use the database's URL.")
         if known:
             raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
-    made = create(opened, checked_name(name), settings, numbered(known, settings), token)
+    imported: list[Imported] = []
+    origin = None
+    if source is not None:
+        imported, origin = observations(source[0], settings, unseen=source[1])
+        settings = dataclasses.replace(settings, elsewhere=len(imported))
+    made = create(opened, checked_name(name), settings, numbered(known, settings), token, imported, origin)
     study = Study(opened, find(opened, name))
+    if made and imported:
+        study._look()
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
@@ -150,16 +176,49 @@ def open_study(
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:
             settings = dataclasses.replace(settings, seed=study.settings.seed)
-        different = study.settings.differences(settings)
-        if different:
-            how = "choose another name, or delete the study"
-            if items is not None:
-                how = f"choose another name, for an evaluation that may reuse={name!r}"
-            raise InvalidInput(
-                f"there is a study {name!r} with other settings: its {'; its '.join(different)}. Settings never "
-                f"change: {how}."
-            )
+        different = study.settings.differences(as_amended(study, settings))
+        changes = {each: getattr(settings, each) for each in amend if each in different}
+        changes = {each: value for each, value in changes.items() if value is not None}
+        check_same(study, {each: words for each, words in different.items() if each not in changes})
+        if "metadata" in changes:
+            changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
+        if changes:
+            study._amend(changes)
+            study._latest = study.amendments()[-1]
     return study
+
+
+def as_amended(study: Study, settings: Settings) -> Settings:
+    """Settings as they would have become by the amendments of a study: what it had before one is what it has now, so
+    that the call that created it finds it."""
+    names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
+    different = [name for name in study.settings.differences(settings) if name in names]
+    if not different:
+        return settings
+    made = [each["changes"] for each in study.amendments()]
+    changed = {
+        name: getattr(study.settings, name)
+        for name in different
+        if any(name in changes and changes[name][0] == as_json(getattr(settings, name)) for changes in made)
+    }
+    return dataclasses.replace(settings, **changed)
+
+
+def as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_same(study: Study, different: Mapping[str, str]) -> None:
+    """Refuse settings that are not those of the study that there is."""
+    if not different:
+        return
+    how = "Settings never change: choose another name, or delete the study."
+    if set(different) <= set(AMENDABLE):
+        how = f"Amend it: study.amend({next(iter(different))}=...), or `cabai study amend`."
+    elif study.settings.items is not None:
+        how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
+    words = "; its ".join(different.values())
+    raise InvalidInput(f"there is a study {study.name!r} with other settings: its {words}. {how}")
 
 
 def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:

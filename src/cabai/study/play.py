@@ -18,8 +18,10 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
+from cabai.study import levels
 from cabai.study.absent import Absent
-from cabai.study.books import Books
+from cabai.study.books import KEPT, Books
+from cabai.study.part import with_part
 from cabai.study.settings import Settings
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
@@ -41,8 +43,8 @@ class Side:
 
     @property
     def everything_pulled(self) -> bool:
-        """Whether every arm has returned a reward, so that policies can be asked."""
-        self.all_pulled = self.all_pulled or bool((self.arms["pulls"] > 0).all())
+        """Whether every arm that is not out has returned a reward, so that policies can be asked."""
+        self.all_pulled = self.all_pulled or bool(((self.arms["pulls"] > 0) | (self.arms["in_play"] == 0)).all())
         return self.all_pulled
 
     @property
@@ -65,7 +67,9 @@ class Play(Books):
         self.policy, self.rules, self.kernels = settings.policy, self.setup.rules, settings.kernels
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
+        self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
         self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
+        self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self._decides: bool | None = None
 
     @property
@@ -98,6 +102,7 @@ class Play(Books):
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
         play.restore_books(columns)
         play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
+        play.summed = set(remembered.get("summed", ()))
         if "ordered" in remembered:
             play.ordered = play.told.copy()
             play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
@@ -133,6 +138,8 @@ class Play(Books):
         text = told.text(self.told.arms, self.told.run)
         if self.has_waiting:
             text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
+        if self.summed:
+            text = f'{text[:-1]}, "summed": {json.dumps(sorted(self.summed))}}}'
         return text
 
     def sums(self, a: int) -> dict[str, Any]:
@@ -179,6 +186,38 @@ class Play(Books):
             self._take_in(self.ordered, a, reward, cost)
         self.pay(a, cost)
 
+    def observe_sum(self, a: int, pulls: int, reward: float, cost: float, *, counts: bool = True) -> None:
+        """So many pulls of arm a returned rewards with this sum, as the kernels see them, and were paid `cost`. While
+        nothing waits; unless it `counts`, it is only paid."""
+        if counts:
+            known = self.settings.steering_costs
+            charged = cost if known is None else known[a] * pulls
+            charged = float(pulls) if self.rules["cost_blind"] else charged
+            arm, run = Record(self.arms[a]), Record(self.run)
+            with np.errstate(all="ignore"):
+                if arm.pulls == 0:
+                    arm.first = reward / pulls
+                    self.summed.add(a)
+                arm.pulls += pulls
+                arm.rewards += reward
+                arm.costs += charged
+                arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+                run.t += pulls
+                run.counted += charged
+                run.last = a
+                self.setup.bound(weigh)(arm, Record(self.rules))
+                if arm.in_play:
+                    find_leader(Records(self.arms), run, a)
+            self.squares[a] = math.nan
+        else:
+            self.discarded[a] += pulls
+        for side in {id(side): side for side in (self.told, self.ordered)}.values():
+            side.run["spent"] += cost
+        self.offers[a] += pulls
+        largest = max(self.largest_cost[a], cost / pulls)
+        self.pay(a, cost)
+        self.largest_cost[a] = largest
+
     def count(self, a: int, reward: float, cost: float) -> None:
         """A result that was told before counts from now on."""
         self._take_in(self.ordered, a, reward, cost)
@@ -200,7 +239,8 @@ class Play(Books):
             side.run[name] = first[name]
 
     def _take_in(self, side: Side, a: int, reward: float, cost: float) -> None:
-        counted = cost if self.settings.costs is None else self.settings.costs[a]
+        known = self.settings.steering_costs
+        counted = cost if known is None else known[a]
         self.kernels.observe(side.arms, side.run, a, reward, counted)
         with np.errstate(all="ignore"):
             side.run["spent"] += cost - counted
@@ -256,7 +296,57 @@ class Play(Books):
     def _stops(self, side: Side) -> bool:
         if not side.everything_pulled:
             return False
-        return self.kernels.stop(side.arms, side.run)
+        if self.here.all():
+            return self.kernels.stop(side.arms, side.run, self.rules_of(int(side.run["leader"])))
+        chosen = np.flatnonzero(self.here)
+        rules = self.rules_of(int(side.run["leader"]))
+        return with_part(side.arms, side.run, chosen, lambda arms, run: self.kernels.stop(arms, run, rules))
+
+    def rules_of(self, leader: int, among: int | None = None) -> Any:
+        """The rules by which an arm is compared with its rivals: those in play or, when choosing, so many."""
+        return self.settings.rules_for(leader, int(self.here.sum()) if among is None else among)
+
+    def reset_policy(self) -> None:
+        """Nothing is remembered of earlier choices: the arms to choose from are others from now on."""
+        start = self.settings.start[0]
+        for side in {id(side): side for side in (self.told, self.ordered)}.values():
+            self._forget(side)
+            for name in self.policy.arm_memory:
+                side.arms[name] = start[name]
+            side.run["rival"] = -1
+        self._decides = None
+
+    def drop(self, a: int) -> None:
+        """Arm a is out by hand, whatever it has returned; the settings know it already."""
+        self.here[a] = False
+        self.reset_policy()
+        for side in {id(side): side for side in (self.told, self.ordered)}.values():
+            arms, run = side.arms, side.run
+            run["left"] -= int(arms[a]["in_play"])
+            arms[a]["in_play"] = 0
+            run["leader"], run["second"] = -1, -np.inf
+            for other in np.flatnonzero((arms["in_play"] > 0) & (arms["pulls"] > 0)):
+                find_leader(Records(arms), Record(run), other)
+
+    def grown(self, settings: Settings) -> Play:
+        """The same state with another arm, of which nothing is known."""
+        play = Play(settings)
+        sides = [(self.told, play.told)]
+        if self.has_waiting:
+            play.ordered = play.told.copy()
+            sides.append((self.ordered, play.ordered))
+        for old, new in sides:
+            new.arms[:-1] = old.arms
+            for name in new.run.dtype.names or ():
+                new.run[name] = old.run[name]
+            new.run["left"] += 1
+        for name in KEPT:
+            getattr(play, name)[:-1] = getattr(self, name)
+        play.squares[:-1] = self.squares
+        play.summed = set(self.summed)
+        play.changed = set(self.changed)
+        play.reset_policy()
+        return play
 
     def _drop(self) -> None:
         """Everything told is seen without the arms that the results that count have dropped."""
@@ -293,8 +383,14 @@ class Play(Books):
 
         They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
         """
+        among = self.here
         if not self.told.everything_pulled:
-            return self._first_round(np.asarray(under_way))
+            among = self.here & (self.arms["pulls"] > 0)
+            if not among[: self.settings.first_arms][self.here[: self.settings.first_arms]].all() or among.sum() < 2:
+                return self._first_round(np.asarray(under_way))
+            new = np.flatnonzero(self.here & ~among & (np.asarray(under_way) == 0))
+            if len(new):  # it has just joined
+                return int(new[0])
         arms, run, is_pending = self.arms.copy(), self.run.copy(), any(under_way)
         if is_pending:
             pending = np.asarray(under_way)
@@ -303,7 +399,12 @@ class Play(Books):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        chosen = self.kernels.choose(arms, run)
+        rules = self.rules_of(int(run["leader"]), int(among.sum()))
+        if among.all():
+            chosen = self.kernels.choose(arms, run, rules)
+        else:
+            some = np.flatnonzero(among)
+            chosen = int(some[with_part(arms, run, some, lambda part, own: self.kernels.choose(part, own, rules))])
         if not 0 <= chosen < len(arms):
             raise InvalidInput(f"policy {self.policy} chose an arm that does not exist.")
         if is_pending:  # what was computed with pulls that are not told yet must not be taken for the truth later
@@ -323,22 +424,24 @@ class Play(Books):
         would pull. An arm whose first reward is still to come is then taken to cost what the others do, so that one
         result that is long in coming does not leave all workers with the other arms; but with a budget it waits until
         its cost is known."""
-        pulls, trials = self.arms["pulls"], self.arms["pulls"] + pending
+        pulls = self.arms["pulls"]
+        trials = np.where(self.here, pulls + pending, np.iinfo(np.int64).max)
         if not trials.all():
             return int(np.argmin(trials))
-        known = pulls > 0
+        known = self.here & (pulls > 0)
         if not known.any():
             return int(np.argmin(trials))
         costs = np.where(known, self.arms["cost"], self.arms["cost"][known].mean())
-        candidates = self.knows_cost if self.settings.max_cost is not None else np.ones(len(pulls), np.bool_)
+        candidates = self.knows_cost & self.here if self.settings.max_cost is not None else self.here
+        trials = np.where(self.here, trials, 0)
         return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
         """The evidence that b is better than a (up to epsilon), and how much is required of it."""
-        arms, rules, t = Records(self.ordered.arms), Record(self.rules), int(self.ordered.run["t"])
+        arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
-            least = float(self.setup.bound(required)(t, rules) + arms[b].price + arms[a].price)
-            more = self.kernels.surplus(self.ordered.arms, self.ordered.run, b, a)
+            least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
+            more = self.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
         return least + more if math.isfinite(least) else 0.0, least
 
     def closest(self, pairs: Sequence[tuple[float, float] | None] | None = None) -> tuple[int, float, float] | None:
@@ -362,11 +465,14 @@ class Play(Books):
 
         By the same proof as the guarantee's it may be looked at any time. Arms that were dropped were beaten at delta.
         """
-        delta = self.settings.delta
+        delta, leader = self.settings.delta, int(self.ordered.run["leader"])
         if closest is None or not math.isfinite(closest[2]):
             return 1 - delta if self.ordered.run["left"] == 1 else 0.0
         _, z, least = closest
-        gathered = z - least + float(self.rules["level"])  # the level that would have been reached
+        gathered = z - least + float(self.rules_of(leader)["level"])  # the level that would have been reached
+        if self.settings.reserve is not None or self.settings.dropped:
+            chance = math.exp(min(levels.level(self.settings, leader, delta) - gathered, 0.0 - math.log(delta)))
+            return max(1 - self.settings.error * max(chance, 1.0), 0.0)
 
         def level(chance: float) -> float:
             return float(self.settings.setup(delta=chance).rules["level"])
@@ -395,6 +501,8 @@ class Play(Books):
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
         if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
             return everything
+        if a in self.summed and self.settings.family.sets_first_aside:
+            return everything
         try:
             setup = self.settings.test(EValue())
         except InvalidInput:  # a family of the user's own, without a mixture
@@ -406,7 +514,8 @@ class Play(Books):
             setup.bound(weigh)(arm, rules)
             if arm.tested == 0:
                 return everything
-            level = setup.bound(interval_level)(arm, 0, rules, len(self.arms))
+            more = levels.log_parts(self.settings, a) - math.log(len(self.arms))  # where parts of delta are not equal
+            level = setup.bound(interval_level)(arm, 0, rules, len(self.arms)) + more / arm.tested
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
         low, high = sorted(float(self.settings.shown(end)) for end in ends)
         return low, high

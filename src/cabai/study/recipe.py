@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
-from cabai.study import STORAGE, create_study
+from cabai.study import STORAGE
 from cabai.study.commands import Measure, run_command
 from cabai.study.failing import Caught, checked_catch, is_of_the_trial
-from cabai.study.items import MOST
-from cabai.study.open import is_served
+from cabai.study.items import MOST, WORST
+from cabai.study.open import described, is_served, open_study
 from cabai.study.runner import Failed, read, was_killed
 from cabai.study.shells import checked_for_a_shell
 from cabai.support.validation import InvalidInput, positive, shown, whole
@@ -53,6 +53,7 @@ STUDY = (
     "failed",
     "speculate",
     "full_cost",
+    "reserve",
 )
 RUN = (
     "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
@@ -61,6 +62,8 @@ RUN = (
 NOT_AN_ARMS = (
     "items", "cost", "reward", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse",
 )  # fmt: skip
+UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
+LIMITS = ("max_cost", "max_pulls", "lease")  # a study is amended where the file has others than before
 OF_ITEMS = ("race", "failed", "speculate", "retries")
 MEASURES = ("seconds", "cpu")  # what a pull may cost, or return, if it does not say so itself
 
@@ -100,7 +103,13 @@ class Recipe:
         if str(self.folder) not in sys.path:  # for functions, and for a family, threshold or policy of one's own
             sys.path.insert(0, str(self.folder))
         try:
-            study = create_study(self.name, storage=self.storage, load_if_exists=True, **self.settings)
+            amend = (*LIMITS, "metadata") if changed else LIMITS
+            study = open_study(self.name, *described(**UNLESS_SAID | self.settings), self.storage, amend=amend)
+            missing = [arm for arm in study.arms if arm not in self.tests and arm not in study.settings.dropped]
+            if missing:
+                raise InvalidInput(
+                    f"arm {missing[0]!r} has joined the study {self.name!r}: add it here, with its test."
+                )
             study._lapse(was_killed)
             kept = study._keep_tests(self.how, anew=changed)
             for arm, how in self.how.items():
@@ -115,6 +124,19 @@ class Recipe:
             return study
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error}") from None
+
+    def amended(self, study: Study) -> list[str]:
+        """What the file has changed of the study, and what it says that no longer holds, a line each."""
+        lines, made = [], study._latest
+        if made is not None:
+            changed = "; ".join(f"{name} was {old}, and is now {new}" for name, (old, new) in made["changes"].items())
+            how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']}, and goes on"
+            lines.append(f"{self.file}: {changed}: the study {self.name!r} {how}.")
+        for name in LIMITS:
+            said, holds = self.settings.get(name), getattr(study.settings, name)
+            if said is not None and said != holds:
+                lines.append(f"{self.file}: {name} is {said} here, but the study {self.name!r} was amended: {holds:g}.")
+        return lines
 
     def _item(self, pull: Pull) -> Any:
         """The item that a pull is about, in a tuple; an empty one where there are no items."""

@@ -6,20 +6,22 @@ import hashlib
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, overload
 
 from cabai.families import Gaussian
 from cabai.policies import policy_of
+from cabai.study import counts as counting
 from cabai.study.absent import Absent
 from cabai.study.history import Point
 from cabai.study.http import Server
 from cabai.study.pull import Pull
-from cabai.study.settings import Settings
+from cabai.study.settings import Settings, checked_metadata
 from cabai.study.status import Status
-from cabai.study.study import Study, checked_request, checked_worker, fields
+from cabai.study.study import Study, checked_period, checked_request, checked_worker, fields, whoever
 from cabai.study.wire import known, pull_from, settings_from, status_from
-from cabai.support.validation import InvalidInput, whole
+from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of
 from cabai.views.seen import Seen
 
@@ -31,8 +33,7 @@ class RemoteStudy(Study):
     _pause = 0.5
 
     def __init__(self, server: Server, name: str, settings: Settings) -> None:
-        self.name = name
-        self._server, self._settings = server, settings
+        self._name, self._server, self._settings = name, server, settings
 
     @property
     def settings(self) -> Settings:
@@ -77,11 +78,46 @@ class RemoteStudy(Study):
         if told:
             self._post("tell-many", {"results": told})
 
+    def tell_counts(
+        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
+    ) -> dict[str, float]:
+        sums = counting.read(self.settings, counts)
+        told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
+        most = None if following is None else whole(following, "following", 1)
+        body = {"counts": told, "period": checked_period(period), "following": most}
+        found: dict[str, float] = self._post("tell-counts", body)["shares"]
+        return found
+
+    def split(self, pulls: int) -> dict[str, int]:
+        found: dict[str, int] = self._get("split", pulls=str(whole(pulls, "pulls", 1)))["pulls"]
+        return found
+
     def stop(self) -> None:
         self._post("stop", {})
 
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
+        self._post("amend", {**plain(given), "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def drop(self, arm: str, *, by: str | None = None) -> None:
+        self._post("drop", {"arm": arm, "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
+        paid = None if cost is None else amount(cost, "cost")
+        kept = checked_metadata({"it": metadata})["it"]
+        self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": whoever(by)})
+        self._settings = settings_of(self._server, self.name)
+
+    def amendments(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get("amendments")["amendments"]
+        return found
+
     def status(self, *, forecast: bool = False) -> Status:
-        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
+        found = status_from(self._get(**({"forecast": "true"} if forecast else {})))
+        if len(found.arms) != len(self.arms):  # one has joined
+            self._settings = settings_of(self._server, self.name)
+        return found
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
@@ -140,14 +176,29 @@ class RemoteStudy(Study):
         raise InvalidInput("commands are not kept over HTTP: a server takes none from a request.")
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_storage", "_ledger", "_together"):
+        if name in ("_storage", "_current", "_ledger", "_together"):
             raise InvalidInput(f"study {self.name!r} is reached over HTTP: this needs the database's URL.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def load_remote(address: str | Server, name: str) -> RemoteStudy:
     server = address if isinstance(address, Server) else Server(address)
-    return RemoteStudy(server, name, settings_from(server.get("studies", name, "settings")["settings"]))
+    return RemoteStudy(server, name, settings_of(server, name))
+
+
+def settings_of(server: Server, name: str) -> Settings:
+    return settings_from(server.get("studies", name, "settings")["settings"])
+
+
+def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be amended, as JSON takes it: numbers of any kind become those of JSON."""
+    read: dict[str, Any] = {"max_cost": positive, "lease": positive, "max_pulls": partial(whole, least=1)}
+    found = {name: read[name](value, name) if name in read else value for name, value in given.items()}
+    if "metadata" in found:
+        if not isinstance(found["metadata"], Mapping):
+            raise InvalidInput(f"metadata must be a dictionary from names of arms, got {shown(found['metadata'])}.")
+        found["metadata"] = checked_metadata(found["metadata"])
+    return found
 
 
 def list_remote(address: str) -> dict[str, list[Any]]:
@@ -177,7 +228,7 @@ def create_remote(
         body["items"] = items.count if items.ids is None else items.ids
         body |= {"digest": items.digest, "race": items.race, "failed": items.failed}
         body["speculate"] = None if math.isinf(items.speculate) else items.speculate
-    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed", "slack"):
+    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed", "slack", "reserve"):
         if limit in body:
             body[limit] = getattr(settings, limit)  # as plain numbers
     server = Server(address)

@@ -161,6 +161,7 @@ class Loop:
         says = self.over.is_set() and sys.stderr.isatty()
         while crew.is_at_work:
             crew.wait(min(LOOK, often))
+            often = self.study.settings.lease / 4  # which may be amended
             if time.monotonic() - renewed >= often:
                 renewed = time.monotonic()
                 try:

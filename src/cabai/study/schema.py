@@ -1,15 +1,16 @@
-"""How studies are stored: five tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
+"""How studies are stored: six tables, the same in SQLite and PostgreSQL. Importing this imports SQLAlchemy.
 
-`cabai_observation` is the log: rows are added and never changed. `cabai_arm` and `cabai_study` hold the sums over it
-and the policy's memory, and change in the same transaction. `cabai_pull` holds the pulls that are under way, and
-`cabai_point` a few hundred points of the history, for pictures. Times are seconds since 1970, UTC.
+`cabai_observation` is the log: rows are added and never changed, as are those of `cabai_amendment`. `cabai_arm` and
+`cabai_study` hold the sums over it and the policy's memory, and change in the same transaction. `cabai_pull` holds the
+pulls that are under way, and `cabai_point` a few hundred points of the history, for pictures. Times are seconds since
+1970, UTC.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text
 
-REVISION = "0007"  # the newest migration in `migrations/versions`
+REVISION = "0008"  # the newest migration in `migrations/versions`
 VERSION_TABLE = "cabai_version"
 
 metadata = MetaData()
@@ -30,14 +31,17 @@ study = Table(
     Column("token", String(16), nullable=False),  # the first part of every pull's id
     Column("created", Double, nullable=False),
     Column("revision", Number, nullable=False, default=0),  # another random number with every change
-    Column("settings", Text, nullable=False),  # JSON: what `create_study` was given; never changes
+    Column("settings", Text, nullable=False),  # JSON: what `create_study` was given, as amended since
+    Column("amended", Number, nullable=False, default=0, server_default="0"),  # how often
     Column("asked", Number, nullable=False, default=0),  # pulls handed out so far
     Column("told", Number, nullable=False, default=0),  # rows of the log
     Column("spent", Double, nullable=False, default=0.0),  # the bill
     Column("counted", Double, nullable=False, default=0.0),  # the sum of costs as the policy counts them
     Column("through", Number, nullable=False, default=0, server_default="0"),  # no result up to this pull is to count
-    Column("counted_before", Number, nullable=False, default=0, server_default="0"),  # rows of the log that an older
+    Column("unordered", Number, nullable=False, default=0, server_default="0"),  # rows of the log that an older
     # version counted in the order of telling
+    Column("beyond", Number, nullable=False, default=0, server_default="0"),  # pulls that the log sums up, beyond its
+    # rows
     Column("memory", Text, nullable=False, default="{}"),  # JSON: what the policy remembers
     Column("stopped", Double),  # when
     Column("reason", String(20)),  # evidence, max_cost, max_pulls, certificate or by hand
@@ -104,6 +108,20 @@ observation = Table(
     Column("offers", Integer, nullable=False, default=1, server_default="1"),
     Column("withdrawn", Double),  # as the pull was: then it never counts
     Column("item", Number),  # as the pull's
+    Column("pulls", Number, nullable=False, server_default="1"),  # of which the reward and cost are sums
+    Column("period", String(200)),  # by which several such rows are known, told together
+    Column("origin", String(200)),  # where it was imported from
+)
+
+amendment = Table(
+    "cabai_amendment",
+    metadata,
+    belongs_to_study(),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
+    Column("made", Double, nullable=False),
+    Column("made_by", String(200)),
+    Column("changes", Text, nullable=False),  # JSON: by the name of each setting, what it was and what it is
+    Column("reopened", String(20)),  # why the study had stopped that went on again; null if it had not
 )
 
 point = Table(

@@ -1,4 +1,4 @@
-"""What a study is about: given once, to `create_study`, and never changed."""
+"""What a study is about: given to `create_study`; what of it may be amended, `amending` says."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cabai.core.setup import Setup
 from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
+from cabai.study import levels
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import STOP, Items
 from cabai.study.kernels import Kernels
@@ -22,12 +23,14 @@ from cabai.study.memory import Memory
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
-from cabai.support.validation import InvalidInput, positive, probability, shown, whole
+from cabai.support.validation import InvalidInput, amount, positive, probability, shown, whole
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
 OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what becomes of a pull whose lease ends without a result
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
+AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what of a study may change: nothing that a test looks at
+FREE = 0.01  # of the smallest cost that is not 0: what a pull counts as, when choosing, that costs nothing
 LONGEST_NAME = 200
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
@@ -56,12 +59,17 @@ class Settings:
     goal: str = BEST
     slack: float | None = None  # of goal cheapest
     running_costs: tuple[float, ...] | None = None  # the same; None: those of pulls
+    reserve: float | None = None  # the share of delta that is kept for arms which join later or are dropped by hand
+    joined: tuple[str, ...] = ()  # those of the arms that joined later, the last of them
+    dropped: tuple[str, ...] = ()  # those of the arms that were dropped by hand
+    elsewhere: int = 0  # rows of the log, the first of them, that are from elsewhere
 
     @classmethod
     def checked(
         cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
         costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, full_cost: Any = None,
-        items: Any = None, goal: Any = BEST, slack: Any = None, running_costs: Any = None,
+        items: Any = None, goal: Any = BEST, slack: Any = None, running_costs: Any = None, reserve: Any = None,
+        joined: Any = (), dropped: Any = (), elsewhere: Any = 0,
     ) -> Settings:  # fmt: skip
         """The settings as given, or an error that says what is wrong with them."""
         names, metadata = checked_arms(arms)
@@ -92,7 +100,13 @@ class Settings:
             goal=goal,
             slack=None if cheapest is None else cheapest.slack,
             running_costs=None if cheapest is None else cheapest.running_costs,
+            reserve=levels.checked_reserve(reserve),
+            joined=tuple(joined),
+            dropped=tuple(dropped),
+            elsewhere=whole(elsewhere, "elsewhere", 0),
         )
+        if settings.reserve is not None or settings.joined or settings.dropped:
+            levels.check_use(settings)
         if items is not None:
             settings.check_items(items)
             return settings
@@ -126,6 +140,27 @@ class Settings:
                 raise InvalidInput(
                     f"a study with items is run as a race, which has a {name} of its own: leave {name} out."
                 )
+
+    @property
+    def first_arms(self) -> int:
+        """How many arms there were at first."""
+        return len(self.arms) - len(self.joined)
+
+    @property
+    def error(self) -> float:
+        """The probability of a wrong decision, at most: delta or, where arms were dropped by hand and no reserve had
+        been kept for that, twice as much."""
+        return self.delta * (2 if self.dropped and self.reserve is None else 1)
+
+    @lazy
+    def steering_costs(self) -> tuple[float, ...] | None:
+        """Known costs as policies see them. A pull that costs nothing counts as one of a hundredth of the smallest
+        other cost, so that it is made ten times as often or so, and not for ever; where all cost nothing, all count
+        the same. The bill is what was paid."""
+        if self.costs is None or all(self.costs):
+            return self.costs
+        least = min((cost for cost in self.costs if cost), default=1 / FREE)
+        return tuple(cost or FREE * least or least for cost in self.costs)
 
     @property
     def certified_pulls(self) -> int | None:
@@ -184,6 +219,22 @@ class Settings:
         """Its functions, compiled where that pays."""
         return Kernels(self._setup)
 
+    @lazy
+    def _rules(self) -> dict[tuple[int, int], Any]:
+        return {}
+
+    def rules_for(self, leader: int, among: int) -> Any:
+        """The rules by which an arm is compared with its rivals, among so many arms."""
+        if among == len(self.arms) and self.reserve is None and not self.dropped:
+            return self._setup.rules
+        if (leader, among) not in self._rules:
+            setup = Setup(
+                self.kernel_family, self.threshold, self.policy, arms=among, delta=self.delta, epsilon=self.epsilon
+            )
+            setup.rules["level"] = levels.level(self, leader, self.delta)
+            self._rules[leader, among] = setup.rules
+        return self._rules[leader, among]
+
     def test(self, threshold: Threshold) -> Setup:
         """The same arms, tested by another threshold, without a policy or an epsilon."""
         return Setup(self.kernel_family, threshold, arms=len(self.arms), delta=self.delta)
@@ -198,6 +249,11 @@ class Settings:
         scaled = self.family.scaled(value)
         return self.family.mirror(scaled) if self.direction == "minimize" else scaled
 
+    def seen_sum(self, pulls: int, reward: float) -> float:
+        """The sum of so many rewards as the kernels see them."""
+        zero, one = self.seen(0.0), self.seen(1.0)
+        return zero * pulls + (one - zero) * reward
+
     def shown(self, value: float) -> float:
         """A mean that the kernels see, as it is told and shown."""
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
@@ -208,8 +264,8 @@ class Settings:
             values[kind] = values[kind].address
         if not self.sources:
             del values["sources"]  # so that workers of an older version can read what they always could
-        for name in ("full_cost", "items", "slack", "running_costs"):
-            if values[name] is None:
+        for name in ("full_cost", "items", "slack", "running_costs", "reserve", "joined", "dropped", "elsewhere"):
+            if values[name] in (None, (), 0):
                 del values[name]
         if self.goal == BEST:
             del values["goal"]
@@ -225,6 +281,8 @@ class Settings:
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
         if values.get("running_costs") is not None:
             values["running_costs"] = tuple(values["running_costs"])
+        for name in ("joined", "dropped"):
+            values[name] = tuple(values.get(name, ()))
         if values.get("items") is not None:
             values["items"] = Items.from_json(values["items"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
@@ -256,13 +314,13 @@ class Settings:
     def sources_now(self) -> dict[str, str]:
         return {kind: source_digest(value) for kind, value in self.own.items() if not isinstance(value, Absent)}
 
-    def differences(self, other: Settings) -> list[str]:
-        """The settings in which two studies differ, in words."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
+    def differences(self, other: Settings) -> dict[str, str]:
+        """The settings in which two studies differ, each in words."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ("sources", "elsewhere")]
         if self.arms != other.arms:
             names.remove("metadata")
         pairs = [(name, self._compared(name), other._compared(name)) for name in names]
-        return [f"{name} is {_words(mine)}, not {_words(given)}" for name, mine, given in pairs if mine != given]
+        return {name: f"{name} is {_words(mine)}, not {_words(given)}" for name, mine, given in pairs if mine != given}
 
     def _compared(self, name: str) -> Any:
         value = getattr(self, name)
@@ -295,13 +353,18 @@ def checked_arms(arms: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise InvalidInput(f"an arm's name must be printable text of at most {LONGEST_NAME} characters: {name!r}.")
     metadata = {name: arms[name] for name in names if arms[name] is not None} if isinstance(arms, Mapping) else {}
+    return names, checked_metadata(metadata)
+
+
+def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be kept with arms, as JSON will give it back."""
     try:
-        kept = json.loads(json.dumps(metadata, allow_nan=False))
+        kept: dict[str, Any] = json.loads(json.dumps(dict(metadata), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the arms' metadata must be what JSON can hold, got {shown(metadata)}: {error}.") from None
     if is_deeper(kept, DEEPEST):
         raise InvalidInput(f"the arms' metadata must not be nested more than {DEEPEST} levels deep.")
-    return names, kept
+    return kept
 
 
 def is_deeper(value: Any, levels: int) -> bool:
@@ -319,8 +382,12 @@ def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
             raise InvalidInput(f"costs must name every arm once ({', '.join(names)}), got {shown(costs)}.")
         costs = [costs[name] for name in names]
     if isinstance(costs, (str, bytes)) or not isinstance(costs, (Sequence, np.ndarray)) or len(costs) != len(names):
-        raise InvalidInput(f"costs must be {len(names)} positive numbers, one an arm, got {shown(costs)}.")
-    return tuple(positive(cost, f"costs[{i}]") for i, cost in enumerate(costs))
+        raise InvalidInput(f"costs must be {len(names)} numbers, one an arm, got {shown(costs)}.")
+    checked = tuple(amount(cost, f"costs[{i}]") for i, cost in enumerate(costs))
+    for i, cost in enumerate(checked):
+        if cost < 0:
+            raise InvalidInput(f"costs[{i}] must not be negative, got {shown(costs[i])}.")
+    return checked
 
 
 def findable(given: Named) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from cabai.study.known import Known
@@ -47,18 +47,21 @@ class Field:
     rival: int | None  # the arm that the leader is furthest from beating
     known: Known | None
     epsilon: float
+    dropped: Collection[str] = ()  # by hand
     by_pairs: bool = True  # else evidence is against an arm's being the best, whoever is better
 
     def share(self, a: int) -> float | None:
         """The evidence of the leader over arm a, as a share of what is required of it."""
         pair = self.pairs[a]
-        if pair is None or a == self.leader:
+        if pair is None or a == self.leader or self.names[a] in self.dropped:
             return None
         return 1.0 if not self.in_play[a] else pair.share
 
     def standing(self, a: int) -> str:
         if a == self.decision:
             return "best: decided"
+        if self.names[a] in self.dropped:
+            return "out: dropped by hand"
         if not self.pulled[a]:
             return "in: not pulled yet"
         pair, leader = self.pairs[a], "" if self.leader is None else self.names[self.leader]

@@ -19,7 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from cabai.study.clock import CLOCK
-from cabai.study.schema import arm, observation, point, pull, study
+from cabai.study.schema import amendment, arm, observation, point, pull, study
 
 Values = Mapping[str, Any]
 NOTHING: Values = {}
@@ -172,6 +172,15 @@ FIRST_REWARD = Statement(
 LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
 ADD_TO_LOG = Statement(sa.insert(observation).inline())
 
+AMENDMENTS = Statement(sa.select(amendment).where(amendment.c.study == _study).order_by(amendment.c.number))
+ADD_AMENDMENT = Statement(sa.insert(amendment).inline())
+
+PERIOD = Statement(
+    sa.select(observation)
+    .where(observation.c.study == _study, observation.c.period == sa.bindparam("of_period"))
+    .order_by(observation.c.place)
+)
+
 POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
 ADD_POINT = Statement(sa.insert(point).inline())
 
@@ -199,7 +208,7 @@ NEXT_IN_ORDER = Statement(
         observation.c.study == _study,
         observation.c.number > sa.bindparam("of_through"),
         observation.c.number < _end,
-        observation.c.place > sa.bindparam("of_counted_before"),
+        observation.c.place > sa.bindparam("of_unordered"),
         observation.c.reward.is_not(None),
         observation.c.withdrawn.is_(None),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST
@@ -110,6 +110,12 @@ class Status:
     goal: str = BEST  # what is looked for: the best arm, or the cheapest that is good enough
     slack: float | None = None  # of goal cheapest: cheaper arms are worse than the best by more than epsilon - slack
     claim: str | None = None  # the same: what `evidence` is for, in words
+    imported: int = 0  # rows of the log that are from elsewhere
+    amended: int = 0  # how often its settings were: see `study.amendments()`
+    error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
+    reserve: float | None = None  # the share of delta that is kept for arms that join or are dropped by hand
+    joined: list[str] = field(default_factory=list)  # arms that joined later
+    dropped: list[str] = field(default_factory=list)  # arms that were dropped by hand
 
     @classmethod
     def of(cls, row: Any, play: Play, pulls: Sequence[Any], pull_id: Callable[[int], str]) -> Status:
@@ -153,6 +159,7 @@ class Status:
             decision=row.decision if row.reason == "evidence" else None, stopped=stopped,
             pairs=[None if pair is None else Pair(*pair) for pair in pairs],
             rival=None if closest is None else closest[0], known=known, epsilon=settings.epsilon,
+            dropped=settings.dropped,
         )  # fmt: skip
         arms = cheapest_status.with_standing(settings, with_standing(arms, field), field.decision)
         warned.append(passing(play))
@@ -202,6 +209,12 @@ class Status:
             goal=settings.goal,
             slack=settings.slack,
             claim=play.claim() if closest is not None and isinstance(play, CheapestPlay) else None,
+            imported=settings.elsewhere,
+            amended=row.amended,
+            error=settings.error if settings.error != settings.delta else None,
+            reserve=settings.reserve,
+            joined=list(settings.joined),
+            dropped=list(settings.dropped),
         )
 
     def with_forecast(self, forecast: Forecast | None) -> Status:
@@ -226,7 +239,9 @@ class Status:
             wanted = "highest" if self.direction == "maximize" else "lowest"
             mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
             return f"has {mean} of these {in_words(len(self.arms))} on these {self.items} items"
-        return f"has a mean within {self.epsilon:g} of the {wanted} mean" if self.epsilon else f"has the {wanted} mean"
+        among = " among the arms still in" if self.dropped else ""
+        close = f"has a mean within {self.epsilon:g} of the {wanted} mean"
+        return (close if self.epsilon else f"has the {wanted} mean") + among
 
     @property
     def promise(self) -> str:
@@ -239,7 +254,7 @@ class Status:
         if self.items is not None and self.confidence == 1:  # it was, when the study stopped
             return "known exactly, since everything was evaluated"
         if self.proven:
-            return f"wrong with probability at most {self.delta:g}"
+            return f"wrong with probability at most {self.error or self.delta:g}"
         if self.certified:
             return (
                 f"certified by simulation up to {self.certified_pulls} pulls to be wrong with probability at most "
@@ -331,7 +346,7 @@ class Status:
         unproven = "" if self.proven else ", by a threshold that is not proven"
         return (
             f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
-            f"(asked for: {1 - self.delta:g})."
+            f"(asked for: {1 - (self.error or self.delta):g})."
         )
 
     @property
@@ -395,6 +410,8 @@ class Status:
             state = "likely" if arm.name == self.leader else state
         if arm.excluded:
             state = "too bad"
+        if arm.name in self.dropped:
+            state = "dropped"
         if arm.name == self.decision:
             state = "best" if self.goal == BEST else "cheapest"
         elif not state and not self.stopped and arm.share is not None:
@@ -424,6 +441,7 @@ class Status:
         about += "" if self.slack is None else f", goal {self.goal}, slack {self.slack:g}"
         if self.items is None:
             about += f", policy {self.policy}, threshold {self.threshold}"
+            about += f", reserve {self.reserve:g}" if self.reserve else ""
         else:
             about += f", {self.items} items, {self.threshold} race"
         more = []
@@ -435,6 +453,8 @@ class Status:
             more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
             more.append(f"{self.waiting} rewards told that the study stopped without")
+        if self.imported:
+            more.append(f"{self.imported} of what was told is imported")
         if self.discarded and self.items is not None:
             more.append(f"{self.discarded} told of an item that was told before: they do not count")
         elif self.discarded:
@@ -453,7 +473,7 @@ def pairs_of(play: Play, leader: int | None) -> list[tuple[float, float] | None]
     arms = play.ordered.arms
     if leader is None or not play.ordered.everything_pulled:
         return [None] * len(arms)
-    return [None if a == leader else play.pair(leader, a) for a in range(len(arms))]
+    return [play.pair(leader, a) if a != leader and play.here[a] else None for a in range(len(arms))]
 
 
 def with_standing(arms: list[ArmStatus], field: Field) -> list[ArmStatus]:

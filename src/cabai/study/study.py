@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import getpass
 import os
+import secrets
+import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import sqlalchemy as sa
 
 from cabai.plots import study_figure
-from cabai.study import runner, transactions
+from cabai.study import amending, runner, transactions
+from cabai.study import counts as counting
 from cabai.study.change import Result
+from cabai.study.current import Current
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
 from cabai.study.history import Point
@@ -34,9 +39,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+T = TypeVar("T")
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
+OBSERVATION += ["pulls", "period", "origin"]
 
 
 class Study:
@@ -51,17 +58,42 @@ class Study:
     'large'
     """
 
+    _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
     _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
 
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
-        self.name = ledger.name
-        self._storage, self._ledger = storage, ledger
-        self._together = Together(storage, ledger)
+        self._name, self._storage = ledger.name, storage
+        self._current = Current(storage, ledger)
+        self._together = Together(storage, self._current)
         self._forecasts = Forecasts()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An attribute that somebody assigns would change nothing that is stored."""
+        if not name.startswith("_"):
+            raise AttributeError(
+                f"to assign study.{name} does nothing: a study's budget, lease and metadata are changed by "
+                "study.amend(max_cost=...), and its other settings never."
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def name(self) -> str:
+        """The study's name.
+
+        >>> from cabai import create_study
+        >>> create_study("name", arms=["a", "b"], family="bernoulli", storage="memory").name
+        'name'
+        """
+        return self._name
+
+    @property
+    def _ledger(self) -> Ledger:
+        """What is stored of the study, with its settings as they were when it was last looked at."""
+        return self._current.ledger
 
     @property
     def settings(self) -> Settings:
-        """What the study is about: what `create_study` was given, checked.
+        """What the study is about: what `create_study` was given, checked, and amended since.
 
         >>> from cabai import create_study
         >>> study = create_study("settings", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -92,7 +124,8 @@ class Study:
 
     @property
     def stopped(self) -> bool:
-        """Whether the study has ended: with a decision, or at its limit without one. It never goes on again.
+        """Whether the study has ended: with a decision, or at its limit without one. It never goes on again, unless it
+        stopped at a limit that is raised: see `amend`.
 
         >>> from cabai import create_study
         >>> study = create_study("stopped", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -102,7 +135,7 @@ class Study:
         >>> study.stopped
         True
         """
-        return self._storage.read(self._ledger.row).stopped is not None
+        return self._read(Ledger.row).stopped is not None
 
     @property
     def decision(self) -> str | None:
@@ -119,7 +152,7 @@ class Study:
         >>> study.decision
         'b'
         """
-        row = self._storage.read(self._ledger.row)
+        row = self._read(Ledger.row)
         return self.arms[row.decision] if row.reason == EVIDENCE else None
 
     @overload
@@ -213,6 +246,56 @@ class Study:
         if checked:
             warn(self._tell(checked))
 
+    def tell_counts(
+        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
+    ) -> dict[str, float]:
+        """What many pulls of each arm returned in all, for those who get sums: {"a": (pulls, reward, cost), ...}.
+
+        `cost` is of all these pulls, and may be left out where the study knows it. All is told in one transaction; the
+        log keeps the sums. A `period` that is named, such as "2026-11-16 07h", counts once: the same again changes
+        nothing, other counts are refused with `AlreadyTold`. Tell complete periods only: one that is cut short because
+        of what it returned voids the guarantee, which holds at the times of telling. For bernoulli and poisson rewards,
+        and tests that look at sums only: contrast, and evalue for bernoulli. Refused while pulls asked for one by one
+        are under way.
+
+        Returns how to divide the next period, as the policy would: shares by arm, of as many pulls as this one had or
+        as `following` says. Empty once the study has stopped.
+
+        >>> from cabai import create_study
+        >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
+        >>> shares = study.tell_counts({"red": (1000, 31), "blue": (1000, 52)}, period="Monday")
+        >>> sorted(shares), round(sum(shares.values()), 9)
+        (['blue', 'red'], 1.0)
+        >>> study.status().pulls, study.status().spent
+        (2000, 200.0)
+        """
+        self._import_own()
+        sums, when = counting.read(self.settings, counts), checked_period(period)
+        most = None if following is None else whole(following, "following", 1)
+        found, warned = self._together.do(lambda change: counting.told(change, sums, when, most), alone=True)
+        warn(warned)
+        return found  # type: ignore[no-any-return]
+
+    def split(self, pulls: int) -> dict[str, int]:
+        """How the policy would divide so many pulls among the arms, if rewards were as they were so far.
+
+        >>> from cabai import create_study
+        >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
+        >>> study.split(1000)
+        {'a': 500, 'b': 500}
+        """
+        self._import_own()
+        most = whole(pulls, "pulls", 1)
+
+        def work(ledger: Ledger, connection: sa.Connection) -> dict[str, int]:
+            row = ledger.row(connection)
+            if row.stopped is not None:
+                raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+            given = counting.split(ledger.play(connection, row), most)
+            return dict(zip(ledger.settings.arms, given, strict=True))
+
+        return self._read(work)
+
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
 
@@ -256,6 +339,98 @@ class Study:
         """
         self._import_own()
         self._together.do(transactions.stop)
+
+    def amend(
+        self,
+        *,
+        max_cost: float | None = None,
+        max_pulls: int | None = None,
+        lease: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Change the budget, the lease or arms' metadata of a study: for everybody who works on it, from now on.
+
+        A study that stopped at its budget goes on if the new one allows it: nothing about a budget enters the test, so
+        the guarantee is what it was. A study that is decided, that was stopped by hand, or whose certificate has ended
+        takes other metadata only. `metadata` is of the arms that it names; None forgets what was kept of an arm. `by`
+        is kept in the log, with the time and what was changed (`amendments`): the user and the machine unless given.
+
+        >>> from cabai import create_study
+        >>> study = create_study("amend", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
+        >>> study.tell(study.ask(), reward=1, cost=0.02)
+        >>> study.stopped
+        True
+        >>> study.amend(max_pulls=100)
+        >>> study.stopped
+        False
+        """
+        given = {"max_cost": max_cost, "max_pulls": max_pulls, "lease": lease, "metadata": metadata}
+        self._amend({name: value for name, value in given.items() if value is not None}, by)
+
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
+        if not given:
+            raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
+        self._import_own()
+        who = whoever(by)
+        self._together.do(lambda change: amending.amend(change, given, who), alone=True)
+        self._read(Ledger.row)  # so that the settings are at once what they are now
+
+    def drop(self, arm: str, *, by: str | None = None) -> None:
+        """Put an arm out by hand: it is not pulled any more, and cannot be the decision, which then is about "the arms
+        still in". Does nothing if it is out by hand already.
+
+        Pulls under way of the arm are withdrawn: told after all, they are paid, and count nowhere. Whoever drops arms
+        may have looked at the results, so that has a price: evidence of log 2 nats more for each. With a `reserve` the
+        decision is wrong with probability delta at most, as ever; without one, 2 delta. Not with policies that drop
+        arms themselves (co, racing), nor with items.
+
+        >>> from cabai import create_study
+        >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
+        >>> study.drop("a")
+        >>> {study.ask().arm for _ in range(10)} == {"b", "c"}
+        True
+        """
+        self._import_own()
+        who = whoever(by)
+        self._change_arms(lambda change: amending.drop(change, arm, who))
+
+    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
+        """Let another arm join a study that was created with a `reserve`: a share of delta for such arms.
+
+        It is pulled at once, and its pulls are chosen like all others; the other arms' results count as before. `cost`
+        is its mean cost, where the study knows those of the others.
+
+        >>> from cabai import create_study
+        >>> study = create_study("add_arm", arms=["a", "b"], family="bernoulli", reserve=0.1, storage="memory")
+        >>> study.add_arm("new", metadata={"model": "m3"})
+        >>> study.arms
+        ('a', 'b', 'new')
+        """
+        self._import_own()
+        who = whoever(by)
+        if not isinstance(arm, str):
+            raise InvalidInput(f"an arm's name must be a text, got {shown(arm)}.")
+        self._change_arms(lambda change: amending.add_arm(change, arm, cost, metadata, who))
+
+    def _change_arms(self, change: Callable[..., None]) -> None:
+        self._together.do(change, alone=True)
+        self._read(Ledger.row)
+
+    def amendments(self) -> list[dict[str, Any]]:
+        """Every amendment, the oldest first: when it was made, by whom, what it changed (from, to), and why the study
+        had stopped, if it went on by it.
+
+        >>> from cabai import create_study
+        >>> study = create_study("amendments", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
+        >>> study.amend(max_pulls=100, by="me")
+        >>> [made] = study.amendments()
+        >>> made["by"], made["changes"], made["reopened"]
+        ('me', {'max_pulls': [1, 100]}, None)
+        """
+        return self._read(
+            lambda ledger, connection: [amending.shown_amendment(each) for each in ledger.amendments_now(connection)]
+        )
 
     def run(
         self,
@@ -326,7 +501,7 @@ class Study:
         b        0                                      0
         a leads so far; too few pulls for evidence. 0.02 spent.
         """
-        status, play = self._storage.read(self._ledger.look)
+        status, play = self._read(lambda ledger, connection: ledger.look(connection))
         return self._forecast(status, play) if forecast else status
 
     def history(self) -> list[Point]:
@@ -342,13 +517,19 @@ class Study:
         >>> last.told, last.spent, last.leader, last.evidence > last.required
         (9, 12.0, 'b', True)
         """
-        return self._storage.read(self._ledger.history)
+
+        def work(ledger: Ledger, connection: sa.Connection) -> list[Point]:
+            ledger.row(connection)  # which notices amendments
+            return ledger.history(connection)
+
+        return self._read(work)
 
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
 
         One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, offers (how often it was handed out),
-        counted (whether its reward has entered the test), and late, which marks what came after the study had stopped.
+        counted (whether its reward has entered the test), late, which marks what came after the study had stopped,
+        pulls (more than 1: reward and cost are sums, of `tell_counts`), period and, if it was imported, its origin.
 
         >>> from cabai import create_study
         >>> study = create_study("observations", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -358,10 +539,11 @@ class Study:
         ('a', 1.0, 0.02, None, 'me', False)
         """
 
-        def work(connection: sa.Connection) -> list[dict[str, Any]]:
-            return list(self._observations(self._ledger.log(connection), self._ledger.row(connection)))
+        def work(ledger: Ledger, connection: sa.Connection) -> list[dict[str, Any]]:
+            row = ledger.row(connection)
+            return list(self._observations(ledger.log(connection), row, ledger))
 
-        return self._storage.read(work)
+        return self._read(work)
 
     @property
     def columns(self) -> list[str]:
@@ -385,7 +567,7 @@ class Study:
         """
         if not isinstance(self._ledger, ItemsLedger):
             raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
-        found: dict[str, dict[str | int, float]] = self._storage.read(self._ledger.all_scores)
+        found: dict[str, dict[str | int, float]] = self._read(ItemsLedger.all_scores)
         return found
 
     def to_frame(self) -> pd.DataFrame:
@@ -442,14 +624,13 @@ class Study:
     def _seen(self, *, wait: bool = True) -> Seen:
         """What there is to be seen, at one moment; a forecast that is not ready is waited for, or left out."""
 
-        def work(connection: sa.Connection) -> tuple[Seen, Any]:
-            ledger = self._ledger
+        def work(ledger: Ledger, connection: sa.Connection) -> tuple[Seen, Any]:
             status, play = ledger.look(connection)
             failures = ledger.failures(connection) if status.failures else []
             now = float(ledger.row(connection).now)
             return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now), play
 
-        seen, play = self._storage.read(work)
+        seen, play = self._read(work)
         return dataclasses.replace(seen, status=self._forecast(seen.status, play, wait=wait))
 
     def _forecast(self, status: Status, play: Any, *, wait: bool = True) -> Status:
@@ -475,7 +656,13 @@ class Study:
 
     def _write(self, change: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Make one of the other changes in `transactions`; it is on the disk when this returns."""
-        return self._storage.write(lambda connection: change(self._ledger, connection, *arguments, **options))
+        return self._current.do(
+            lambda ledger: self._storage.write(lambda connection: change(ledger, connection, *arguments, **options))
+        )
+
+    def _read(self, work: Callable[[Any, sa.Connection], T]) -> T:
+        """`work(ledger, connection)` on one consistent state of the study, with the settings that it has there."""
+        return self._current.do(lambda ledger: self._storage.read(lambda connection: work(ledger, connection)))
 
     def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
         number, name = self._ledger.number(pull), checked_worker(worker)
@@ -501,7 +688,8 @@ class Study:
         else:
             failed = storable(failed)
         if cost is not None:
-            free = failed is not None or self.settings.items is not None
+            costs = self.settings.costs
+            free = failed is not None or self.settings.items is not None or (costs is not None and not all(costs))
             cost = amount(cost, "cost") if free else positive(cost, "cost")
             if cost < 0:
                 raise InvalidInput(f"cost must not be negative, got {cost!r}.")
@@ -513,6 +701,11 @@ class Study:
         """The number of a pull of this study, from the pull or its id."""
         return self._ledger.number(pull)
 
+    def _look(self) -> None:
+        """Decide, or stop at a limit, by what was imported."""
+        self._import_own()
+        self._together.do(transactions.look)
+
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
         """Let the pulls lapse that are leased to lost workers; for `run`."""
         self._write(transactions.lapse, was_lost)
@@ -522,23 +715,23 @@ class Study:
         kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
         return kept
 
-    def _observations(self, log: Iterable[Any], row: Any) -> Iterator[dict[str, Any]]:
+    def _observations(self, log: Iterable[Any], row: Any, ledger: Ledger) -> Iterator[dict[str, Any]]:
         """What is known of each row of the log. In a study with items, the first that was told of an item counts."""
         seen: set[tuple[int, int]] = set()
         for each in log:
-            yield self._observation(each, row, again=(each.arm, each.item) in seen)
-            if self.settings.items is not None:
+            yield self._observation(each, row, ledger.settings, again=(each.arm, each.item) in seen)
+            if ledger.settings.items is not None:
                 seen.add((each.arm, each.item))
 
-    def _observation(self, told: Any, row: Any, *, again: bool) -> dict[str, Any]:
+    def _observation(self, told: Any, row: Any, settings: Settings, *, again: bool) -> dict[str, Any]:
         late = row.told_at_stop is not None and told.place > row.told_at_stop
-        in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.counted_before)
-        items = self.settings.items
+        in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.unordered)
+        items = settings.items
         if items is not None:
             in_order = not again
         return {
             "pull": self._ledger.pull_id(told.number),
-            "arm": self.arms[told.arm],
+            "arm": settings.arms[told.arm],
             **({} if items is None else {"item": items.id(told.item)}),
             "reward": told.reward,
             "cost": told.cost,
@@ -549,6 +742,7 @@ class Study:
             "offers": told.offers,
             "counted": told.reward is not None and in_order and not late,
             "late": late,
+            **({"pulls": told.pulls, "period": told.period, "origin": told.origin} if items is None else {}),
         }
 
     def _import_own(self) -> None:
@@ -584,6 +778,33 @@ def checked_worker(worker: Any) -> str | None:
     kept = storable(worker) if isinstance(worker, str) else worker
     if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
         raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
+    return kept
+
+
+def whoever(by: Any) -> str:
+    """Who amends a study: as it is said, or else the user and the machine."""
+    if by is None:
+        by = f"{user()}@{socket.gethostname()}"[:200]
+    kept = checked_worker(by)
+    if not kept:
+        raise InvalidInput("by must say who amends the study.")
+    return kept
+
+
+def user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # nobody by name
+        return "somebody"
+
+
+def checked_period(period: Any) -> str:
+    """What a period is called; one without a name has one of its own, so that it counts once."""
+    if period is None:
+        return secrets.token_hex(16)
+    kept = storable(period) if isinstance(period, str) else period
+    if not isinstance(kept, str) or not 1 <= len(kept) <= 200:
+        raise InvalidInput(f"period must be a text of 1 to 200 characters, got {shown(period)}.")
     return kept
 
 

@@ -8,11 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from cabai.study.change import Change
+from cabai.study.current import Current
 from cabai.study.items_change import ItemsChange
 from cabai.study.ledger import Ledger
 from cabai.study.storage import Storage
@@ -29,6 +31,7 @@ class Call:
     number: int | None
     process: int = field(default_factory=os.getpid)
     since: float = field(default_factory=time.monotonic)
+    alone: bool = False  # whether it changes what the study is about, so that no other can share its transaction
     is_open: bool = True  # until it is done, or its thread has given up
     result: Any = None
 
@@ -36,13 +39,13 @@ class Call:
 class Together:
     """The changes to one study by the threads of this process, each done once, in the order in which they came."""
 
-    def __init__(self, storage: Storage, ledger: Ledger) -> None:
-        self.storage, self.ledger = storage, ledger
+    def __init__(self, storage: Storage, current: Current) -> None:
+        self.storage, self.current = storage, current
         self.turn, self.calls = Turn(), deque[Call]()
 
-    def do(self, work: Callable[[Change], Any], number: int | None = None) -> Any:
+    def do(self, work: Callable[[Change], Any], number: int | None = None, *, alone: bool = False) -> Any:
         """Have it done, by this thread or by another; it is on the disk when this returns."""
-        call = Call(work, number)
+        call = Call(work, number, alone=alone)
         self.calls.append(call)
         try:
             with self.turn:
@@ -57,26 +60,29 @@ class Together:
         it has been done: then this thread goes alone, and each of the others leads when its turn comes."""
         calls = [call]
 
-        def work(connection: sa.Connection) -> list[Any]:
-            change = change_of(self.ledger, connection, call.number)
+        def work(ledger: Ledger, connection: sa.Connection) -> list[Any]:
+            change = change_of(ledger, connection, call.number)
             calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: some came meanwhile
             results = [each.work(change) for each in calls]
             change.save()
             return results
 
-        def alone(connection: sa.Connection) -> list[Any]:
-            change = change_of(self.ledger, connection, call.number)
+        def alone(ledger: Ledger, connection: sa.Connection) -> list[Any]:
+            change = change_of(ledger, connection, call.number)
             result = call.work(change)
             change.save()
             return [result]
 
+        def written(work: Callable[[Ledger, sa.Connection], list[Any]]) -> list[Any]:
+            return self.current.do(lambda ledger: self.storage.write(partial(work, ledger), since=call.since))
+
         try:
-            results = self.storage.write(work, since=call.since)
+            results = written(alone if call.alone else work)
         except Exception:
             if len(calls) == 1:
                 raise
             del calls[1:]
-            results = self.storage.write(alone, since=call.since)
+            results = written(alone)
         for each, result in zip(calls, results, strict=True):
             each.result, each.is_open = result, False
 
@@ -84,7 +90,7 @@ class Together:
         """The calls of other threads that wait; not those that a parent's threads left behind when it forked."""
         while most > 0 and self.calls:
             call = self.calls.popleft()
-            if call.is_open and call is not leader and call.process == leader.process:
+            if call.is_open and call is not leader and call.process == leader.process and not call.alone:
                 most -= 1
                 yield call
 

@@ -60,6 +60,13 @@ def tell(change: Change, results: Sequence[Result]) -> list[UserWarning]:
     return change.warnings[warned:]
 
 
+def look(change: Change) -> None:
+    """End the study if what counts decides, or if a limit is reached."""
+    if not change.is_over:
+        change.decide()
+        change.stop_at_limit()
+
+
 def stop(change: Change) -> None:
     """End the study here, without a decision."""
     if not change.is_over:
@@ -110,7 +117,10 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
     if known is None or (known != tests and is_unobserved(ledger, connection, row)):
         ledger.save_tests(connection, tests)
         return tests
-    return known
+    kept = tests | known  # an arm may have joined
+    if kept != known:
+        ledger.save_tests(connection, kept)
+    return kept
 
 
 def is_unobserved(ledger: Ledger, connection: sa.Connection, row: Any) -> bool:

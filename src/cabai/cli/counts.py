@@ -1,0 +1,67 @@
+"""cabai study tell-counts | split: results that come as sums, such as those of every hour."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from cabai.cli.storing import NameArgument, StorageOption
+from cabai.cli.tools import JsonOption, show_json
+from cabai.study import STORAGE, load_study
+from cabai.support.validation import InvalidInput, shown
+
+
+def tell_counts(
+    name: NameArgument,
+    counts: Annotated[
+        str, typer.Argument(help='By arm: pulls, the sum of rewards and of costs, as JSON: {"red": [1000, 31, 2.5]}')
+    ],
+    period: Annotated[
+        str | None,
+        typer.Option("--period", help="What the period is called: it counts once, however often it is told."),
+    ] = None,
+    following: Annotated[
+        int | None, typer.Option("--following", help="The pulls of the next period; as many as now unless told.")
+    ] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """What many pulls of each arm returned in all, in a complete period; prints how to divide the next one.
+
+    For bernoulli and poisson rewards. Example: cabai study tell-counts ads '{"red": [1000, 31, 2.5], "blue": [1000, 52,
+    2.5]}' --period 2026-11-16T07
+    """
+    study = load_study(name, storage=storage)
+    shares = study.tell_counts(read_counts(counts), period=period, following=following)
+    status = study.status()
+    if as_json:
+        found = {"stopped": status.stopped, "decision": status.decision, "spent": status.spent, "shares": shares}
+        show_json(found)
+        return
+    typer.echo(status.sentence)
+    for arm, share in shares.items():
+        typer.echo(f"{arm}\t{share:.4g}")
+
+
+def split(
+    name: NameArgument,
+    pulls: Annotated[int, typer.Argument(help="How many pulls to divide.")],
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """How the policy would divide so many pulls among the arms: one line each."""
+    found = load_study(name, storage=storage).split(pulls)
+    if as_json:
+        show_json({"pulls": found})
+        return
+    for arm, some in found.items():
+        typer.echo(f"{arm}\t{some}")
+
+
+def read_counts(given: str) -> Any:
+    try:
+        return json.loads(given)
+    except (ValueError, RecursionError) as error:  # not JSON, or more digits or brackets than Python reads
+        raise InvalidInput(f"counts must be JSON, got {shown(given)}: {error}.") from None

@@ -1,0 +1,170 @@
+"""A study's settings, changed while it runs. Importing this imports SQLAlchemy.
+
+A budget, a lease and metadata enter no test. For arms that join or are dropped by hand, the level pays: see `levels`,
+and docs/theory/amending.md for the proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from cabai.study import levels, schema, statements
+from cabai.study.change import Change
+from cabai.study.ledger import BY_HAND, CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS
+from cabai.study.settings import Settings, checked_arms, checked_costs, checked_metadata
+from cabai.support.validation import InvalidInput, positive, shown, whole
+
+ENDED = {
+    EVIDENCE: "has decided",
+    BY_HAND: "was stopped by hand",
+    CERTIFICATE: "has come to where the certificate of its threshold ends",
+}
+NOT_STOPPED = dict.fromkeys(("stopped", "reason", "decision", "confidence", "told_at_stop", "spent_at_stop"))
+
+
+def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
+    """Change settings; let a study go on that stopped at a limit which is no longer reached."""
+    before = change.settings
+    after = amended(before, given)
+    changes = {name: [getattr(before, name), getattr(after, name)] for name in given}
+    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
+    if not changes:
+        return
+    reason = change.row.reason
+    if reason in ENDED and set(changes) != {"metadata"}:
+        raise InvalidInput(
+            f"study {change.ledger.name!r} {ENDED[reason]}: it cannot be amended any more, except for metadata."
+        )
+    if reason in (MAX_COST, MAX_PULLS) and set(changes) & {MAX_COST, MAX_PULLS}:
+        keep(change, after, changes, by, reopened=reason)
+        go_on(change)
+        return
+    keep(change, after, changes, by)
+    change.stop_at_limit()
+
+
+def drop(change: Change, arm: str, by: str) -> None:
+    """Put an arm out by hand. Its pulls under way are withdrawn; what waited for them counts, and may decide."""
+    before = change.settings
+    if arm not in before.arms:
+        raise InvalidInput(f"there is no arm {shown(arm)}: the arms are {', '.join(before.arms)}.")
+    if arm in before.dropped:
+        return
+    check_runs(change)
+    if len(before.arms) - len(before.dropped) == 2:
+        raise InvalidInput(
+            f"only two arms are left: to drop {arm!r} would leave one, and nothing to compare it with. End the study "
+            "instead, with stop()."
+        )
+    after = dataclasses.replace(before, dropped=(*before.dropped, arm))
+    levels.check_use(after)
+    a = before.arms.index(arm)
+    keep(change, after, {"dropped": [before.dropped, after.dropped]}, by)
+    change.play.drop(a)
+    for pull in change.live():
+        if pull.arm == a:
+            change.withdraw(pull)
+    change.count()
+    if not change.is_over:
+        change.decide()
+    change.stop_at_limit()
+
+
+def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str) -> None:
+    """Let another arm join."""
+    before = change.settings
+    if before.reserve is None:
+        raise InvalidInput(
+            f"study {change.ledger.name!r} was created without a reserve: no part of delta is left for an arm that "
+            "joins later. Create studies with reserve=0.1, say, if arms may join."
+        )
+    if arm in before.joined and cost in (None, cost_known(before, arm)):
+        return  # just before, if the connection broke as it was committed
+    check_runs(change)
+    if arm in before.arms:
+        raise InvalidInput(f"there is an arm {arm!r} already.")
+    names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
+    if (cost is None) != (before.costs is None):
+        known = "knows the arms' costs: give cost=..., that of the new one" if cost is None else "learns what arms cost"
+        raise InvalidInput(f"study {change.ledger.name!r} {known}.")
+    costs = None if before.costs is None else checked_costs([*before.costs, cost], names)
+    after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
+    levels.check_use(after)
+    after.setup()
+    changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
+    keep(change, after, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
+    row = {"study": change.ledger.id, "number": len(names) - 1, "name": arm}
+    change.connection.execute(sa.insert(schema.arm).values(**row))
+    change.play = change.play.grown(after)
+    change.withdrawn = [0] * len(names)
+
+
+def cost_known(settings: Settings, arm: str) -> float | None:
+    return None if settings.costs is None else settings.costs[settings.arms.index(arm)]
+
+
+def check_runs(change: Change) -> None:
+    """Refuse to change the arms of a study that has stopped."""
+    if change.is_over:
+        more = "" if change.row.reason in ENDED else " Raise its budget first, with amend()."
+        raise InvalidInput(f"study {change.ledger.name!r} has stopped: its arms are what they were.{more}")
+
+
+def keep(change: Change, after: Settings, changes: Mapping[str, Any], by: str, reopened: str | None = None) -> None:
+    """Keep new settings, and log what was changed."""
+    change.settings = change.play.settings = after
+    number = int(change.row.amended) + 1
+    values = {"settings": after.to_json(), "amended": number}
+    statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **values})
+    logged = {"study": change.ledger.id, "number": number, "made": change.now, "made_by": by,
+              "changes": json.dumps(changes), "reopened": reopened}  # fmt: skip
+    change.writes.append((statements.ADD_AMENDMENT, logged))
+    change.is_changed = True
+
+
+def go_on(change: Change) -> None:
+    """The study has not stopped after all. What was told since counts now, in the order of asking as ever; and if a
+    limit is reached all the same, it has stopped again."""
+    statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **NOT_STOPPED})
+    change.row = change.row._replace(**NOT_STOPPED)
+    change.count()
+    change.stop_at_limit()
+
+
+def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """The settings with other values of those that may change, checked."""
+    values = dict(given)
+    for name in (MAX_COST, "lease"):
+        if name in values:
+            values[name] = positive(values[name], name)
+    if MAX_PULLS in values:
+        values[MAX_PULLS] = whole(values[MAX_PULLS], MAX_PULLS, 1)
+        certified = settings.certified_pulls
+        if certified is not None and values[MAX_PULLS] > certified:
+            raise InvalidInput(
+                f"the certificate of the threshold ends after {certified} pulls: max_pulls can be {certified} at most, "
+                f"got {values[MAX_PULLS]}."
+            )
+    if "metadata" in values:
+        values["metadata"] = merged(settings, values["metadata"])
+    return dataclasses.replace(settings, **values)
+
+
+def merged(settings: Settings, given: Any) -> dict[str, Any]:
+    """The arms' metadata with that of some arms given anew."""
+    if not isinstance(given, Mapping) or not set(given) <= set(settings.arms):
+        raise InvalidInput(
+            f"metadata must be a dictionary from names of arms ({', '.join(settings.arms)}), got {shown(given)}."
+        )
+    both = settings.metadata | checked_metadata(given)
+    return {arm: both[arm] for arm in settings.arms if both.get(arm) is not None}
+
+
+def shown_amendment(row: Any) -> dict[str, Any]:
+    """An amendment, for people and programs."""
+    return {"made": row.made, "by": row.made_by, "changes": json.loads(row.changes), "reopened": row.reopened}

@@ -1,0 +1,176 @@
+"""Results that are told as sums: so many pulls of each arm in a period, what they returned and what they cost in all.
+Importing this imports SQLAlchemy.
+
+A test that looks at nothing but an arm's pulls and the sum of its rewards may be looked at after every period instead
+of after every pull: that is always allowed. Pulls of a period are asked and told at the moment of telling, together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cabai.families import Bernoulli, Bounded, Poisson
+from cabai.study import statements
+from cabai.study.change import Change
+from cabai.study.errors import AlreadyTold, CostlyStudy
+from cabai.study.ledger import MAX_COST, MAX_PULLS
+from cabai.study.play import Play
+from cabai.study.settings import Settings
+from cabai.study.status import passing
+from cabai.support.validation import InvalidInput, amount, shown, whole
+from cabai.thresholds import Calibrated
+
+STEPS = 200  # in which the pulls of a period are divided
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What so many pulls of an arm returned and cost."""
+
+    arm: int
+    pulls: int
+    reward: float
+    cost: float
+
+
+def check_use(settings: Settings) -> None:
+    """Refuse sums where the test looks at more than them."""
+    if settings.items is not None:
+        raise InvalidInput("in a study with items every evaluation is told by itself: sums are refused.")
+    if not isinstance(settings.family, (Bernoulli, Poisson)) or isinstance(settings.family, Bounded):
+        raise InvalidInput(f"sums may be told of bernoulli and poisson rewards, got family {settings.family}.")
+    threshold = settings.setup().threshold
+    if threshold.is_own or threshold.arm_fields or threshold.needs_first(settings.family):
+        raise InvalidInput(
+            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: take "
+            "contrast, which is the default, or evalue for bernoulli."
+        )
+    if isinstance(threshold, Calibrated):
+        raise InvalidInput("a calibrated threshold is certified for pulls that its policy chose one by one.")
+
+
+def read(settings: Settings, given: Any) -> list[Sum]:
+    """What `tell_counts` was given, checked; without the arms that were not pulled."""
+    check_use(settings)
+    if not isinstance(given, Mapping) or not given or not set(given) <= set(settings.arms):
+        raise InvalidInput(
+            f"counts must be a dictionary from names of arms ({', '.join(settings.arms)}) to (pulls, reward, cost), "
+            f"got {shown(given)}."
+        )
+    found = [read_one(settings, arm, given[arm]) for arm in settings.arms if arm in given]
+    if not any(each.pulls for each in found):
+        raise InvalidInput(f"in a period at least one arm must have been pulled, got {shown(given)}.")
+    return [each for each in found if each.pulls]
+
+
+def read_one(settings: Settings, arm: str, given: Any) -> Sum:
+    known = settings.costs is not None
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not 3 - known <= len(given) <= 3:
+        what = "(pulls, reward) or (pulls, reward, cost)" if known else "(pulls, reward, cost)"
+        raise InvalidInput(f"the counts of arm {arm!r} must be {what}, got {shown(given)}.")
+    pulls, reward = whole(given[0], f"pulls of arm {arm!r}", 0), whole(given[1], f"reward of arm {arm!r}", 0)
+    if isinstance(settings.family, Bernoulli) and reward > pulls:
+        raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its rewards, 0 or 1 each, cannot sum to {reward}.")
+    if pulls == 0 and reward:
+        raise InvalidInput(f"arm {arm!r} was not pulled: its rewards cannot sum to {reward}.")
+    a = settings.arms.index(arm)
+    if len(given) < 3 or given[2] is None:
+        if not known:
+            raise InvalidInput(f"the counts of arm {arm!r} need a cost, since the study does not know it.")
+        assert settings.costs is not None
+        return Sum(a, pulls, float(reward), settings.costs[a] * pulls)
+    cost = amount(given[2], f"cost of arm {arm!r}")
+    if cost < 0 or (cost == 0 and pulls and not known):
+        raise InvalidInput(f"cost of arm {arm!r} must be positive, got {shown(given[2])}.")
+    return Sum(a, pulls, float(reward), cost)
+
+
+def tell(change: Change, sums: Sequence[Sum], period: str, following: int | None) -> dict[str, float]:
+    """Count a period, once; returns how to divide the next, as shares by arm, or nothing if the study has stopped."""
+    change.write()
+    before = statements.PERIOD.rows(change.connection, {**change.ledger.of, "of_period": period})
+    if before:
+        check_told_before(before, sums, period)
+    else:
+        take(change, sums, period)
+    if change.is_over:
+        return {}
+    pulls = sum(each.pulls for each in sums) if following is None else following
+    return shares(change.settings, split(change.play, pulls))
+
+
+def told(
+    change: Change, sums: Sequence[Sum], period: str, following: int | None
+) -> tuple[dict[str, float], list[UserWarning]]:
+    """The same, with warnings."""
+    return tell(change, sums, period, following), change.warnings
+
+
+def check_told_before(before: Sequence[Any], sums: Sequence[Sum], period: str) -> None:
+    told = {each.arm: Sum(each.arm, each.pulls, each.reward, each.cost) for each in before}
+    if told != {each.arm: each for each in sums}:
+        words = "; ".join(f"{each.pulls} pulls, reward {each.reward:g}, cost {each.cost:g}" for each in told.values())
+        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}); those stand.")
+
+
+def take(change: Change, sums: Sequence[Sum], period: str) -> None:
+    if change.is_over and change.row.reason in (MAX_COST, MAX_PULLS):
+        raise InvalidInput(
+            f"study {change.ledger.name!r} has stopped at {change.row.reason}: raise it first, with amend(), and tell "
+            "then."
+        )
+    if not change.is_over:
+        change.count()
+        if change.live() or change.play.has_waiting:
+            raise InvalidInput(
+                "pulls that were asked for one by one are under way: tell or release them first, since results count "
+                "in the order of asking."
+            )
+    was_over = passing(change.play) is not None
+    for each in sums:
+        take_one(change, each, period)
+    if not change.is_over:
+        change.through = change.asked
+        change.play.reset_policy()
+        change.decide()
+        change.stop_at_limit()
+    if not was_over:
+        change.warn(passing(change.play), category=CostlyStudy)
+
+
+def take_one(change: Change, each: Sum, period: str) -> None:
+    """Log what so many pulls of an arm returned, and count it, unless the study has stopped or the arm is out."""
+    play, a = change.play, each.arm
+    counts = not change.is_over and bool(play.here[a])
+    play.observe_sum(a, each.pulls, change.settings.seen_sum(each.pulls, each.reward), each.cost, counts=counts)
+    if play.has_overflown(a):
+        raise InvalidInput(f"{each.pulls} pulls, cost={each.cost!r} and those told before have sums too large to hold.")
+    change.asked += 1
+    change.told += 1
+    change.beyond += each.pulls - 1
+    change.is_changed = True
+    logged = {"study": change.ledger.id, "number": change.asked, "place": change.told, "arm": a, "reward": each.reward,
+              "cost": each.cost, "asked": change.now, "told": change.now, "offers": 1, "pulls": each.pulls,
+              "withdrawn": None if counts else change.now, "period": period}  # fmt: skip
+    change.writes.append((statements.ADD_TO_LOG, logged))
+
+
+def split(play: Play, pulls: int) -> list[int]:
+    """How the policy would divide so many pulls, if their rewards were as expected."""
+    trial, given, left = play.copy(), [0] * len(play.arms), pulls
+    step = math.ceil(pulls / STEPS)
+    while left > 0:
+        arm, some = trial.choose(given), min(step, left)
+        given[arm] += some
+        left -= some
+    return given
+
+
+def shares(settings: Settings, given: Sequence[int]) -> dict[str, float]:
+    """The part of each arm that is still in."""
+    return {
+        arm: part / sum(given) for arm, part in zip(settings.arms, given, strict=True) if arm not in settings.dropped
+    }

@@ -1,0 +1,142 @@
+"""Observations that a new study has from elsewhere: a CSV or Parquet file, a DataFrame, or another study.
+
+The tests that are proven here hold whatever chose the pulls, so they hold for pulls that were made elsewhere, as long
+as nothing was left out, and no arm chosen, because of what the data say: whoever imports them says so (`unseen`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cabai.datasets.cells import is_absent, number_in
+from cabai.datasets.sheets import open_sheet
+from cabai.study.settings import Settings
+from cabai.support.validation import InvalidInput, shown
+from cabai.thresholds import Calibrated
+
+DECLARE = (
+    "say unseen=True (--unseen), if it is so: these data were not looked at when the arms and settings of this study "
+    "were chosen, and they are all that was observed of these arms, nothing left out because of what it was. Else "
+    "there is no guarantee: create the study without them."
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A result from elsewhere: of one pull or, with sums, of several."""
+
+    arm: int
+    reward: float | None
+    cost: float
+    failed: str | None = None
+    pulls: int = 1
+
+
+def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[Imported], str]:
+    """What there is to import, in the order in which it was asked for, and what it is from."""
+    if unseen is not True:
+        raise InvalidInput(f"to import observations, {DECLARE}")
+    check_use(settings)
+    rows, origin = study_rows(source) if hasattr(source, "observations") else sheet_rows(source)
+    found = [each for where, row in rows if (each := read(where, row, settings)) is not None]
+    if not found:
+        raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
+    return found, origin[:200]
+
+
+def check_use(settings: Settings) -> None:
+    """Refuse where what was observed elsewhere would void the proof."""
+    if settings.items is not None:
+        raise InvalidInput("scores on the items of a dataset are reused with cabai.evaluate(..., reuse=...).")
+    if isinstance(settings.threshold, Calibrated):
+        raise InvalidInput(
+            "a calibrated threshold is certified for pulls that its policy chose, and observations from elsewhere are "
+            "none: they are refused."
+        )
+    if not settings.threshold.is_proven_for(settings.family):
+        raise InvalidInput(
+            f"observations are imported where the test is proven whatever chose the pulls, got threshold "
+            f"{settings.threshold}: {settings.threshold.standing(settings.family)}."
+        )
+
+
+def study_rows(study: Any) -> tuple[Iterator[tuple[str, Mapping[str, Any]]], str]:
+    """The observations of another study, in the order of asking."""
+    if study.settings.items is not None:
+        raise InvalidInput(
+            f"study {study.name!r} has items: its scores are reused with cabai.evaluate(..., reuse=...)."
+        )
+    origin = f"study {study.name}"
+    told = sorted(study.observations(), key=pull_number)
+    return ((f"{origin}, pull {row['pull']}", row) for row in told), origin
+
+
+def sheet_rows(source: Any) -> tuple[Iterator[tuple[str, Mapping[str, Any]]], str]:
+    """The rows of a table; one that a study has exported is put in the order of asking."""
+    sheet = open_sheet(source)
+    origin = Path(source).name if isinstance(source, (str, Path)) else "a DataFrame"
+    for name in ("arm", "reward"):
+        if name not in sheet.headers:
+            raise InvalidInput(f"{sheet.name} has no column {name!r}: it needs arm, reward and, unless known, cost.")
+    rows = [
+        (f"{sheet.name}, row {number}", dict(zip(sheet.headers, cells, strict=True)))
+        for number, cells in zip(sheet.rows, zip(*sheet.columns, strict=True), strict=True)
+    ]
+    if "pull" in sheet.headers:
+        rows.sort(key=lambda each: pull_number(each[1]))
+    return iter(rows), origin
+
+
+def pull_number(row: Mapping[str, Any]) -> int:
+    number = str(row["pull"]).rpartition("-")[2]
+    if not number.isdigit():
+        raise InvalidInput(f"a pull's id ends in its number, as in 1f6c2a9b-1, got {shown(row['pull'])}.")
+    return int(number)
+
+
+def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | None:
+    """One row, if it counts: not what a study has withdrawn, or was told after it had stopped."""
+    name = str(row["arm"]).strip()
+    if name not in settings.arms:
+        raise InvalidInput(
+            f"{where}: there is no arm {shown(name)} in this study. To leave out an arm by its results has a price: "
+            "let it be an arm, and drop it, which pays for that."
+        )
+    arm, failed = settings.arms.index(name), text(row.get("failed"))
+    reward, cost = number(where, row, "reward"), number(where, row, "cost")
+    pulls = number(where, row, "pulls")
+    if failed is None and reward is None:
+        raise InvalidInput(f"{where}: it has no reward, and does not say why in a column 'failed'.")
+    if failed is None and number(where, row, "counted") == 0:
+        return None
+    if cost is None:
+        if settings.costs is None and failed is None:
+            raise InvalidInput(f"{where}: it has no cost, and the study does not know it.")
+        cost = 0.0 if settings.costs is None else settings.costs[arm]
+    if cost < 0 or (cost == 0 and failed is None and settings.costs is None):
+        raise InvalidInput(f"{where}: cost must be positive, got {cost:g}.")
+    if pulls is not None and pulls != 1:
+        from cabai.study import counts
+
+        counted = counts.read(settings, {name: (int(pulls), reward if reward is None else int(reward), cost)})
+        return Imported(arm, counted[0].reward, cost, None, counted[0].pulls)
+    try:
+        return Imported(arm, None if failed else settings.family.check_reward(reward), cost, failed)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def number(where: str, row: Mapping[str, Any], name: str) -> float | None:
+    """A number in a row; None if there is none."""
+    value = number_in(row.get(name))
+    if value is None:
+        raise InvalidInput(f"{where}: {name} must be a number, got {shown(row[name])}.")
+    return None if math.isnan(value) else value
+
+
+def text(cell: Any) -> str | None:
+    return None if is_absent(cell) or not str(cell).strip() else str(cell)

@@ -1,0 +1,75 @@
+"""The level that an arm's evidence must reach, where arms may join later or be dropped by hand.
+
+An arm i beats j when E_{i,j} reaches 1/(delta w_i v_D). With K arms at first, a reserve r, and D arms dropped by hand,
+
+    w_i = (1 - r)/K for the K first arms,   r/2^k for the k-th that joined,      v_0 = 1 - r,   v_D = r/2^D,
+
+so that all w_i, and all v_D, add up to 1. Without a reserve no arm can join: w_i = 1/(K - 1), v_D = 1/2^D, which add up
+to 2 where arms are dropped. docs/theory/amending.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from cabai.core.stopping import leader_beats_every_rival
+from cabai.support.validation import InvalidInput, amount, shown
+from cabai.thresholds import Bets, Contrast, EValue
+
+if TYPE_CHECKING:
+    from cabai.study.settings import Settings
+
+LARGEST = 0.5  # reserve: a larger one would ask for less evidence after an arm was dropped than before
+
+
+def level(settings: Settings, arm: int, delta: float) -> float:
+    """log(1/(delta w_i v_D))."""
+    drops, reserve = len(settings.dropped), settings.reserve
+    if reserve is None:
+        return math.log(settings.first_arms - 1) + drops * math.log(2) - math.log(delta)
+    later = math.log(1 / (1 - reserve)) if drops == 0 else drops * math.log(2) - math.log(reserve)
+    return log_parts(settings, arm) + later - math.log(delta)
+
+
+def log_parts(settings: Settings, arm: int) -> float:
+    """log(1/w_i), with a reserve; without, of as many equal parts as there are arms."""
+    if settings.reserve is None:
+        return math.log(len(settings.arms))
+    if arm < settings.first_arms:
+        return math.log(settings.first_arms / (1 - settings.reserve))
+    return (arm - settings.first_arms + 1) * math.log(2) - math.log(settings.reserve)
+
+
+def checked_reserve(reserve: Any) -> float | None:
+    if reserve is None:
+        return None
+    share = amount(reserve, "reserve")
+    if not 0 < share <= LARGEST:
+        raise InvalidInput(f"reserve must be above 0 and at most {LARGEST:g}, got {shown(reserve)}.")
+    return share
+
+
+def check_use(settings: Settings) -> None:
+    """Refuse a reserve, and arms that join or are dropped, where that has no proof."""
+    refused = "arms may join a study, or be dropped by hand,"
+    if settings.items is not None:
+        raise InvalidInput(f"{refused} only where it has no items: a race drops arms by what other arms have shown.")
+    if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:
+        raise InvalidInput(
+            f"{refused} only where the decision itself beats every other arm: with policy top-two, ctas, tas or "
+            f"uniform, got {settings.policy}."
+        )
+    if type(settings.threshold) not in (Contrast, EValue, Bets):
+        raise InvalidInput(
+            f"{refused} only where the test is an e-value of two arms: contrast, evalue or bets, got "
+            f"{settings.threshold}."
+        )
+    if len(set(settings.dropped)) != len(settings.dropped) or not set(settings.dropped) <= set(settings.arms):
+        raise InvalidInput("its dropped arms are not among its arms.")
+    if len(settings.arms) - len(settings.dropped) < 2:
+        raise InvalidInput("two arms at least must be left.")
+    if settings.joined and (
+        settings.reserve is None or settings.first_arms < 2 or settings.joined != settings.arms[settings.first_arms :]
+    ):
+        raise InvalidInput("its arms that joined later are not the last of its arms.")

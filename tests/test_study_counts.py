@@ -1,0 +1,270 @@
+"""Results that are told as sums of a period."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import cabai
+from cabai.study import AlreadyTold, Study
+from served import InThread
+from shell import here
+from storages import BOTH
+from studies import new, reloaded, start, tables
+from workers import Child, announce_commits, killed
+
+MEANS = {"a": 0.9, "b": 0.5, "c": 0.2}
+
+
+def both(**options) -> tuple[Study, Study]:
+    """Two studies alike."""
+    usual = {"policy": "top-two", "arms": list(MEANS), "costs": [1, 2, 3]} | options
+    return new(**usual), new(**usual)
+
+
+@pytest.mark.parametrize(
+    ("policy", "family", "direction"),
+    [("top-two", "bernoulli", "maximize"), ("co", "bernoulli", "minimize"), ("ctas", "poisson", "maximize"),
+     ("top-two", "poisson", "minimize")],
+)  # fmt: skip
+def test_sums_count_as_the_single_results_would(family, policy, direction):
+    """The same rewards, told one by one and in sums: the same evidence wherever a period ends."""
+    summed, single = both(family=family, policy=policy, direction=direction)
+    chance, period = random.Random(5), 0
+    while not (summed.stopped or single.stopped):
+        period += 1
+        counts = {arm: [0, 0] for arm in MEANS}
+        for _ in range(15):
+            pull = single.ask()
+            reward = int(chance.random() < MEANS[pull.arm])
+            single.tell(pull, reward)
+            counts[pull.arm][0] += 1
+            counts[pull.arm][1] += reward
+            if single.stopped:
+                break
+        summed.tell_counts(counts, period=str(period))
+        mine, its = reloaded(summed).status(), single.status()
+        assert (mine.leader, mine.rival) == (its.leader, its.rival)
+        assert mine.spent == pytest.approx(its.spent, rel=1e-12)
+        assert mine.evidence is None if its.evidence is None else mine.evidence == pytest.approx(its.evidence, rel=1e-9)
+        assert [(arm.pulls, arm.mean) for arm in mine.arms] == [
+            (arm.pulls, pytest.approx(arm.mean, rel=1e-12)) for arm in its.arms
+        ]
+    assert summed.decision == single.decision is not None
+    assert summed.status().pulls == single.status().pulls
+
+
+def test_evalue_takes_sums_of_bernoulli_rewards():
+    summed, single = both(threshold="evalue")
+    start(single, [1, 0, 1] * 4, cost=None)
+    counts = {arm.name: (arm.pulls, round(arm.pulls * arm.mean)) for arm in single.status().arms}
+    summed.tell_counts(counts)
+    assert summed.status().evidence == pytest.approx(single.status().evidence)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "gaussian"}, "bernoulli and poisson rewards, got family gaussian"),
+        ({"family": "bounded"}, "bernoulli and poisson rewards, got family bounded"),
+        ({"family": "exponential"}, "bernoulli and poisson rewards"),
+        ({"threshold": "bets"}, "threshold bets looks at single rewards of bernoulli arms"),
+        ({"family": "poisson", "threshold": "evalue"}, "threshold evalue looks at single rewards of poisson arms"),
+        ({"family": "poisson", "policy": "d-lucb"}, "threshold evalue looks at single rewards of poisson arms"),
+        ({"threshold": "calibrated(c=3)"}, "calibrated threshold is certified for pulls"),
+        ({"family": None, "policy": "top-two", "items": 10}, "every evaluation is told by itself"),
+    ],
+)
+def test_sums_are_refused_where_the_test_looks_at_more(options, message):
+    study = new(**options)
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        study.tell_counts({"a": (10, 5, 1.0)})
+    assert tables(study) == before
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({}, "must be a dictionary from names of arms"),
+        ([], "must be a dictionary"),
+        ({"x": (1, 1, 1)}, "must be a dictionary from names of arms"),
+        ({"a": 5}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
+        ({"a": (5, 3)}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
+        ({"a": (5, 3, None)}, "need a cost"),
+        ({"a": (5, 6, 1.0)}, "was pulled 5 times: its rewards, 0 or 1 each, cannot sum to 6"),
+        ({"a": (5, -1, 1.0)}, "reward of arm 'a' must be a whole number of at least 0"),
+        ({"a": (5.5, 1, 1.0)}, "pulls of arm 'a' must be a whole number"),
+        ({"a": (5, 1, -1.0)}, "cost of arm 'a' must be positive"),
+        ({"a": (5, 1, 0)}, "cost of arm 'a' must be positive"),
+        ({"a": (0, 0, 0)}, "at least one arm must have been pulled"),
+        ({"a": (0, 1, 1.0)}, "was pulled 0 times"),
+        ({"a": (10, 1, 1.0), "b": (1, 5, 1.0)}, "cannot sum to 5"),
+    ],
+)
+def test_bad_counts_count_nothing(counts, message):
+    study = new()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        study.tell_counts(counts)
+    assert tables(study) == before
+
+
+def test_a_period_counts_once():
+    study = new(costs=[1, 1, 1])
+    first = study.tell_counts({"a": (10, 5), "b": (10, 4)}, period="Monday")
+    before = tables(study)
+    assert study.tell_counts({"b": (10, 4), "a": (10, 5)}, period="Monday") == first
+    assert tables(study) == before
+    with pytest.raises(AlreadyTold, match="period 'Monday' was told before with other counts"):
+        study.tell_counts({"a": (10, 6), "b": (10, 4)}, period="Monday")
+    study.tell_counts({"a": (10, 5), "b": (10, 4)})  # one without a name is another
+    study.tell_counts({"a": (10, 5), "b": (10, 4)})
+    assert study.status().pulls == 60
+    for wrong in ("", 7, "x" * 201):
+        with pytest.raises(cabai.InvalidInput, match="period must be a text"):
+            study.tell_counts({"a": (10, 5)}, period=wrong)
+
+
+def test_the_log_keeps_the_sums():
+    study = new()
+    study.tell_counts({"a": (100, 31, 2.5), "b": (50, 20, 1.5)}, period="Monday")
+    start(study, [1])
+    rows = study.observations()
+    assert [(row["arm"], row["pulls"], row["reward"], row["cost"], row["period"]) for row in rows] == [
+        ("a", 100, 31.0, 2.5, "Monday"), ("b", 50, 20.0, 1.5, "Monday"), ("c", 1, 1.0, 1.0, None),
+    ]  # fmt: skip
+    assert all(row["counted"] for row in rows)
+    assert (study.status().spent, study.status().pulls) == (5.0, 151)
+    assert reloaded(study).status() == study.status()
+    assert list(study.to_frame()["pulls"]) == [100, 50, 1]
+
+
+def test_single_pulls_under_way_must_be_told_first_and_may_follow():
+    study = new()
+    pull = study.ask()
+    with pytest.raises(cabai.InvalidInput, match="asked for one by one are under way: tell or release them first"):
+        study.tell_counts({"a": (10, 5, 1.0)})
+    study.tell(pull, 1, 1.0)
+    study.tell_counts({"a": (10, 5, 1.0), "b": (10, 5, 1.0), "c": (10, 5, 1.0)})
+    first, second = study.ask(2)
+    study.tell(second, 1, 1.0)
+    assert (study.status().pulls, study.status().waiting) == (31, 1)
+    study.tell(first, 1, 1.0)
+    assert (study.status().pulls, study.status().waiting) == (33, 0)
+
+
+def test_limits_count_every_pull():
+    study = new(costs=[1, 1, 1], max_pulls=100)
+    assert study.tell_counts({"a": (30, 5), "b": (30, 5), "c": (30, 5)}) != {}
+    assert study.tell_counts({"a": (30, 5), "b": (30, 5), "c": (30, 5)}) == {}
+    assert (study.status().reason, study.status().pulls) == ("max_pulls", 180)
+    with pytest.raises(cabai.InvalidInput, match="has stopped at max_pulls: raise it first"):
+        study.tell_counts({"a": (30, 5)})
+    study.amend(max_pulls=1000)
+    study.tell_counts({"a": (30, 5)})
+    assert study.status().pulls == 210
+    rich = new(costs=[1, 1, 1], max_cost=50)
+    rich.tell_counts({"a": (30, 5), "b": (30, 5), "c": (30, 5)})
+    assert rich.status().reason == "max_cost"
+
+
+def test_what_comes_after_a_decision_is_paid_and_late():
+    study = new(costs=[1, 1, 1], policy="top-two")
+    study.tell_counts({"a": (100, 90), "b": (100, 10), "c": (100, 10)})
+    assert study.decision == "a"
+    assert study.tell_counts({"b": (100, 100)}) == {}
+    status = study.status()
+    assert (status.decision, status.spent, status.late, status.pulls, status.discarded) == ("a", 400.0, 1, 300, 100)
+    assert reloaded(study).status() == status
+    assert [row["counted"] for row in study.observations()] == [True] * 3 + [False]
+
+
+def test_a_dropped_arm_is_paid_and_not_counted():
+    study = new(policy="top-two", costs=[1, 1, 1])
+    study.drop("c")
+    shares = study.tell_counts({"a": (10, 5), "b": (10, 5), "c": (10, 9)})
+    assert set(shares) == {"a", "b"}
+    assert [arm.pulls for arm in study.status().arms] == [10, 10, 0]
+    assert study.status().spent == 30.0
+    assert reloaded(study).status() == study.status()
+
+
+@pytest.mark.parametrize("policy", ["top-two", "co", "ctas", "tas", "uniform"])
+def test_the_next_period_is_divided_as_the_policy_divides_pulls(policy):
+    """By the policy itself, asked so often: as many pulls of each as `ask` hands out."""
+    study = new(policy=policy, arms=list(MEANS), costs=[1, 1, 1], delta=1e-6)
+    study.tell_counts({"a": (200, 60), "b": (200, 52), "c": (200, 40)})
+    given = study.split(100)
+    assert sum(given.values()) == 100
+    assert study.split(100) == given
+    shares = study.tell_counts({"a": (1, 0)}, following=100)
+    assert sum(shares.values()) == pytest.approx(1)
+    asked = [pull.arm for pull in study.ask(100)]
+    for arm, share in shares.items():
+        assert share * 100 == asked.count(arm)
+    if policy == "co":
+        assert study.split(3_000_000)["a"] == pytest.approx(1_000_000, rel=0.02)
+    for wrong in (0, -1, 2.5):
+        with pytest.raises(cabai.InvalidInput, match="pulls must be"):
+            study.split(wrong)
+
+
+def test_large_periods_are_as_quick_as_small_ones():
+    study = new(costs=[1, 1, 1], delta=1e-6)
+    study.tell_counts({"a": (10**9, 10**8), "b": (10**9, 10**8 + 10), "c": (10**9, 10**8)})
+    assert study.status().pulls == 3 * 10**9
+    assert reloaded(study).status() == study.status()
+
+
+@BOTH
+def test_a_period_is_there_whole_or_not_at_all_when_its_teller_is_killed(url):
+    cabai.create_study("sums", arms=["a", "b"], family="bernoulli", delta=1e-9, storage=url)
+
+    def tell(report):
+        mine = cabai.load_study("sums", storage=url)
+        begin = mine.status().pulls // 20
+        announce_commits(mine._storage, report)
+        for hour in range(begin, 1000):
+            mine.tell_counts({"a": (10, 5, 1.0), "b": (10, 5, 2.0)}, period=str(hour))
+            report("told", hour)
+
+    acknowledged = []
+    for attempt in range(3):
+        reports = killed(Child(tell), 0.002 * attempt, at_commit=4)
+        acknowledged += [words[1] for words in reports if words[0] == "told"]
+    study = cabai.load_study("sums", storage=url)
+    hours = [row["period"] for row in study.observations() if row["arm"] == "a"]
+    assert hours == [row["period"] for row in study.observations() if row["arm"] == "b"]
+    assert hours == [str(hour) for hour in range(len(hours))]
+    assert {str(hour) for hour in acknowledged} <= set(hours)
+    status = study.status()
+    assert (status.pulls, status.spent) == (20 * len(hours), pytest.approx(3.0 * len(hours)))
+
+
+def test_over_http_and_from_the_shell_it_is_the_same(folder):
+    storage = f"sqlite:///{folder}/cabai.db"
+    server = InThread(storage)
+    try:
+        about = {"arms": ["a", "b"], "family": "bernoulli", "policy": "co"}
+        study = cabai.create_study("far", **about, storage=server.address)
+        near = cabai.create_study("near", **about, storage=storage)
+        for each in (study, near):
+            shares = each.tell_counts({"a": (100, 31, 2.5), "b": (100, 40, 2.5)}, period="Monday", following=1000)
+            assert shares == {"a": 0.5, "b": 0.5}
+        assert study.split(10) == near.split(10) == {"a": 5, "b": 5}
+        assert study.status().pulls == 200
+        with pytest.raises(AlreadyTold, match="Monday"):
+            study.tell_counts({"a": (100, 30, 2.5)}, period="Monday")
+    finally:
+        server.close()
+    done = here(
+        "study", "tell-counts", "near", '{"a": [100, 40, 2.5], "b": [100, 31, 2.5]}', "--period", "Tuesday",
+        "--storage", storage, "--json",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["spent"] == 10.0
+    assert here("study", "split", "near", "10", "--storage", storage).stdout == "a\t5\nb\t5\n"
+    wrong = here("study", "tell-counts", "near", "{", "--storage", storage)
+    assert (wrong.returncode, wrong.stderr.count("\n"), "counts must be JSON" in wrong.stderr) == (2, 1, True)

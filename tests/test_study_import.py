@@ -1,0 +1,154 @@
+"""A new study that begins with observations made elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+import cabai
+from shell import here
+from studies import new, reloaded, start
+
+USUAL = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "unseen": True}
+
+
+def source(**options):
+    """A study with some observations: two failed, one waits, one is under way."""
+    study = new(**options)
+    start(study, [1, 0, 1, 1, 0, 1])
+    study.tell(study.ask(), failed="no luck", cost=0.5)
+    first, second = study.ask(2)
+    study.tell(second, 1, cost=1.0)
+    assert study.status().waiting == 1
+    return study, first
+
+
+@pytest.mark.parametrize("kind", ["study", "csv", "parquet", "frame"])
+def test_what_counted_elsewhere_counts_here_and_is_marked(kind, tmp_path):
+    study, _ = source()
+    file = tmp_path / f"all.{kind}"
+    if kind == "csv":
+        file.write_text("".join(cabai.study.exporting.lines(study.columns, study.observations(), [], "csv")))
+    if kind == "parquet":
+        study.to_frame().to_parquet(file)
+    given = {"study": study, "frame": study.to_frame()}.get(kind, file)
+    found = new(**USUAL, import_from=given)
+    mine, its = found.status(), study.status()
+    assert [(arm.pulls, arm.mean, arm.failures) for arm in mine.arms] == [
+        (arm.pulls, arm.mean, arm.failures) for arm in its.arms
+    ]
+    assert (mine.spent, mine.leader, mine.imported) == (6.5, its.leader, 7)  # without what waits
+    assert mine.evidence == its.evidence
+    origin = {"study": f"study {study.name}", "frame": "a DataFrame"}.get(kind, file.name)
+    rows = found.observations()
+    assert [row["origin"] for row in rows] == [origin] * 7
+    assert all(row["counted"] == (row["failed"] is None) for row in rows)
+    assert "7 of what was told is imported" in str(mine)
+    assert reloaded(found).status() == mine
+    start(found, [1, 1])
+    assert [row["origin"] for row in found.observations()[7:]] == [None, None]
+
+
+def test_a_study_goes_on_elsewhere_as_it_would_have_here():
+    """Another delta, the same results: the pulls are those of a study that had that delta from the first."""
+    first = new(arms=["a", "b"], costs=[1, 2])
+    whole = new(arms=["a", "b"], costs=[1, 2], delta=0.001)
+    rewards = [1, 0] * 4
+    start(first, rewards, cost=None)
+    start(whole, rewards, cost=None)
+    later = new(arms=["a", "b"], costs=[1, 2], delta=0.001, import_from=first, unseen=True)
+    while not whole.stopped:
+        pulls = whole.ask(), later.ask()
+        assert pulls[0].arm == pulls[1].arm
+        for study, pull in zip((whole, later), pulls, strict=True):
+            study.tell(pull, int(pull.arm == "a"))
+    assert later.decision == whole.decision == "a"
+
+
+def test_what_is_imported_may_decide_at_once_or_use_up_a_budget():
+    study = new(arms=["a", "b"], policy="uniform")
+    study.run(lambda arm: (int(arm == "a"), 1.0))
+    assert study.decision == "a"
+    again = new(arms=["a", "b"], policy="uniform", import_from=study, unseen=True)
+    assert (again.decision, again.status().reason) == ("a", "evidence")
+    tight = new(arms=["a", "b"], delta=1e-9, max_pulls=5, import_from=study, unseen=True)
+    assert tight.status().reason == "max_pulls"
+
+
+def test_a_plain_table_will_do(tmp_path):
+    (tmp_path / "trials.csv").write_text("arm,reward\na,1\nb,0\na,true\n")
+    study = new(arms=["a", "b"], costs=[1, 2], import_from=tmp_path / "trials.csv", unseen=True)
+    assert [(arm.pulls, arm.mean, arm.spent) for arm in study.status().arms] == [(2, 1.0, 2.0), (1, 0.0, 2.0)]
+
+
+def test_sums_are_imported_as_sums():
+    study = new(costs=[1, 1, 1])
+    study.tell_counts({"a": (100, 30), "b": (100, 31), "c": (100, 29)})
+    found = new(costs=[1, 1, 1], import_from=study, unseen=True)
+    assert [(arm.pulls, arm.mean) for arm in found.status().arms] == [(100, 0.3), (100, 0.31), (100, 0.29)]
+    assert reloaded(found).status().evidence == study.status().evidence
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unseen": False}, r"say unseen=True \(--unseen\), if it is so: these data were not looked at"),
+        ({"unseen": "yes"}, "say unseen=True"),
+        ({"threshold": "stylized"}, "where the test is proven whatever chose the pulls, got threshold stylized"),
+        ({"threshold": "calibrated(c=3)"}, "certified for pulls that its policy chose"),
+        ({"family": None, "policy": "top-two", "items": 10}, "reused with cabai.evaluate"),
+        ({"arms": ["a", "b"]}, "no arm 'c' in this study. To leave out an arm by its results has a price"),
+        ({"family": "exponential", "policy": "top-two"}, "pull .*: .*"),
+        ({"storage": "http://127.0.0.1:9"}, "not imported over HTTP"),
+    ],
+)
+def test_it_is_refused_where_it_would_void_the_proof(options, message):
+    study, _ = source()
+    with pytest.raises(cabai.InvalidInput, match=message):
+        new(**USUAL | options, import_from=study)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("arm,cost\na,1\n", "has no column 'reward'"),
+        ("arm,reward,cost\na,1,\n", "row 2: it has no cost"),
+        ("arm,reward,cost\na,,1\n", "row 2: it has no reward"),
+        ("arm,reward,cost\na,2,1\n", "row 2: "),
+        ("arm,reward,cost\na,1,-1\n", "row 2: cost must be positive"),
+        ("arm,reward,cost\na,one,1\n", "row 2: reward must be a number"),
+        ("arm,reward,cost\nx,1,1\n", "row 2: there is no arm 'x'"),
+        ("arm,reward,cost\n", "has no rows"),
+        ("arm,reward,cost,counted\na,1,1,False\n", "there is nothing to import"),
+        ("pull,arm,reward,cost\nq,a,1,1\n", "a pull's id ends in its number"),
+    ],
+)
+def test_bad_tables_make_no_study(text, message, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    before = cabai.list_studies(storage="memory")
+    with pytest.raises(cabai.InvalidInput, match=message):
+        new(**USUAL, import_from=tmp_path / "t.csv")
+    assert cabai.list_studies(storage="memory") == before
+
+
+def test_it_is_imported_once():
+    study, _ = source()
+    options = {**USUAL, "import_from": study, "storage": "memory", "load_if_exists": True}
+    first = cabai.create_study("imported once", **options)
+    again = cabai.create_study("imported once", **options)
+    assert again.status() == first.status()
+
+
+def test_from_the_shell(tmp_path):
+    (tmp_path / "trials.csv").write_text("arm,reward,cost\na,1,1\nb,0,1\n")
+    about = ["study", "create", "x", "--arms", "a,b", "--family", "bernoulli", "--import-from", "trials.csv"]
+    refused = here(*about, cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n"), "--unseen" in refused.stderr) == (2, 1, True)
+    assert here(*about, "--unseen", cwd=tmp_path).returncode == 0
+    rows = list(csv.DictReader(io.StringIO(here("study", "export", "x", cwd=tmp_path).stdout)))
+    assert [row["origin"] for row in rows] == ["trials.csv"] * 2
+    about = ["study", "create", "y", "--arms", "a,b", "--family", "bernoulli", "--import-study", "x", "--unseen"]
+    assert here(*about, cwd=tmp_path).returncode == 0
+    assert "2 of what was told is imported" in here("study", "status", "y", cwd=tmp_path).stdout
