@@ -257,7 +257,15 @@ def every_state(storage: str) -> list[cabai.Study]:
     raced.run(lambda arm, item: float(arm == "b"))
     unproven = judged("unproven", storage, family="poisson", threshold="paper")
     unproven.tell_many([{"pull": pull, "reward": 3} for pull in unproven.ask(4)])
-    return [fresh, begun, decided, limited, by_hand, race, raced, unproven]
+    cheap = judged("cheap", storage, ["a", "b", "c"], goal="cheapest", epsilon=0.3, running_costs=[1, 2, 3])
+    cheap.tell_many([{"pull": pull, "reward": pull.arm != "a"} for pull in cheap.ask(30)])
+    cheapest = judged("cheapest", storage, ["a", "b", "c"], goal="cheapest", epsilon=0.3, running_costs=[1, 2, 3])
+    cheapest.run(lambda arm: float(arm != "a"))
+    dropped = judged("dropped", storage, ["a", "b", "c"], reserve=0.2)
+    dropped.tell_many([{"pull": pull, "reward": 1} for pull in dropped.ask(5)])
+    dropped.drop("c")
+    dropped.amend(max_cost=7)
+    return [fresh, begun, decided, limited, by_hand, race, raced, unproven, cheap, cheapest, dropped]
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

@@ -381,9 +381,9 @@ class Study:
         still in". Does nothing if it is out by hand already.
 
         Pulls under way of the arm are withdrawn: told after all, they are paid, and count nowhere. Whoever drops arms
-        may have looked at the results, so that has a price: evidence of log 2 nats more for each. With a `reserve` the
-        decision is wrong with probability delta at most, as ever; without one, 2 delta. Not with policies that drop
-        arms themselves (co, racing), nor with items.
+        may have looked at the results, so more evidence is required after each. With a `reserve` the decision is wrong
+        with probability delta at most, as ever; without one, 2 delta. Not with policies that drop arms themselves (co,
+        racing), nor with items. Two arms must be left.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")

@@ -25,6 +25,12 @@ def question(status: Status) -> str:
     what = f"Which of {len(status.arms)} arms has the {best} mean reward"
     if status.items is not None:
         what = f"Which of {len(status.arms)} arms has the {best} mean score on these {status.items:,} items"
+    if status.goal != "best":
+        where = "" if status.items is None else f" on these {status.items:,} items"
+        return (
+            f"Which of {len(status.arms)} arms is the cheapest to run of those whose mean{where} is within "
+            f"{status.epsilon:g} of the {best}, wrong with probability at most {status.delta:g}, for the smallest bill?"
+        )
     good = f", or a mean within {status.epsilon:g} of it" if status.epsilon else ""
     return f"{what}{good}, wrong with probability at most {status.delta:g}, for the smallest bill?"
 
@@ -56,10 +62,18 @@ def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("epsilon", number(status.epsilon)),
         ("test", status.threshold if status.items is None else f"{status.threshold} race on {status.items:,} items"),
         ("policy", status.policy),
+        *([("running costs", ", ".join(money(arm.running_cost) or "not known yet" for arm in status.arms))]
+          if status.goal != "best" else []),
+        *([("slack", number(status.slack))] if status.slack is not None else []),
+        *([("reserve of delta", number(status.reserve))] if status.reserve else []),
+        *([("arms that joined later", ", ".join(status.joined))] if status.joined else []),
+        *([("arms dropped by hand", ", ".join(status.dropped))] if status.dropped else []),
+        *([("observations from elsewhere", f"{status.imported:,}")] if status.imported else []),
+        *([("settings amended", f"{status.amended} times")] if status.amended else []),
         ("largest bill", "no limit" if status.max_cost is None else money(status.max_cost)),
         ("most pulls", "no limit" if status.max_pulls is None else f"{status.max_pulls:,}"),
         *((name, str(value)) for name, value in settings.items() if value is not None),
         ("begun", moment(status.created)),
         ("ended", moment(status.ended) or "it goes on"),
-    ]
+    ]  # fmt: skip
     return rows

@@ -64,10 +64,15 @@ def scale(status: Status) -> tuple[float, float] | None:
 
 
 def state(arm: ArmStatus, status: Status) -> str:
+    is_best = status.goal == "best"
     if arm.name == status.decision:
-        return "best"
+        return "best" if is_best else "cheapest"
+    if arm.name in status.dropped:
+        return "dropped"
+    if arm.excluded:
+        return "too bad"
     if arm.name == status.leader:
-        return "led" if status.stopped else "leads"
+        return ("led" if status.stopped else "leads") if is_best else "likely"
     return "" if arm.in_play else "out"
 
 
