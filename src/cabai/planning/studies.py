@@ -163,11 +163,11 @@ def drawn_truths(
 
 
 def budget_found(bills: Bills, chance: float) -> Found | None:
-    """The budget that is enough, as far as it is known."""
+    """The budget that is enough; without a value where only one is known that is not. None: no budget is."""
     needed = bills.needed(chance)
-    if needed is None or needed.at_least:
+    if needed is None:
         return None
-    return Found(needed.value, bills.chance(needed.value), needed.value)
+    return Found(None if needed.at_least else needed.value, bills.chance(needed.value), needed.value)
 
 
 def curve_points(
