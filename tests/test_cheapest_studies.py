@@ -187,6 +187,25 @@ def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
     )
 
 
+def test_sums_of_periods_decide_whatever_the_order_of_the_arms():
+    """Ten pulls of each arm per period, all told at once: every pair is looked at."""
+    names, test = answers(0.05, 0.9, 0.9)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.4)
+    for period in range(60):
+        if not study.stopped:
+            counts = {arm: (10, sum(int(test(arm)) for _ in range(10))) for arm in names}
+            study.tell_counts(counts, period=f"hour {period}")
+    status = study.status()
+    assert status.decision == "medium"
+    assert [arm.excluded for arm in status.arms] == [True, False, False]
+
+
+def test_a_model_that_is_free_to_run_is_the_cheapest():
+    names, test = answers(0.9, 0.9)
+    status = new(arms=names, policy="top-two", costs=[3, 0], goal="cheapest", epsilon=0.3).run(test)
+    assert status.decision == "medium"
+
+
 # --- Refused ---------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +225,7 @@ def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
     ({"family": "exponential", "direction": "minimize"}, "not for the family"),
     ({"threshold": "evalue"}, "needs a test that shows by how much an arm is better: contrast"),
     ({"family": None, "items": 10, "race": "paired"}, "goal 'cheapest' has a race of its own"),
+    ({"reserve": 0.1}, "only where the decision itself beats every other arm"),
 ])  # fmt: skip
 def test_what_has_no_meaning_or_no_proof_is_refused(options, match):
     with pytest.raises(InvalidInput, match=match):
