@@ -189,3 +189,73 @@ def test_a_forecast_is_the_same_from_the_storage_over_http_and_in_the_shell(url)
     assert status.sentence in here("study", "status", study.name, "--storage", url).stdout
     quick = json.loads(here("study", "status", study.name, "--no-forecast", "--storage", url, "--json").stdout)
     assert quick["forecast"] is None
+
+
+# --- Races ------------------------------------------------------------------------------------------------------------
+
+
+def race_begun(seed: int, each: int, items: int = 300, **options) -> tuple[cabai.study.Study, np.ndarray]:
+    """A race of 2 to 4 arms that share what makes an item hard, after so many items; and their scores on all."""
+    rng = np.random.default_rng(seed)
+    arms = int(rng.integers(2, 5))
+    hard = rng.random(items)
+    means = rng.uniform(0.3, 0.9, arms)
+    scores = np.array([0.6 * hard + 0.4 * rng.random(items) < 0.2 + 0.6 * mean for mean in means]).astype(float)
+    names = [str(a) for a in range(arms)]
+    study = new(arms=names, family=None, policy="top-two", items=items, costs=[1.0] * arms, seed=seed, **options)
+    told = 0
+    while told < each * arms and not study.stopped:
+        pull = study.ask()
+        study.tell(pull, scores[int(pull.arm), pull.item])
+        told += 1
+    return study, scores
+
+
+def test_a_race_is_forecast_from_its_scores(monkeypatch):
+    study, scores = race_begun(1, each=3)
+    assert study.status(forecast=True).forecast is None
+    while study.status().arms[0].pulls < 12:
+        pull = study.ask()
+        study.tell(pull, scores[int(pull.arm), pull.item])
+    status = study.status(forecast=True)
+    found = status.forecast
+    assert 0 < found.low <= found.median <= found.high <= status.at_most
+    assert status.remaining_cost == found.median
+    assert status.sentence.endswith(f" spent{found}.")
+    assert study.status().sentence.endswith("more for these.")
+    before = study.scores()
+    study.run(lambda arm, item: scores[int(arm), item])
+    assert {arm: {i: known[i] for i in before[arm]} for arm, known in study.scores().items()} == before
+
+
+def test_a_forecast_of_a_race_that_fails_is_missing(monkeypatch):
+    study, _ = race_begun(2, each=12)
+    before = study.status()
+
+    def fails(*arguments):
+        raise ValueError
+
+    monkeypatch.setattr("cabai.study.items_forecast.filled", fails)
+    assert study.status(forecast=True) == before
+
+
+def test_a_race_with_a_budget_is_forecast_within_it():
+    study, _ = race_begun(1, each=12, max_cost=50)
+    status = study.status(forecast=True)
+    assert status.forecast.high <= 50 - status.spent
+    assert 0 <= status.forecast.chance <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("race", "epsilon"), [("champion", 0.0), ("paired", 0.0), ("paired", 0.05)])
+def test_a_range_of_80_percent_holds_in_70_to_90_percent_of_races_that_it_has_not_seen(race, epsilon):
+    """60 races each after 10 and 30 items."""
+    inside = races = 0
+    for each, seed in ((each, seed) for each in (10, 30) for seed in range(60)):
+        study, scores = race_begun(seed, each, race=race, epsilon=epsilon)
+        found = None if study.stopped else study.status(forecast=True)
+        if found is not None and found.forecast is not None:
+            paid = study.run(lambda arm, item, scores=scores: scores[int(arm), item]).spent - found.spent
+            inside, races = inside + (found.forecast.low <= paid <= found.forecast.high), races + 1
+    print(race, epsilon, inside / races, races)
+    assert binom.ppf(1e-6, races, 0.7) <= inside <= binom.isf(1e-6, races, 0.9)

@@ -58,8 +58,8 @@ def drop(
 ) -> None:
     """Put an arm out by hand: it is not pulled any more, and cannot be the decision.
 
-    The decision is then about the arms still in. Whoever drops an arm may have looked at the results: it takes log 2
-    nats more evidence for each and, without a --reserve, the decision is wrong with probability 2 delta at most.
+    The decision is then about the arms still in. Whoever drops an arm may have looked at the results, so more evidence
+    is required after each. Without a --reserve, the decision is then wrong with probability 2 delta at most.
     """
     study = load_study(name, storage=storage)
     study.drop(arm, by=by)

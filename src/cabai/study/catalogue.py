@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from cabai.study import schema, statements
 from cabai.study.errors import StorageError, StudyNotFound
-from cabai.study.importing import Imported
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
@@ -20,6 +19,9 @@ from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
 from cabai.support.validation import InvalidInput
+
+if TYPE_CHECKING:
+    from cabai.study.importing import Imported
 
 REUSED = "reused"  # the worker of scores that were told in another study
 

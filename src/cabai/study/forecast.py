@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from cabai.families.slots import variance_at
 from cabai.study.kernels import compiling
 from cabai.study.play import Play
 from cabai.study.posterior import draws, scale_of
+from cabai.support.aside import aside
 from cabai.support.specialise import function_for
 
 SHARE = 0.8  # of continuations that lie within the range
@@ -59,13 +61,14 @@ class Forecast:
 class Forecasts:
     """The forecasts of a study, made when asked for, and not anew for every pull; shared by threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Any], Forecast | None] | None = None) -> None:
+        self.make = make  # of a study with items
         self.lock = threading.Lock()
         self.last: tuple[int, float, Any, Forecast | None] | None = None  # pulls, bill, arms in play; what was found
         self.due = 0.0
         self.at_work = threading.Lock()  # of who makes one beside other work
 
-    def of(self, play: Play) -> Forecast | None:
+    def of(self, play: Any) -> Forecast | None:
         """The forecast from a state, or None where there is none."""
         with self.lock:
             pulls, bill, arms = int(play.run["t"]), play.bill, play.arms["in_play"].tobytes()
@@ -73,14 +76,14 @@ class Forecasts:
                 return self.known(play)
             started = time.monotonic()
             try:
-                found = forecast_of(play)
+                found = (self.make or forecast_of)(play)
             except Exception:  # a forecast is a courtesy: what is known must be shown without it
                 found = None
             self.last = pulls, bill, arms, found
             self.due = time.monotonic() + REST * (time.monotonic() - started)
             return found
 
-    def soon(self, play: Play) -> Forecast | None:
+    def soon(self, play: Any) -> Forecast | None:
         """The last forecast, at once, whatever it is; a newer one is made beside, if it is time for one."""
         if not self.serves(play) and self.at_work.acquire(blocking=False):
 
@@ -93,7 +96,7 @@ class Forecasts:
             threading.Thread(target=work, name="cabai forecasts", daemon=True).start()
         return self.known(play)
 
-    def serves(self, play: Play) -> bool:
+    def serves(self, play: Any) -> bool:
         """Whether the last forecast is still good enough."""
         last = self.last
         if last is None or play.arms["in_play"].tobytes() != last[2] or play.run["t"] < last[0]:
@@ -101,7 +104,7 @@ class Forecasts:
         is_close = play.run["t"] <= last[0] * (1 + AGAIN) or time.monotonic() < self.due
         return is_close and (last[3] is not None or int(play.run["t"]) == last[0])
 
-    def known(self, play: Play) -> Forecast | None:
+    def known(self, play: Any) -> Forecast | None:
         """The last forecast, less what was paid since."""
         last = self.last
         return None if last is None or last[3] is None else last[3].after(play.bill - last[1])
@@ -123,7 +126,7 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
         truths = truths_of(play, count, rng)
         runs = Continuations(play.setup, play.arms, play.run, truths, seed=t)
     with compiling:
-        runs.compiled()
+        aside(runs.compiled)
     max_pulls, max_cost = limits(play)
     open_, left, more = np.arange(count), max(STEPS, count * t), max(64, t // 2)
     while len(open_) > LEFT_OVER * count and left > 0:
@@ -133,8 +136,11 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
         more *= 2
     paid, decided = runs.paid.copy(), runs.over.copy()
     if len(open_):
-        paid[open_] = followed_up(play, truths, paid, open_, rng)
-        decided[open_] = play.bill + paid[open_] < max_cost  # and not at the limit of pulls, or it would not be open
+        total = followed_up(play, truths, paid, open_, rng)
+        made = runs.runs["t"][open_] - t
+        most = paid[open_] / made * (max_pulls - t)  # what so many pulls cost, if they go on as before
+        decided[open_] = (total < most) & (play.bill + total < max_cost)
+        paid[open_] = np.minimum(total, most)
     paid = np.minimum(paid, max_cost - play.bill)
     low, median, high = (float(np.quantile(paid, q)) for q in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
     has_budget = max_pulls < 2**62 or max_cost < math.inf
@@ -193,7 +199,7 @@ def truths_of(play: Play, count: int, rng: np.random.Generator) -> Any:
     family = settings.kernel_family
     inner, negated = (family.inner, True) if isinstance(family, Mirrored) else (family, False)
     n, mean = arms["pulls"].astype(np.float64), arms["mean"] * (-1.0 if negated else 1.0)
-    costs = np.tile(play.paid_costs(), (count, 1))
+    costs = np.tile(settings.steering_costs or play.paid_costs(), (count, 1))
     if not (np.isfinite(costs) & (costs >= 0)).all():
         raise ValueError("costs are not known")
     if inner.key == "bounded":

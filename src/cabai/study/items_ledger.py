@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cabai.study import damage, items_status, statements
+from cabai.study.items_forecast import RaceState
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
 from cabai.study.status import Status
@@ -55,7 +56,7 @@ class ItemsLedger(Ledger):
     def look(self, connection: sa.Connection) -> tuple[Status, Any]:
         row = self.row(connection)
         with self.looked_at(connection, row) as play:
-            return items_status.status_of(row, play, self.pulls(connection)), None
+            return items_status.status_of(row, play, self.pulls(connection)), RaceState.of(play)
 
     def all_scores(self, connection: sa.Connection) -> Any:
         """Every score that is known, by arm and item."""

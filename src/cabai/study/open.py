@@ -11,13 +11,13 @@ from cabai import policies
 from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
-from cabai.study.importing import Imported, observations
 from cabai.study.items import WORST, Items
 from cabai.study.settings import AMENDABLE, OFFER, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
+    from cabai.study.importing import Imported
     from cabai.study.study import Study
 
 STORAGE = "sqlite:///cabai.db"
@@ -163,6 +163,8 @@ def open_study(
     imported: list[Imported] = []
     origin = None
     if source is not None:
+        from cabai.study.importing import observations
+
         imported, origin = observations(source[0], settings, unseen=source[1])
         settings = dataclasses.replace(settings, elsewhere=len(imported))
     made = create(opened, checked_name(name), settings, numbered(known, settings), token, imported, origin)

@@ -59,13 +59,15 @@ def scale_of(family: str, variance: float) -> Scale:
     return SCALES.get(family, Scale(lambda x: x * sd, lambda n, mean: (mean / sd, 1 / n)))
 
 
-def draws(scale: Scale, n: Numbers, mean: Numbers, count: int, rng: np.random.Generator) -> Numbers:
-    """Draws of all means, a row each, given n rewards of each arm and their mean."""
+def draws(
+    scale: Scale, n: Numbers, mean: Numbers, count: int, rng: np.random.Generator, usual: float = USUAL
+) -> Numbers:
+    """Draws of all means, a row each, given n rewards of each arm and their mean; `usual` is the centre of tau."""
     at, error = scale.estimate(n, mean)
     weights = 1 / (error + SPREADS[:, None] ** 2)  # by spread and arm
     total = weights.sum(axis=1)
     centre = (weights * at).sum(axis=1) / total
-    log_chance = -0.5 * (np.log(SPREADS / USUAL) / WIDTH) ** 2 + 0.5 * (
+    log_chance = -0.5 * (np.log(SPREADS / usual) / WIDTH) ** 2 + 0.5 * (
         np.log(weights).sum(axis=1) - np.log(total) - (weights * (at - centre[:, None]) ** 2).sum(axis=1)
     )
     chance = np.exp(log_chance - log_chance.max())

@@ -336,6 +336,7 @@ class Status:
         if self.evidence is not None and self.required is not None:
             over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
         rest = "" if self.at_most is None else f", at most about {roughly(self.at_most)} more for these"
+        rest = rest if self.forecast is None else str(self.forecast)
         return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
 
     @property

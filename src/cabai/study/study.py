@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import sqlalchemy as sa
 
 from cabai.plots import study_figure
-from cabai.study import amending, runner, transactions
+from cabai.study import amending, items_forecast, runner, transactions
 from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.current import Current
@@ -65,7 +65,7 @@ class Study:
         self._name, self._storage = ledger.name, storage
         self._current = Current(storage, ledger)
         self._together = Together(storage, self._current)
-        self._forecasts = Forecasts()
+        self._forecasts = Forecasts(None if ledger.settings.items is None else items_forecast.forecast_of)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An attribute that somebody assigns would change nothing that is stored."""
@@ -381,9 +381,9 @@ class Study:
         still in". Does nothing if it is out by hand already.
 
         Pulls under way of the arm are withdrawn: told after all, they are paid, and count nowhere. Whoever drops arms
-        may have looked at the results, so that has a price: evidence of log 2 nats more for each. With a `reserve` the
-        decision is wrong with probability delta at most, as ever; without one, 2 delta. Not with policies that drop
-        arms themselves (co, racing), nor with items.
+        may have looked at the results, so more evidence is required after each. With a `reserve` the decision is wrong
+        with probability delta at most, as ever; without one, 2 delta. Not with policies that drop arms themselves (co,
+        racing), nor with items. Two arms must be left.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.setup import Setup
-from cabai.core.shares import solve
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
 from cabai.core.stopping import beats, leader_beats_every_rival, required
@@ -73,12 +72,6 @@ class Threshold(Named):
 
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
         """Refuse a policy or an epsilon that this threshold does not hold for; a proven one holds for all."""
-
-    def hardness(
-        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
-    ) -> float:
-        """What a nat of evidence costs with ideal sampling, if means and costs are these: for forecasts."""
-        return solve(family, means, costs, leader)[0]
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""

@@ -22,10 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.shares import solve
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
-from cabai.families import Family, Gaussian
+from cabai.families import Family
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import bets_moments as moments
@@ -249,13 +248,6 @@ class Bets(Threshold):
         "variance": 0.0,  # of the rewards
         "reserved": 0.0,  # with a reserve for what has not been seen
     }
-
-    def hardness(
-        self, family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], arms: NDArray[Any], leader: int
-    ) -> float:
-        """As if rewards were gaussian, each arm with its own variance: what costs c is then worth as much as what costs
-        c times the variance if that were 1."""
-        return solve(Gaussian(), means, costs * arms["reserved"], leader)[0]
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """From the rewards themselves or, with lower bounds, from the sums of them and of their squares."""

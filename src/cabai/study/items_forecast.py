@@ -1,0 +1,108 @@
+"""What a study with items will still cost: a range, from the scores that are known.
+
+A few hundred times the scores that are missing are filled in, and the race is carried on with its own test. An item
+that is missing is like one of those that all arms in play have finished, whole, so that arms stay as alike as they are
+from item to item. Their means are drawn from what is known (`posterior`), and the scores are stretched to have them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.datasets.board import Board
+from cabai.study.forecast import SHARE, Forecast
+from cabai.study.items_play import ItemsPlay
+from cabai.study.kernels import compiling
+from cabai.study.posterior import draws, scale_of
+from cabai.support.aside import aside
+
+COUNT, FEWEST = 200, 40  # continuations
+STEPS = 20_000_000  # pairs of arms on an item, in all continuations
+LARGEST = 200_000  # scores of a dataset: beyond, a copy of them for a forecast would slow a status down
+CLOSE = 0.15  # how far arms that are raced on a dataset are apart, before there are data: see `posterior`
+LEAST = 8  # items that all arms in play have finished: from fewer nothing can be said
+
+
+@dataclass(frozen=True)
+class RaceState:
+    """A race as it was at a moment."""
+
+    name: str
+    board: Board
+    prices: NDArray[np.float64]
+    bill: float
+    max_cost: float | None
+    seed: int
+    run: dict[str, int]  # t: scores told
+    arms: dict[str, NDArray[np.bool_]]  # in_play
+
+    @classmethod
+    def of(cls, play: ItemsPlay) -> RaceState | None:
+        """Copied; None where that would take long, or an arm's price is not known."""
+        race, prices = play.race, play.paid_costs()
+        if race.scores.size > LARGEST or not np.isfinite(prices).all() or race.told == 0:
+            return None
+        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in race.board))
+        in_play = play.in_play.copy()
+        return cls(
+            race.name, board, prices, play.bill, play.settings.max_cost, play.settings.seed, {"t": race.told},
+            {"in_play": in_play},
+        )  # fmt: skip
+
+
+def forecast_of(state: RaceState) -> Forecast | None:
+    """Carry a race on many times; None while too few items are finished, or where it would take long."""
+    from cabai.datasets.replaying import compiled_race
+
+    in_play, (arms, items) = state.arms["in_play"], state.board.shares.shape
+    finished = int(state.board.prefix[in_play].min())
+    pairs = arms * (arms if state.name == "paired" else 1)
+    count = min(COUNT, STEPS // (pairs * max(items - finished, 1)))
+    if finished < LEAST or count < FEWEST:
+        return None
+    rng = np.random.default_rng([state.seed % 2**32, state.run["t"]])
+    with compiling:
+        race = aside(lambda: compiled_race(state.name))
+    order, rank = np.arange(items), np.arange(arms)
+    costs = np.repeat(state.prices[:, None], items, axis=1)
+    paid, means = np.empty(count), drawn_means(state, finished, count, rng)
+    for i in range(count):
+        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in state.board))
+        _, paid[i] = race(
+            board, order, filled(state, finished, means[i], rng), costs, state.prices, rank, np.zeros(arms, np.int64)
+        )
+    chance = None
+    if state.max_cost is not None:
+        rest = max(state.max_cost - state.bill, 0.0)
+        chance, paid = float((paid <= rest).mean()), np.minimum(paid, rest)
+    low, median, high = (float(np.quantile(paid, q)) for q in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
+    return Forecast(low, median, high, chance)
+
+
+def filled(state: RaceState, finished: int, means: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
+    """The shares of all arms on all items: those that are known; elsewhere those of an item that is known, stretched so
+    that arms in play have these means there, from 0 or from 1, so that shares stay shares."""
+    shares, in_play = state.board.shares, state.arms["in_play"]
+    like = shares[:, rng.integers(0, finished, shares.shape[1])]
+    for a, mean in zip(np.flatnonzero(in_play).tolist(), means.tolist(), strict=True):
+        now = float(like[a].mean())
+        if mean < now:
+            like[a] *= mean / now
+        elif now < 1:
+            like[a] = 1 - (1 - like[a]) * ((1 - mean) / (1 - now))
+    return np.where(np.isnan(shares), like, shares)
+
+
+def drawn_means(state: RaceState, finished: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draws of the means of the arms in play: a row each. What items have in common does not tell arms apart; what they
+    do not is how well their means are known."""
+    seen = state.board.shares[state.arms["in_play"], :finished]
+    mean = seen.mean(axis=1)
+    apart = seen - mean[:, None] - seen.mean(axis=0) + seen.mean()
+    arms = len(seen)
+    variance = (float((apart**2).sum()) + 0.25) / ((arms - 1) * (finished - 1) + 1)
+    return draws(scale_of("gaussian", variance), np.full(arms, float(finished)), mean, count, rng, CLOSE).clip(0, 1)
