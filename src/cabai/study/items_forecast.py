@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import CHEAPEST
 from cabai.datasets.board import Board
+from cabai.datasets.race import CHAMPION
 from cabai.study.forecast import SHARE, Forecast
 from cabai.study.items_play import ItemsPlay
 from cabai.study.kernels import compiling
@@ -46,8 +48,10 @@ class RaceState:
         race, prices = play.race, play.paid_costs()
         if race.scores.size > LARGEST or not np.isfinite(prices).all() or race.told == 0:
             return None
-        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in race.board))
-        in_play = play.in_play.copy()
+        board = Board._make(each.copy() if isinstance(each, np.ndarray) else each for each in race.board)
+        in_play = (
+            np.ones(len(prices), np.bool_) if race.name == CHEAPEST else play.in_play.copy()
+        )  # who is out may come
         return cls(
             race.name, board, prices, play.bill, play.settings.max_cost, play.settings.seed, {"t": race.told},
             {"in_play": in_play},
@@ -60,7 +64,7 @@ def forecast_of(state: RaceState) -> Forecast | None:
 
     in_play, (arms, items) = state.arms["in_play"], state.board.shares.shape
     finished = int(state.board.prefix[in_play].min())
-    pairs = arms * (arms if state.name == "paired" else 1)
+    pairs = arms * (1 if state.name == CHAMPION else arms)
     count = min(COUNT, STEPS // (pairs * max(items - finished, 1)))
     if finished < LEAST or count < FEWEST:
         return None
@@ -71,7 +75,7 @@ def forecast_of(state: RaceState) -> Forecast | None:
     costs = np.repeat(state.prices[:, None], items, axis=1)
     paid, means = np.empty(count), drawn_means(state, finished, count, rng)
     for i in range(count):
-        board = Board(*(each.copy() if isinstance(each, np.ndarray) else each for each in state.board))
+        board = Board._make(each.copy() if isinstance(each, np.ndarray) else each for each in state.board)
         _, paid[i] = race(
             board, order, filled(state, finished, means[i], rng), costs, state.prices, rank, np.zeros(arms, np.int64)
         )
