@@ -341,6 +341,9 @@ def test_observations_as_a_table(clock):
         "offers",
         "counted",
         "late",
+        "pulls",
+        "period",
+        "origin",
     ]
     assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
     assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
