@@ -45,7 +45,7 @@ def test_arms_dropped_by_somebody_who_looks(runs, reserve, claimed):
         if dropped < drops:
             study.drop(study.arms[dropped])
     attack = Attack(by_dropping, "gaussian", "contrast", arms, often=runs == OFTEN)
-    pulls = 1000 if runs == OFTEN else 60
+    pulls = 500 if runs == OFTEN else 60
     wrong = sum(attack.run(chance.standard_normal(pulls), level, np.zeros((arms, arms))) for _ in range(runs))
     print(f"{wrong} of {runs}")
     assert wrong <= most(runs, claimed)
@@ -61,7 +61,7 @@ def test_arms_that_join_until_one_of_them_wins(runs):
     for a in range(arms):
         assert levels.level(study.settings, a, DELTA) == pytest.approx(level[arms][a], rel=1e-12)
     attack = Attack(by_adding, "gaussian", "contrast", arms, often=runs == OFTEN)
-    pulls = 800 if runs == OFTEN else 80
+    pulls = 500 if runs == OFTEN else 80
     wrong = sum(attack.run(chance.standard_normal(pulls), level, first, pulls // 20) for _ in range(runs))
     print(f"{wrong} of {runs}")
     assert wrong <= most(runs, DELTA)

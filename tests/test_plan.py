@@ -185,7 +185,8 @@ def test_arms_that_are_tied_are_cut_and_told_so():
     assert "mean_cost" in found["at_least"]
     assert "cost_quantiles.0.99" in found["at_least"]
     assert "chance" not in found["at_least"]  # they were run to ten times the budget
-    assert found["solved"]["budget"] is None
+    assert found["solved"]["budget"]["value"] is None
+    assert found["solved"]["budget"]["tried"] >= 500  # is not enough
     text = repr(planned)
     assert "at least" in text.split("in the mean")[0]
     assert "10 % or more pay more than" in text
@@ -574,6 +575,15 @@ def test_the_shell_plans_a_race(tmp_path):
     (tmp_path / "study.toml").write_text('arms = ["small", "large"]\nitems = 400\ncommand = "true"\n')
     done = here("plan", "study.toml", "--pilot", "scores.csv", "--draws", "30", "--no-worth", cwd=tmp_path)
     assert done.stdout.startswith("champion race, maximize, 2 arms on 400 items, delta 0.05, from scores on 60\n")
+    for costs, message in (
+        ("1,0.5", "there are 3 arms, got 2 costs"),
+        ("1..2,1,1", "costs must be numbers or a table"),
+    ):
+        done = here("plan", "scores.csv", "--draws", "30", "--costs", costs, cwd=tmp_path)
+        assert message in done.stderr
+    done = here("plan", "scores.csv", "--draws", "30", "--costs", "1,0.3,0.1", "--no-worth", cwd=tmp_path)
+    assert "Evaluating everything costs 84;" in done.stdout
+    assert "Planned for 60 items, as many as the table has; --items says otherwise." in done.stdout
     done = here("plan", "study.toml", "--draws", "30", cwd=tmp_path)
     assert done.stderr.startswith("cabai: a race on a dataset is planned from scores")
 

@@ -50,6 +50,7 @@ def test_a_budget_that_is_still_too_small_stops_it_again():
     study.amend(max_cost=6.5)
     assert (study.stopped, study.status().reason, study.status().max_cost) == (True, "max_cost", 6.5)
     study.amend(max_cost=7.0)
+    assert [each["reopened"] for each in study.amendments()] == [None, "max_cost"]
     study.tell(study.ask(), 1)
     assert study.stopped
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,8 +163,9 @@ def plan_races(
 
 def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[ScoreTable, Settings, list[str]]:
     """The pilot's complete items for these arms, the settings of the race, and remarks."""
-    for name in ("costs", "arms", "max_pulls"):
-        given.pop(name, None)
+    given.pop("arms", None)
+    given.pop("max_pulls", None)
+    costs = given.pop("costs", None) if costs is None else costs
     items, notes = given.pop("items", None), []
     usual: dict[str, Any] = {"family": None, "race": None, "failed": "worst", "speculate": 0.1, "epsilon": 0.0}
 
@@ -172,9 +174,7 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
         return settings_of(checked, of_items)
 
     low, high = settings_for(["a", "b"], 1).family.mean_range
-    table = (
-        data if isinstance(data, ScoreTable) and costs is None else read_table(data, costs=costs, low=low, high=high)
-    )
+    table = data if isinstance(data, ScoreTable) else read_table(data, low=low, high=high)
     if names is not None:
         lacking = [arm for arm in names if arm not in table.arms]
         if lacking:
@@ -183,6 +183,8 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
         table = ScoreTable(
             tuple(names), table.items, table.scores[rows], None if table.costs is None else table.costs[rows]
         )
+    if costs is not None:
+        table = read_table(table, costs=by_arm(costs, table.arms), low=low, high=high)
     table, left_out, lacking_by = without_holes(table)
     if len(table.items) < LEAST_ITEMS:
         raise InvalidInput(
@@ -196,6 +198,20 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
     return table, settings_for(table.arms, count), notes
+
+
+def by_arm(costs: Any, arms: Sequence[str]) -> Any:
+    """What evaluations cost, as `read_table` takes it: numbers in the order of the arms, also as a text with commas."""
+    if isinstance(costs, str) and "," in costs and not Path(costs).exists():
+        costs = [part.strip() for part in costs.split(",")]
+    if not isinstance(costs, (list, tuple, np.ndarray)):
+        return costs
+    if len(costs) != len(arms):
+        raise InvalidInput(f"there are {len(arms)} arms, got {len(costs)} costs: give one for each arm.")
+    try:
+        return {arm: float(cost) for arm, cost in zip(arms, costs, strict=True)}
+    except (TypeError, ValueError):
+        raise InvalidInput(f"for a race on a dataset costs must be numbers or a table, got {shown(costs)}.") from None
 
 
 def epsilon_found(pool: Pool, some: int, budget: float, chance: float, say: Any) -> Found | None:

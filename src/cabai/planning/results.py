@@ -100,7 +100,6 @@ class Plan:
         amounts = {"mean_cost": self.bills.mean, "chance": self.chance}
         quantiles = {str(share): self.bills.quantile(share) for share in QUANTILES}
         known: dict[str, Amount | None] = amounts | {f"cost_quantiles.{key}": value for key, value in quantiles.items()}
-        known["budget"] = None if self.given_budget is not None else self.bills.needed(self.wanted)
         gap = self.solved.get("gap")
         return {
             "mean_cost": self.bills.mean.value,
@@ -134,11 +133,12 @@ class Plan:
         for point in self.curve:
             amounts = {str(share): point.bills.quantile(share) for share in QUANTILES}
             chance = None if self.budget is None else point.bills.chance(self.budget)
+            below = [*amounts.items(), *([] if chance is None else [("chance", chance)])]
             points.append(
                 {
                     "at": point.at,
                     "cost_quantiles": {key: amount.value for key, amount in amounts.items()},
-                    "at_least": [key for key, amount in amounts.items() if amount.at_least],
+                    "at_least": [key for key, amount in below if amount.at_least],
                     "chance": None if chance is None else chance.value,
                 }
             )
@@ -204,6 +204,9 @@ class Plan:
         }[name]
         if found.value == 0:
             return f"the best arm itself: chance {shown_chance(found.chance)}"
+        if found.value is None and found.chance.at_least:
+            words = f"at {found.tried:g} the chance is {shown_chance(found.chance)}, and studies were cut before"
+            return f"{wanted.format('?')}: not found; {words}"
         if found.value is None:
             return f"{wanted.format(f'{found.tried:g}')}: not even that; its chance is {shown_chance(found.chance)}"
         return f"{wanted.format(f'{found.value:g}')}: chance {shown_chance(found.chance)}"
@@ -235,7 +238,14 @@ class Plan:
 def found_dict(found: Found | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {"value": found.value, "chance": found.chance.value, "se_chance": found.chance.error, "tried": found.tried}
+    chance = found.chance
+    return {
+        "value": found.value,
+        "chance": chance.value,
+        "se_chance": chance.error,
+        "tried": found.tried,
+        "at_least": ["chance"] if chance.at_least else [],
+    }
 
 
 def arm_dict(arm: ArmPlan) -> dict[str, Any]:
@@ -248,6 +258,7 @@ def arm_dict(arm: ArmPlan) -> dict[str, Any]:
         "adds": None if adds is None else adds.value,
         "se_adds": None if adds is None else adds.error,
         "chance_without": None if without is None else without.value,
+        "at_least": ["chance_without"] if without is not None and without.at_least else [],
     }
 
 

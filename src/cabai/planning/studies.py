@@ -65,7 +65,7 @@ def plan_study(
         truths, words = dataclasses.replace(truths, costs=truths.means), [(mean, "its time") for mean, _ in words]
     say = progress or (lambda _: None)
     with opened(None, workers=workers) as engine:
-        lab = Lab(engine, seed, EFFORT)
+        lab = Lab(engine, seed, effort_of(settings))
         say("simulating studies")
         bills = lab.bill(settings, truths, max_cost=math.inf if budget is None else BEYOND * budget)
         some = truths.first(SEARCHED)
@@ -94,6 +94,11 @@ def plan_study(
         given_budget=budget, wanted=chance, seed=seed, solved=solved, limit=limit, curve_of=curve, curve=points,
         notes=notes, truths=truths,
     )  # fmt: skip
+
+
+def effort_of(settings: Settings) -> int:
+    """How many pulls may be simulated: fewer where the test has something to compute of every reward."""
+    return EFFORT // 10 if "keep" in dict(settings.setup().binding) else EFFORT
 
 
 def settings_of_study(given: dict[str, Any]) -> Settings:
@@ -163,11 +168,11 @@ def drawn_truths(
 
 
 def budget_found(bills: Bills, chance: float) -> Found | None:
-    """The budget that is enough, as far as it is known."""
+    """The budget that is enough; without a value where only one is known that is not. None: no budget is."""
     needed = bills.needed(chance)
-    if needed is None or needed.at_least:
+    if needed is None:
         return None
-    return Found(needed.value, bills.chance(needed.value), needed.value)
+    return Found(None if needed.at_least else needed.value, bills.chance(needed.value), needed.value)
 
 
 def curve_points(

@@ -40,12 +40,12 @@ def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
         raise InvalidInput(
             f"study {change.ledger.name!r} {ENDED[reason]}: it cannot be amended any more, except for metadata."
         )
-    if reason in (MAX_COST, MAX_PULLS) and set(changes) & {MAX_COST, MAX_PULLS}:
-        keep(change, after, changes, by, reopened=reason)
+    keep(change, after)
+    goes_on = reason in (MAX_COST, MAX_PULLS) and bool(set(changes) & {MAX_COST, MAX_PULLS})
+    if goes_on:
         go_on(change)
-        return
-    keep(change, after, changes, by)
     change.stop_at_limit()
+    log(change, changes, by, reopened=reason if goes_on and change.ended.get("reason") != reason else None)
 
 
 def drop(change: Change, arm: str, by: str) -> None:
@@ -64,7 +64,8 @@ def drop(change: Change, arm: str, by: str) -> None:
     after = dataclasses.replace(before, dropped=(*before.dropped, arm))
     levels.check_use(after)
     a = before.arms.index(arm)
-    keep(change, after, {"dropped": [before.dropped, after.dropped]}, by)
+    keep(change, after)
+    log(change, {"dropped": [before.dropped, after.dropped]}, by)
     change.play.drop(a)
     for pull in change.live():
         if pull.arm == a:
@@ -97,7 +98,8 @@ def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str
     levels.check_use(after)
     after.setup()
     changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
-    keep(change, after, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
+    keep(change, after)
+    log(change, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
     row = {"study": change.ledger.id, "number": len(names) - 1, "name": arm}
     change.connection.execute(sa.insert(schema.arm).values(**row))
     change.play = change.play.grown(after)
@@ -115,25 +117,26 @@ def check_runs(change: Change) -> None:
         raise InvalidInput(f"study {change.ledger.name!r} has stopped: its arms are what they were.{more}")
 
 
-def keep(change: Change, after: Settings, changes: Mapping[str, Any], by: str, reopened: str | None = None) -> None:
-    """Keep new settings, and log what was changed."""
+def keep(change: Change, after: Settings) -> None:
+    """Keep new settings."""
     change.settings = change.play.settings = after
-    number = int(change.row.amended) + 1
-    values = {"settings": after.to_json(), "amended": number}
+    values = {"settings": after.to_json(), "amended": int(change.row.amended) + 1}
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **values})
-    logged = {"study": change.ledger.id, "number": number, "made": change.now, "made_by": by,
-              "changes": json.dumps(changes), "reopened": reopened}  # fmt: skip
-    change.writes.append((statements.ADD_AMENDMENT, logged))
     change.is_changed = True
 
 
+def log(change: Change, changes: Mapping[str, Any], by: str, reopened: str | None = None) -> None:
+    """Log what was changed."""
+    logged = {"study": change.ledger.id, "number": int(change.row.amended) + 1, "made": change.now, "made_by": by,
+              "changes": json.dumps(changes), "reopened": reopened}  # fmt: skip
+    change.writes.append((statements.ADD_AMENDMENT, logged))
+
+
 def go_on(change: Change) -> None:
-    """The study has not stopped after all. What was told since counts now, in the order of asking as ever; and if a
-    limit is reached all the same, it has stopped again."""
+    """The study has not stopped after all. What was told since counts now, in the order of asking as ever."""
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **NOT_STOPPED})
     change.row = change.row._replace(**NOT_STOPPED)
     change.count()
-    change.stop_at_limit()
 
 
 def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
