@@ -167,6 +167,18 @@ def test_a_status_says_what_is_open_and_what_was_decided():
 
 @pytest.mark.slow
 def test_what_is_still_to_be_paid_is_forecast():
+    """Also of a race, in which an arm that is out may be evaluated again."""
+    draw = random.Random(3).random
+    scores = {arm: [float(draw() < mean) for _ in range(300)] for arm, mean in zip("abc", (0.2, 0.8, 0.8), strict=True)}
+    race = new(
+        arms=list("abc"), policy="top-two", family=None, items=300, costs=[1, 2, 3], goal="cheapest", epsilon=0.05
+    )
+    for _ in range(250):
+        pull = race.ask()
+        race.tell(pull, scores[pull.arm][pull.item])
+    status = race.status(forecast=True)
+    assert [arm.excluded for arm in status.arms] == [True, False, False]
+    assert 0 < status.forecast.low <= status.forecast.high <= status.at_most
     names, test = answers(0.3, 0.85, 0.8)
     study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
     for _ in range(100):
@@ -185,6 +197,25 @@ def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
         "medium leads; that it is the cheapest within 0.2 of the best, and every cheaper arm is more than 0.1 worse "
         in (status.sentence)
     )
+
+
+def test_sums_of_periods_decide_whatever_the_order_of_the_arms():
+    """Ten pulls of each arm per period, all told at once: every pair is looked at."""
+    names, test = answers(0.05, 0.9, 0.9)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.4)
+    for period in range(60):
+        if not study.stopped:
+            counts = {arm: (10, sum(int(test(arm)) for _ in range(10))) for arm in names}
+            study.tell_counts(counts, period=f"hour {period}")
+    status = study.status()
+    assert status.decision == "medium"
+    assert [arm.excluded for arm in status.arms] == [True, False, False]
+
+
+def test_a_model_that_is_free_to_run_is_the_cheapest():
+    names, test = answers(0.9, 0.9)
+    status = new(arms=names, policy="top-two", costs=[3, 0], goal="cheapest", epsilon=0.3).run(test)
+    assert status.decision == "medium"
 
 
 # --- Refused ---------------------------------------------------------------------------------------------------------
@@ -206,10 +237,17 @@ def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
     ({"family": "exponential", "direction": "minimize"}, "not for the family"),
     ({"threshold": "evalue"}, "needs a test that shows by how much an arm is better: contrast"),
     ({"family": None, "items": 10, "race": "paired"}, "goal 'cheapest' has a race of its own"),
+    ({"reserve": 0.1}, "only where the decision itself beats every other arm"),
 ])  # fmt: skip
 def test_what_has_no_meaning_or_no_proof_is_refused(options, match):
     with pytest.raises(InvalidInput, match=match):
         new(**{"policy": "top-two", **CHEAP, **options})
+
+
+def test_plans_are_for_the_best_arm(tmp_path):
+    study = new(policy="top-two", costs=[1, 2, 3], **CHEAP)
+    with pytest.raises(InvalidInput, match="a plan is for finding the best arm, got goal 'cheapest': simulate it"):
+        cabai.plan(study)
 
 
 def test_simulations_refuse_the_same():

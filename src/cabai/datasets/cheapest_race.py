@@ -23,7 +23,7 @@ class CheapestRace(Race):
     ...     arm, position = race.next([1, 2], [[], []])
     ...     race.tell(arm, position, 1.0)
     >>> race.winner([1, 2]), race.board.prefix.tolist()
-    (0, [46, 46])
+    (0, [34, 34])
     """
 
     def __init__(

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cabai.core.goal import BEST
 from cabai.datasets.reading import read_table
 from cabai.datasets.shapes import column_for
 from cabai.datasets.sheets import open_sheet
 from cabai.planning.pilots import Pilot, pilot_in, pilot_of, read_pilot
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import InvalidInput, shown
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,13 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
         if str(recipe.folder) not in sys.path:  # for a family, threshold or policy of one's own
             sys.path.insert(0, str(recipe.folder))
         given = dict(recipe.settings)
+        check_goal(given.get("goal", BEST))
         pays_reward = recipe.measure.reward is not None and recipe.measure.cost == recipe.measure.reward
         if recipe.dataset is not None:
             given["items"] = len(recipe.dataset.items)
     elif hasattr(source, "settings") and hasattr(source, "observations"):
         settings: Settings = source.settings.imported()
+        check_goal(settings.goal)
         names = (
             "arms",
             "family",
@@ -65,6 +68,15 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
     if data is not None and "items" not in given and not with_items:
         data = rewards_or_scores(data)
     return Source(given, data, pays_reward)
+
+
+def check_goal(goal: Any) -> None:
+    """Refuse what is not planned."""
+    if goal != BEST:
+        raise InvalidInput(
+            f"a plan is for finding the best arm, got goal {shown(goal)}: simulate it, with cabai simulate --goal "
+            f"{goal}, or on scores that you have, with cabai replay --goal {goal}."
+        )
 
 
 def scores_of(study: Any) -> Any:

@@ -25,13 +25,13 @@ PRICE = 2.0  # about what a pair pays above the level, in nats
 
 
 def stop(arms, run, rules):
-    """Whether the candidate is shown good. A pair is asked again only when one of its arms was pulled; what was once
-    shown stays so. The decision is the leader: so in the end the candidate leads."""
+    """Whether the candidate is shown good. A pair is asked again only when one of its arms was pulled, or nothing is
+    remembered; what was once shown stays so. The decision is the leader: so in the end the candidate leads."""
     last = run.last
-    for a in range(len(arms)):
-        if a != last:
-            exclude(arms, run, rules, last, a)
-            exclude(arms, run, rules, a, last)
+    for b in range(len(arms)):
+        for a in range(len(arms)):
+            if b != a and (b == last or a == last or run.candidate < 0):
+                exclude(arms, run, rules, b, a)
     c = find_candidate(arms)
     if c < 0:  # all are excluded, one of them wrongly
         return True

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import CHEAPEST
 from cabai.datasets.board import Board
-from cabai.datasets.race import RACES
+from cabai.datasets.race import CHAMPION, RACES
 from cabai.study.forecast import SHARE, Forecast
 from cabai.study.items_play import ItemsPlay
 from cabai.study.kernels import compiling
@@ -43,12 +44,17 @@ class RaceState:
 
     @classmethod
     def of(cls, play: ItemsPlay) -> RaceState | None:
-        """Copied; None where that would take long, an arm's price is not known, or not the best is looked for."""
+        """Copied; None where that would take long, or an arm's price is not known."""
         race, prices = play.race, play.paid_costs()
-        if race.name not in RACES or race.scores.size > LARGEST or not np.isfinite(prices).all() or race.told == 0:
+        if (
+            race.name not in (*RACES, CHEAPEST)
+            or race.scores.size > LARGEST
+            or not np.isfinite(prices).all()
+            or race.told == 0
+        ):
             return None
         board = copied(race.board)
-        in_play = play.in_play.copy()
+        in_play = play.in_play.copy() if race.name in RACES else np.ones(len(prices), np.bool_)  # who is out may come
         return cls(
             race.name, board, prices, play.bill, play.settings.max_cost, play.settings.seed, {"t": race.told},
             {"in_play": in_play},
@@ -61,7 +67,7 @@ def forecast_of(state: RaceState) -> Forecast | None:
 
     in_play, (arms, items) = state.arms["in_play"], state.board.shares.shape
     finished = int(state.board.prefix[in_play].min())
-    pairs = arms * (arms if state.name == "paired" else 1)
+    pairs = arms * (1 if state.name == CHAMPION else arms)
     count = min(COUNT, STEPS // (pairs * max(items - finished, 1)))
     if finished < LEAST or count < FEWEST:
         return None
