@@ -131,6 +131,10 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
         ({"policy": "top-two", "threshold": "stylized"}, "contrast, evalue or bets, got stylized"),
         ({"policy": "top-two", "threshold": "mixture", "family": "gaussian"}, "contrast, evalue or bets, got mixture"),
         ({"policy": "top-two", "family": None, "items": 10}, "only where it has no items"),
+        (
+            {"policy": "cheapest", "goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]},
+            "only where the best arm is looked for, got goal 'cheapest'",
+        ),
     ],
 )
 def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(options, message):

@@ -56,6 +56,18 @@ def test_sums_count_as_the_single_results_would(family, policy, direction):
     assert summed.status().pulls == single.status().pulls
 
 
+def test_the_cheapest_arm_that_is_good_enough_is_found_by_sums_too():
+    study = new(
+        policy="cheapest", goal="cheapest", epsilon=0.2, slack=0.1, costs=[1, 2, 3], arms=["small", "middle", "large"]
+    )
+    shares = {}
+    for _ in range(40):
+        shares = study.tell_counts({"small": (300, 90), "middle": (300, 240), "large": (300, 250)})
+        if not shares:
+            break
+    assert study.decision == "middle"
+
+
 def test_evalue_takes_sums_of_bernoulli_rewards():
     summed, single = both(threshold="evalue")
     start(single, [1, 0, 1] * 4, cost=None)

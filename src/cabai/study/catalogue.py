@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from cabai.study import schema, statements
+from cabai.study.cheapest_play import kind_of
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
-from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.storage import Storage
@@ -94,7 +94,7 @@ def enter_imported(
     now: float,
 ) -> None:
     """Log observations that a new study has from elsewhere, and count them in their order."""
-    play, log = Play(settings), []
+    play, log = kind_of(settings)(settings), []
     for number, each in enumerate(imported, 1):
         if each.pulls > 1:
             play.observe_sum(each.arm, each.pulls, settings.seen_sum(each.pulls, each.reward or 0.0), each.cost)

@@ -134,7 +134,7 @@ def take(change: Change, sums: Sequence[Sum], period: str) -> None:
         take_one(change, each, period)
     if not change.is_over:
         change.through = change.asked
-        change.play.reset_policy()
+        change.play.look_anew()
         change.decide()
         change.stop_at_limit()
     if not was_over:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from cabai.core.goal import BEST
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.support.validation import InvalidInput, amount, shown
 from cabai.thresholds import Bets, Contrast, EValue
@@ -55,6 +56,8 @@ def check_use(settings: Settings) -> None:
     refused = "arms may join a study, or be dropped by hand,"
     if settings.items is not None:
         raise InvalidInput(f"{refused} only where it has no items: a race drops arms by what other arms have shown.")
+    if settings.goal != BEST:
+        raise InvalidInput(f"{refused} only where the best arm is looked for, got goal {settings.goal!r}.")
     if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:
         raise InvalidInput(
             f"{refused} only where the decision itself beats every other arm: with policy top-two, ctas, tas or "

@@ -306,6 +306,10 @@ class Play(Books):
         """The rules by which an arm is compared with its rivals: those in play or, when choosing, so many."""
         return self.settings.rules_for(leader, int(self.here.sum()) if among is None else among)
 
+    def look_anew(self) -> None:
+        """Every pair of arms is to be tested the next time: several arms have changed at once. While nothing waits."""
+        self._forget(self.told)
+
     def reset_policy(self) -> None:
         """Nothing is remembered of earlier choices: the arms to choose from are others from now on."""
         start = self.settings.start[0]
