@@ -297,7 +297,7 @@ def most_often_shown(shown, mu_b, mu_a, horizon):
     return float(np.array([1 - mu_b, mu_b]) @ ahead[1] @ np.array([1 - mu_a, mu_a]))
 
 
-@pytest.mark.parametrize("threshold", ["contrast", "bets"])
+@pytest.mark.parametrize("threshold", ["contrast", pytest.param("bets", marks=SLOW)])
 def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
     """All outcomes of up to 40 pulls of two bernoulli arms that differ by exactly the margin, also at the edges."""
     from cabai.core.compiling import compiled

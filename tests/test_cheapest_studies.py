@@ -121,8 +121,8 @@ def test_studies_of_before_have_the_goal_of_before():
 
 
 def test_results_told_out_of_order_decide_as_those_in_order():
-    names, test = answers(0.2, 0.75, 0.8)
-    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2)
+    names, test = answers(0.1, 0.8, 0.85)
+    study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.4)
     waiting = []
     while not study.stopped:
         study = reloaded(study)

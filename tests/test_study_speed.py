@@ -88,7 +88,7 @@ def test_what_is_a_users_own_is_not_compiled():
 
     own = kernels.Kernels(cabai.core.setup.Setup(*parts("gaussian", cabai.policy(second)), arms=3, delta=0.1))
     own.compile()
-    assert set(own.compiled) == {"observe", "stop", "weigh"}
+    assert set(own.compiled) == {"observe", "stop", "weigh", "surplus", "beats"}
 
 
 def parts(family: str, policy: Any) -> tuple[Any, Any, Any]:

@@ -329,22 +329,8 @@ def test_observations_as_a_table(clock):
     clock.now += 2
     study.tell(pull, 1, 0.25)
     frame = study.to_frame()
-    assert frame.columns.tolist() == [
-        "pull",
-        "arm",
-        "reward",
-        "cost",
-        "failed",
-        "asked",
-        "told",
-        "worker",
-        "offers",
-        "counted",
-        "late",
-        "pulls",
-        "period",
-        "origin",
-    ]
+    names = "pull arm reward cost failed asked told worker offers counted late pulls period origin"
+    assert frame.columns.tolist() == names.split()
     assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
     assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
     assert str(frame["told"].dt.tz) == "UTC"
