@@ -344,7 +344,7 @@ def test_a_file_that_may_not_grow(folder: Path) -> None:
 
     def limit() -> None:
         size = os.path.getsize(folder / "cabai.db-wal")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 200_000, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 400_000, most))
 
     fill_the_disk(
         f"sqlite:///{folder}/cabai.db", limit, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
