@@ -56,7 +56,7 @@ def test_the_file_describes_the_study_of_the_program(digits, tmp_path):
         DEMO.parent / "results" / "digits.db",
     )
     assert isinstance(program.settings, Settings)
-    assert program.settings.differences(file.settings) == []
+    assert not program.settings.differences(file.settings)
     assert set(recipe.tests.values()) == {"digits:test"}
 
 

@@ -220,8 +220,7 @@ class Runs:
             "threshold": str(self.threshold),
             "delta": self.delta,
             "epsilon": self.epsilon,
-            "goal": BEST if self.goal is None else CHEAPEST,
-            "slack": None if self.goal is None else self.goal.slack,
+            **({} if self.goal is None else {"goal": CHEAPEST, "slack": self.goal.slack}),
             "seed": self.seed,
         }
         rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
