@@ -136,6 +136,7 @@ def go_on(change: Change) -> None:
     """The study has not stopped after all. What was told since counts now, in the order of asking as ever."""
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **NOT_STOPPED})
     change.row = change.row._replace(**NOT_STOPPED)
+    change.play.go_on()
     change.count()
 
 

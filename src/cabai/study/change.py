@@ -82,6 +82,7 @@ class Change:
 
     def end(self, reason: str, confidence: float, decision: int | None = None) -> None:
         self.is_changed = True
+        self.play.stop()
         self.ended = {
             "stopped": self.now, "reason": reason, "confidence": confidence,
             "decision": self.play.leader if decision is None else decision,

@@ -144,7 +144,7 @@ class Status:
                     cost=finite_or_none(costs[a]),
                     spent=float(play.spent[a]),
                     in_play=bool(arm["in_play"]),
-                    **cheapest_status.of_arm(settings, arm, costs[a]),
+                    **cheapest_status.of_arm(play, a),
                 )
             )
         leader = row.decision if stopped else play.leader
