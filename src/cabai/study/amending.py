@@ -66,8 +66,8 @@ def drop(change: Change, arm: str, by: str) -> None:
     if after.error >= 1:
         raise InvalidInput(
             f"without a reserve, a decision after {arm!r} is dropped is wrong with probability 2 delta = "
-            f"{after.error:g} at most, which says nothing. Create studies with a reserve, or a delta below 0.5, if arms "
-            "may be dropped."
+            f"{after.error:g} at most, which says nothing. Create studies with a reserve, or a delta below 0.5, if "
+            "arms may be dropped."
         )
     a = before.arms.index(arm)
     keep(change, after)

@@ -214,8 +214,9 @@ class Play(Books):
             self.squares[a] = math.nan
         else:
             self.discarded[a] += pulls
-        for side in {id(side): side for side in (self.told, self.ordered)}.values():
-            side.run["spent"] += cost
+        with np.errstate(all="ignore"):
+            for side in {id(side): side for side in (self.told, self.ordered)}.values():
+                side.run["spent"] += cost
         self.offers[a] += pulls
         largest = max(self.largest_cost[a], cost / pulls)
         self.pay(a, cost)
