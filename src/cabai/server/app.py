@@ -194,7 +194,14 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.get("/api/studies/{name}/split", response_model=answers.Split)
     def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**63)]) -> Response:
         """How the policy would divide so many pulls among the arms."""
-        return Json({"pulls": studies.do(name, lambda study: study.split(pulls))})
+
+        def work(study: Study) -> Response:
+            try:
+                return Json({"pulls": study.split(pulls)})
+            except StudyStopped as error:
+                return problems.stopped(study, str(error))
+
+        return studies.do(name, work)
 
     @app.post("/api/studies/{name}/renew", response_model=answers.Done)
     def renew(name: str, asked: Lease) -> Response:
