@@ -89,7 +89,7 @@ def create_study(
     imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
-    amended.
+    amended, and if it began with what is imported, where something is.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
@@ -173,6 +173,10 @@ def open_study(
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
+        if source is not None:
+            from cabai.study.importing import check_begun
+
+            check_begun(study, imported)
         if chosen.get("threshold") is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:
