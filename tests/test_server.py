@@ -384,7 +384,7 @@ def test_a_study_from_its_creation_to_its_decision(server):
     listed = [each for each in server.send("GET", "/api/studies")[2]["studies"] if each["name"] == "whole"]
     assert listed[0]["decision"] == "large"
     assert server.send("GET", f"{path}/decision")[2] == {
-        "stopped": True, "reason": "evidence", "decision": "large", "spent": status["spent"],
+        "stopped": True, "reason": "evidence", "decision": "large", "spent": status["spent"], "amended": 0,
     }  # fmt: skip
 
 

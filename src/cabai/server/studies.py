@@ -84,6 +84,7 @@ def in_short(study: Study) -> dict[str, Any]:
         "reason": row.reason,
         "decision": study.arms[row.decision] if row.reason == EVIDENCE else None,
         "spent": row.spent,
+        "amended": row.amended,
     }
 
 
