@@ -255,7 +255,7 @@ def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):
     status = study.status()
     assert (status.spent, status.discarded, status.arms[2].pulls) == (spent + 1.0, 1, dropped.arms[2].pulls)
     assert (status.arms[2].low, status.arms[2].high) == (dropped.arms[2].low, dropped.arms[2].high)
-    assert "\n1 told of arms that are out, after their lease had ended: they do not count\n" in str(status)
+    assert "\n1 told of arms that are out: they do not count\n" in str(status)
     assert reloaded(study).status() == status
     assert not status.arms[2].in_play
     study.tell(asked[0], rewards[asked[0].arm][0], 1.0)

@@ -147,6 +147,36 @@ def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(options, messag
         new(**options, reserve=0.1)
 
 
+@pytest.mark.parametrize("delta", [0.5, 0.6])
+def test_an_arm_is_not_dropped_where_the_bound_would_say_nothing(delta):
+    study = new(policy="top-two", delta=delta)
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=r"2 delta = 1.* at most, which says nothing\. Create .* reserve"):
+        study.drop("c")
+    assert tables(study) == before
+    kept = new(policy="top-two", delta=delta, reserve=0.2)
+    kept.drop("c")
+    run(kept, {"a": 0.9, "b": 0.1})
+    assert reloaded(kept).status().confidence == pytest.approx(1 - delta)
+
+
+def test_an_arm_that_was_dropped_does_not_join_again():
+    study = new(policy="top-two", reserve=0.2)
+    study.add_arm("x")
+    study.drop("x")
+    study.drop("a")
+    before = tables(study)
+    for arm in "xa":
+        with pytest.raises(cabai.InvalidInput, match=f"arm '{arm}' was dropped, which is for good"):
+            study.add_arm(arm)
+    assert tables(study) == before
+    study.add_arm("y")
+    study.add_arm("y")  # the same again, as after a lost answer
+    study.stop()
+    with pytest.raises(cabai.InvalidInput, match="has stopped: its arms are what they were"):
+        study.add_arm("y")
+
+
 @pytest.mark.parametrize("reserve", [0, 1, 0.6, -1, "much", math.nan])
 def test_a_reserve_is_a_share_of_at_most_a_half(reserve):
     with pytest.raises(cabai.InvalidInput, match="reserve must be"):

@@ -62,6 +62,15 @@ def split(
 
 def read_counts(given: str) -> Any:
     try:
-        return json.loads(given)
+        return json.loads(given, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:  # not JSON, or more digits or brackets than Python reads
         raise InvalidInput(f"counts must be JSON, got {shown(given)}: {error}.") from None
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON that names nothing twice: of two counts of an arm, one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is named twice")
+    return found

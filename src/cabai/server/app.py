@@ -192,7 +192,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return Json(studies.do(name, work))
 
     @app.get("/api/studies/{name}/split", response_model=answers.Split)
-    def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**63)]) -> Response:
+    def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**53)]) -> Response:
         """How the policy would divide so many pulls among the arms."""
 
         def work(study: Study) -> Response:

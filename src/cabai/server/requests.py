@@ -88,7 +88,7 @@ class TellCounts(Asked):
 
     counts: dict[str, Annotated[list[Any], Field(min_length=2, max_length=3)]]
     period: Annotated[StrictStr, Field(min_length=1, max_length=200)] | None = None
-    following: Annotated[StrictInt, Field(ge=1)] | None = None
+    following: Annotated[StrictInt, Field(ge=1, lt=2**53)] | None = None
 
 
 class Lease(Asked):

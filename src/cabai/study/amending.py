@@ -64,6 +64,12 @@ def drop(change: Change, arm: str, by: str) -> None:
         )
     after = dataclasses.replace(before, dropped=(*before.dropped, arm))
     levels.check_use(after)
+    if after.error >= 1:
+        raise InvalidInput(
+            f"without a reserve, a decision after {arm!r} is dropped is wrong with probability 2 delta = "
+            f"{after.error:g} at most, which says nothing. Create studies with a reserve, or a delta below 0.5, if "
+            "arms may be dropped."
+        )
     a = before.arms.index(arm)
     keep(change, after)
     log(change, {"dropped": [before.dropped, after.dropped]}, by)
@@ -85,9 +91,11 @@ def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str
             f"study {change.ledger.name!r} was created without a reserve: no part of delta is left for an arm that "
             "joins later. Create studies with reserve=0.1, say, if arms may join."
         )
+    check_runs(change)
+    if arm in before.dropped:
+        raise InvalidInput(f"arm {arm!r} was dropped, which is for good: it can join under another name only.")
     if arm in before.joined and cost in (None, cost_known(before, arm)):
         return  # just before, if the connection broke as it was committed
-    check_runs(change)
     if arm in before.arms:
         raise InvalidInput(f"there is an arm {arm!r} already.")
     names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
@@ -137,6 +145,7 @@ def go_on(change: Change) -> None:
     """The study has not stopped after all. What was told since counts now, in the order of asking as ever."""
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **NOT_STOPPED})
     change.row = change.row._replace(**NOT_STOPPED)
+    change.play.go_on()
     change.count()
 
 

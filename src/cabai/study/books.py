@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from cabai.study.settings import Settings
 
 KEPT = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, in its row
+AT_STOP = "costs_at_stop"  # in the memory of a study
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
 
 
@@ -26,6 +28,7 @@ class Books:
         self.offers = np.zeros(arms, np.int64)  # of pulls told
         self.lapses = np.zeros(arms, np.int64)  # of pulls told: leases that ended without a result
         self.discarded = np.zeros(arms, np.int64)  # rewards of withdrawn pulls, which never count
+        self.costs_at_stop: list[float | None] | None = None  # running costs, where the cheapest arm is looked for
         self.changed: set[int] = set()  # arms of which what is stored is no longer true
 
     @property
@@ -98,5 +101,34 @@ class Books:
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.spent / self.rewards_told
+            costs: NDArray[np.float64] = self.spent / (self.rewards_told + self.discarded)
         return costs
+
+    @property
+    def running_costs(self) -> list[float]:
+        """What arms cost to run, where that is asked; inf where it is not known."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Keep what a decision is about, whatever is told later: what arms cost to run as the study stops."""
+        if self.settings.cheapest is not None:
+            self.costs_at_stop = [cost if math.isfinite(cost) else None for cost in self.running_costs]
+
+    def go_on(self) -> None:
+        """The study has not stopped after all."""
+        self.costs_at_stop = None
+
+    def remember_stop(self, remembered: Mapping[str, Any]) -> None:
+        """The same, as it was stored; studies that stopped before it was stored have none."""
+        kept = remembered.get(AT_STOP)
+        if kept is not None and (
+            self.settings.cheapest is None
+            or len(kept) != len(self.settings.arms)
+            or not all(cost is None or 0 <= cost < math.inf for cost in kept)
+        ):
+            raise ValueError(f"it has {AT_STOP} = {kept!r}")
+        self.costs_at_stop = kept
+
+    def memory_of_stop(self) -> dict[str, Any]:
+        """What is stored of it."""
+        return {} if self.costs_at_stop is None else {AT_STOP: self.costs_at_stop}

@@ -82,6 +82,7 @@ class Change:
 
     def end(self, reason: str, confidence: float, decision: int | None = None) -> None:
         self.is_changed = True
+        self.play.stop()
         self.ended = {
             "stopped": self.now, "reason": reason, "confidence": confidence,
             "decision": self.play.leader if decision is None else decision,
@@ -161,7 +162,7 @@ class Change:
         """End the study if the results that count decide."""
         certified = self.settings.certified_pulls
         if (certified is None or self.through <= certified) and self.play.stops():
-            self.end(EVIDENCE, 1 - self.settings.error)
+            self.end(EVIDENCE, max(1 - self.settings.error, 0.0))
 
     def live(self) -> list[Any]:
         """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cabai.core.goal import CHEAPEST
 from cabai.core.state import Record, Records
 from cabai.core.stopping import required
 from cabai.core.within import excess
-from cabai.policies.cheapest import is_cheaper, likely_answer
+from cabai.policies.cheapest import cost_to_run, is_cheaper, likely_answer
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 
@@ -31,6 +32,13 @@ class CheapestPlay(Play):
         if not side.everything_pulled:
             return side.leader
         return int(likely_answer(Records(side.arms), Record(side.run), Record(self.rules)))
+
+    @property
+    def running_costs(self) -> list[float]:
+        """Those by which the results that count are compared."""
+        arms = Records(self.ordered.arms)
+        known = [arms[a].running_cost >= 0 or arms[a].pulls > 0 for a in range(len(arms))]
+        return [float(cost_to_run(arms[a])) if is_known else math.inf for a, is_known in enumerate(known)]
 
     def open_pairs(self) -> list[tuple[Pair, float]]:
         """What has to be shown for the likely answer, and is not: the pair, and by how much evidence exceeds what is

@@ -10,25 +10,32 @@ from cabai.study.forecast import roughly
 from cabai.study.settings import Settings
 
 if TYPE_CHECKING:
+    from cabai.study.books import Books
     from cabai.study.items_play import ItemsPlay
+    from cabai.study.play import Play
     from cabai.study.status import ArmStatus, Status
 
 
-def of_arm(settings: Settings, arm: Any, cost: float) -> dict[str, Any]:
+def of_arm(play: Play, a: int) -> dict[str, Any]:
     """What is said of an arm beside what every study says of it."""
-    if settings.cheapest is None:
+    if play.settings.cheapest is None:
         return {}
-    running = float(arm["running_cost"])
-    known = running if running >= 0 else cost
-    return {"running_cost": float(known) if math.isfinite(known) else None, "excluded": bool(arm["excluded"])}
+    return {"running_cost": running_cost(play, a), "excluded": bool(play.ordered.arms[a]["excluded"])}
 
 
 def of_racer(play: ItemsPlay, a: int) -> dict[str, Any]:
     """The same of an arm in a study with items."""
     if play.settings.cheapest is None:
         return {}
+    return {"running_cost": running_cost(play, a), "excluded": bool(play.race.board.out[a])}
+
+
+def running_cost(play: Books, a: int) -> float | None:
+    """What an arm costs to run; once the study has stopped, what it did then, since that is what was decided by."""
+    if play.costs_at_stop is not None:
+        return play.costs_at_stop[a]
     known = play.running_costs[a]
-    return {"running_cost": known if math.isfinite(known) else None, "excluded": bool(play.race.board.out[a])}
+    return known if math.isfinite(known) else None
 
 
 def best(status: Status, number: str) -> str:

@@ -14,15 +14,17 @@ from typing import Any
 
 from cabai.families import Bernoulli, Bounded, Poisson
 from cabai.study import statements
+from cabai.study.books import ROUNDING
 from cabai.study.change import Change
 from cabai.study.errors import AlreadyTold, CostlyStudy
 from cabai.study.ledger import MAX_COST, MAX_PULLS
 from cabai.study.play import Play
 from cabai.study.settings import Settings
-from cabai.study.status import passing
+from cabai.study.status import passing, rest_of_budget
 from cabai.support.validation import InvalidInput, amount, shown, whole
 from cabai.thresholds import Calibrated
 
+MOST = 2**53  # pulls of a study, beyond which sums are not exact
 STEPS = 200  # in which the pulls of a period are divided
 
 
@@ -71,7 +73,10 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not 3 - known <= len(given) <= 3:
         what = "(pulls, reward) or (pulls, reward, cost)" if known else "(pulls, reward, cost)"
         raise InvalidInput(f"the counts of arm {arm!r} must be {what}, got {shown(given)}.")
-    pulls, reward = whole(given[0], f"pulls of arm {arm!r}", 0), whole(given[1], f"reward of arm {arm!r}", 0)
+    pulls, reward = (
+        whole(given[0], f"pulls of arm {arm!r}", 0, MOST),
+        whole(given[1], f"reward of arm {arm!r}", 0, MOST),
+    )
     if isinstance(settings.family, Bernoulli) and reward > pulls:
         raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its rewards, 0 or 1 each, cannot sum to {reward}.")
     if pulls == 0 and reward:
@@ -123,12 +128,16 @@ def take(change: Change, sums: Sequence[Sum], period: str) -> None:
             "then."
         )
     if not change.is_over:
+        live = change.settle_lapsed()
         change.count()
-        if change.live() or change.play.has_waiting:
+        if not change.is_over and (live or change.play.has_waiting):
             raise InvalidInput(
                 "pulls that were asked for one by one are under way: tell or release them first, since results count "
                 "in the order of asking."
             )
+    total = change.asked + change.beyond + sum(each.pulls for each in sums)
+    if total >= MOST:
+        raise InvalidInput(f"the pulls of a study must be below 2**53 in all, and would be {total}.")
     was_over = passing(change.play) is not None
     for each in sums:
         take_one(change, each, period)
@@ -158,15 +167,38 @@ def take_one(change: Change, each: Sum, period: str) -> None:
     change.writes.append((statements.ADD_TO_LOG, logged))
 
 
-def split(play: Play, pulls: int) -> list[int]:
-    """How the policy would divide so many pulls, if their rewards were as expected."""
+def split(play: Play, pulls: int, money: float | None = None) -> list[int]:
+    """How the policy would divide so many pulls, if their rewards were as expected; fewer where so much `money` does
+    not pay for the next of them, at what pulls of its arm have cost."""
     trial, given, left = play.copy(), [0] * len(play.arms), pulls
-    step = math.ceil(pulls / STEPS)
+    step, prices = math.ceil(pulls / STEPS), prices_of(play)
     while left > 0:
         arm, some = trial.choose(given), min(step, left)
+        if money is not None and prices[arm] > 0:
+            some = min(some, max(math.floor(money / prices[arm] * (1 + ROUNDING)), 0))
+            money -= some * prices[arm]
+        if some == 0:
+            break
         given[arm] += some
         left -= some
     return given
+
+
+def prices_of(play: Play) -> list[float]:
+    """What a pull of each arm costs; where that is not known, as much as the most expensive other."""
+    costs = play.paid_costs().tolist()
+    known = [cost for cost in costs if math.isfinite(cost)]
+    return [cost if math.isfinite(cost) else max(known, default=0.0) for cost in costs]
+
+
+def split_within(play: Play, pulls: int, under_way: Sequence[int], asked: int) -> list[int]:
+    """The same, within what `under_way` pulls of each arm, and as many as were `asked` for in all, leave of the
+    study's limits."""
+    settings, money = play.settings, rest_of_budget(play)
+    limits = [limit for limit in (settings.max_pulls, settings.certified_pulls) if limit is not None]
+    if money is not None:
+        money -= sum(number * price for number, price in zip(under_way, prices_of(play), strict=True))
+    return split(play, min(pulls, *(max(limit - asked, 0) for limit in limits)) if limits else pulls, money)
 
 
 def shares(settings: Settings, given: Sequence[int]) -> dict[str, float]:

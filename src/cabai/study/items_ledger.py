@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,8 @@ class ItemsLedger(Ledger):
         known, self._known = self._known, None
         if known is not None and known[0] == row.revision:
             return known[1]
+        if row.memory is None:  # it was known when the row was asked for
+            row = self.row(connection)
         return self.caught_up(connection, row, None if known is None else known[1])  # type: ignore[arg-type]
 
     def caught_up(self, connection: sa.Connection, row: Any, known: ItemsPlay | None) -> ItemsPlay:
@@ -51,6 +54,7 @@ class ItemsLedger(Ledger):
         with self.reading():
             if play.rows != row.told:
                 raise ValueError(f"its log has {play.rows} rows, but {row.told} were told")
+            play.remember_stop(json.loads(row.memory))
         return play
 
     def look(self, connection: sa.Connection) -> tuple[Status, Any]:

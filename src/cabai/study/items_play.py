@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -100,8 +101,8 @@ class ItemsPlay(Books):
         return self.books(a) | sums | {f"ordered_{name}": value for name, value in sums.items()} | {"squares": None}
 
     def memory(self) -> str:
-        """Nothing: the log says it all."""
-        return "{}"
+        """Nothing but what a decision was about: the log says the rest."""
+        return json.dumps(self.memory_of_stop())
 
     def paid_costs(self) -> NDArray[np.float64]:
         if self.settings.costs is not None:
@@ -167,7 +168,6 @@ class ItemsPlay(Books):
 
     @property
     def running_costs(self) -> list[float]:
-        """What arms cost to run, where that is asked; inf where it is not known."""
         goal = self.settings.cheapest
         return self.prices if goal is None or goal.running_costs is None else list(goal.running_costs)
 

@@ -103,6 +103,7 @@ class Play(Books):
         play.restore_books(columns)
         play.squares[:] = [math.nan if value is None else value for value in columns["squares"]]
         play.summed = set(remembered.get("summed", ()))
+        play.remember_stop(remembered)
         if "ordered" in remembered:
             play.ordered = play.told.copy()
             play._restore(play.ordered, columns, "ordered_", remembered["ordered"])
@@ -140,6 +141,8 @@ class Play(Books):
             text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
         if self.summed:
             text = f'{text[:-1]}, "summed": {json.dumps(sorted(self.summed))}}}'
+        if self.costs_at_stop is not None:
+            text = f"{text[:-1]}, {json.dumps(self.memory_of_stop())[1:]}"
         return text
 
     def sums(self, a: int) -> dict[str, Any]:
@@ -211,8 +214,9 @@ class Play(Books):
             self.squares[a] = math.nan
         else:
             self.discarded[a] += pulls
-        for side in {id(side): side for side in (self.told, self.ordered)}.values():
-            side.run["spent"] += cost
+        with np.errstate(all="ignore"):
+            for side in {id(side): side for side in (self.told, self.ordered)}.values():
+                side.run["spent"] += cost
         self.offers[a] += pulls
         largest = max(self.largest_cost[a], cost / pulls)
         self.pay(a, cost)

@@ -84,13 +84,13 @@ class RemoteStudy(Study):
     ) -> dict[str, float]:
         sums = self._as_now(lambda settings: counting.read(settings, counts))
         told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
-        most = None if following is None else whole(following, "following", 1)
+        most = None if following is None else whole(following, "following", 1, counting.MOST)
         body = {"counts": told, "period": checked_period(period), "following": most}
         found: dict[str, float] = self._post("tell-counts", body)["shares"]
         return found
 
     def split(self, pulls: int) -> dict[str, int]:
-        found: dict[str, int] = self._get("split", pulls=str(whole(pulls, "pulls", 1)))["pulls"]
+        found: dict[str, int] = self._get("split", pulls=str(whole(pulls, "pulls", 1, counting.MOST)))["pulls"]
         return found
 
     def stop(self) -> None:

@@ -144,7 +144,7 @@ class Status:
                     cost=finite_or_none(costs[a]),
                     spent=float(play.spent[a]),
                     in_play=bool(arm["in_play"]),
-                    **cheapest_status.of_arm(settings, arm, costs[a]),
+                    **cheapest_status.of_arm(play, a),
                 )
             )
         leader = row.decision if stopped else play.leader
@@ -459,7 +459,9 @@ class Status:
         if self.discarded and self.items is not None:
             more.append(f"{self.discarded} told of an item that was told before: they do not count")
         elif self.discarded:
-            more.append(f"{self.discarded} told of arms that are out, after their lease had ended: they do not count")
+            out = sum(arm.discarded for arm in self.arms if not arm.in_play)
+            for number, what in ((out, "of arms that are out"), (self.discarded - out, "as sums, to a stopped study")):
+                more += [f"{number} told {what}: they do not count"] if number else []
         if self.late:
             more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
         more += self.shown

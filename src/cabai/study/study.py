@@ -272,13 +272,14 @@ class Study:
         """
         self._import_own()
         sums, when = self._as_now(lambda settings: counting.read(settings, counts)), checked_period(period)
-        most = None if following is None else whole(following, "following", 1)
+        most = None if following is None else whole(following, "following", 1, counting.MOST)
         found, warned = self._together.do(lambda change: counting.told(change, sums, when, most), alone=True)
         warn(warned)
         return found  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
-        """How the policy would divide so many pulls among the arms, if rewards were as they were so far.
+        """How the policy would divide so many pulls among the arms, if rewards were as they were so far; fewer where
+        what is left of `max_pulls`, or of `max_cost` at what pulls have cost so far, does not pay for them all.
 
         >>> from cabai import create_study
         >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
@@ -286,13 +287,16 @@ class Study:
         {'a': 500, 'b': 500}
         """
         self._import_own()
-        most = whole(pulls, "pulls", 1)
+        most = whole(pulls, "pulls", 1, counting.MOST)
 
         def work(ledger: Ledger, connection: sa.Connection) -> dict[str, int]:
             row = ledger.row(connection)
             if row.stopped is not None:
                 raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-            given = counting.split(ledger.play(connection, row), most)
+            under_way = [0] * len(ledger.settings.arms)
+            for pull in ledger.pulls(connection):
+                under_way[pull.arm] += 1
+            given = counting.split_within(ledger.play(connection, row), most, under_way, row.asked + row.beyond)
             return dict(zip(ledger.settings.arms, given, strict=True))
 
         return self._read(work)
