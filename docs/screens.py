@@ -29,7 +29,7 @@ def judged(arms: int, *, until: int) -> cabai.Study:
     study = cabai.create_study(
         name, arms=names, family="bernoulli", costs=costs, seed=1, max_cost=60, storage="memory"
     )  # fmt: skip
-    means = {name: 0.6 + 0.08 * (i % 3) - 0.002 * i for i, name in enumerate(names)}
+    means = {name: 0.45 + 0.17 * (i % 3) - 0.002 * i for i, name in enumerate(names)}
     for turn in range(until):
         if study.stopped:
             break
@@ -38,16 +38,24 @@ def judged(arms: int, *, until: int) -> cabai.Study:
             study.tell(pull, failed="no answer within 30 s")
         else:
             study.tell(pull, float(chance.random() < means[pull.arm]))
-        time.sleep(0.01 if arms == 3 else 0)
+        time.sleep(0.005 if arms == 3 else 0)
+        if turn % 10 == 0 and turn > 60 and is_near(study.status()):
+            break
     if not study.stopped:
         study.ask(2, worker="worker 1")
+    study.status(forecast=True)  # which the page then has at once
     return study
+
+
+def is_near(status: cabai.study.Status) -> bool:
+    """Whether two thirds of the evidence are there."""
+    return status.evidence is not None and status.evidence > 0.65 * status.required
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     program = shutil.which("chromium") or shutil.which("google-chrome")
-    few, many = judged(3, until=450), judged(100, until=2500)
+    few, many = judged(3, until=1500), judged(100, until=2500)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for study, name, scheme, size in (

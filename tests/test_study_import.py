@@ -123,6 +123,20 @@ def test_it_is_refused_where_it_would_void_the_proof(options, message):
         ("arm,reward,cost\n", "has no rows"),
         ("arm,reward,cost,counted\na,1,1,False\n", "there is nothing to import"),
         ("pull,arm,reward,cost\nq,a,1,1\n", "a pull's id ends in its number"),
+        ("pull,arm,reward,cost\nx-²,a,1,1\n", "a pull's id ends in its number"),
+        (f"pull,arm,reward,cost\nx-{'9' * 5000},a,1,1\n", "a pull's id ends in its number"),
+        ("arm,reward,cost,pulls\na,1,1,2.5\n", "row 2: pulls must be a whole number below 2.*, got 2.5"),
+        ("arm,reward,cost,pulls\na,1,1,0.5\n", "row 2: pulls must be a whole number"),
+        ("arm,reward,cost,pulls\na,0,1,0\n", "row 2: .* at least one arm must have been pulled"),
+        ("arm,reward,cost,pulls\na,1.9,1,3\n", "row 2: a sum of rewards must be a whole number below 2.*, got 1.9"),
+        ("arm,reward,cost,pulls\na,4,1,3\n", "row 2: arm 'a' was pulled 3 times"),
+        ("arm,reward,cost,pulls\na,1,1,9e18\nb,1,1,9e18\n", "row 2: pulls must be a whole number below 2"),
+        ("arm,reward,cost,pulls\na,1,1,9e15\nb,1,1,9e15\n", "too many pulls: there must be fewer than 2"),
+        ("arm,reward,cost,failed\na,1,1,no luck\n", "row 2: it has a reward, 1, and a reason why it failed, 'no luck'"),
+        ("arm,reward,cost,failed\na,0,1,True\n", "row 2: it has a reward, 0, and a reason why it failed"),
+        ("arm,reward,cost,failed\na,,1,False\n", "row 2: it has no reward"),
+        ("arm,reward,cost,failed,pulls\na,2,1,no luck,3\n", "row 2: it has a reward, 2, and a reason"),
+        ("arm,reward,cost,failed,pulls\na,,1,no luck,3\n", "row 2: pulls that failed are told one by one"),
     ],
 )
 def test_bad_tables_make_no_study(text, message, tmp_path):
@@ -139,6 +153,49 @@ def test_it_is_imported_once():
     first = cabai.create_study("imported once", **options)
     again = cabai.create_study("imported once", **options)
     assert again.status() == first.status()
+
+
+def test_a_study_that_there_is_imports_nothing_and_says_so():
+    study, first = source()
+    options = {**USUAL, "storage": "memory", "load_if_exists": True}
+    cabai.create_study("began with nothing", **options)
+    cabai.create_study("began with it", **options, import_from=study)
+    other = study.to_frame()
+    other.loc[0, "cost"] = 7.0
+    for name, given in (("began with nothing", study), ("began with it", other)):
+        with pytest.raises(cabai.InvalidInput, match="did not begin with these observations, and only a new one can"):
+            cabai.create_study(name, **options, import_from=given)
+    assert cabai.create_study("began with it", **options).status().imported == 7
+    study.tell(first, 1, cost=1.0)
+    with pytest.raises(cabai.InvalidInput, match="did not begin with these observations"):
+        cabai.create_study("began with it", **options, import_from=study)
+
+
+@pytest.mark.parametrize("no", [False, 0, None, "", "false", "False", "0", "n/a"])
+def test_a_column_that_says_that_nothing_failed_makes_no_failures(no):
+    pd = pytest.importorskip("pandas")
+    rows = {"arm": ["a", "b", "c", "a"], "reward": [1, 0, 1, None], "cost": [1.0] * 4, "failed": [no, no, no, True]}
+    found = new(**USUAL, import_from=pd.DataFrame(rows).astype({"failed": object}))
+    assert [(arm.pulls, arm.failures) for arm in found.status().arms] == [(1, 1), (1, 0), (1, 0)]
+    assert found.observations()[3]["failed"] == "failed"
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+def test_sums_of_fractions_are_refused_of_every_family(family):
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"arm": ["a", "b"], "reward": [1.9, 1], "cost": [1, 1], "pulls": [3, 3]})
+    with pytest.raises(cabai.InvalidInput, match="a sum of rewards must be a whole number"):
+        new(arms=["a", "b"], family=family, import_from=rows, unseen=True)
+
+
+def test_results_of_an_arm_that_joined_are_not_those_of_a_first_arm(tmp_path):
+    study = new(arms=["a", "b"], policy="top-two", reserve=0.2, storage=f"sqlite:///{tmp_path}/s.db")
+    stale = cabai.load_study(study.name, storage=study.storage)
+    start(study, [1, 0])
+    study.add_arm("c")
+    for given in (study, stale):
+        with pytest.raises(cabai.InvalidInput, match=r"arm .c. joined study .* later, perhaps because"):
+            new(**USUAL, import_from=given)
 
 
 def test_from_the_shell(tmp_path):

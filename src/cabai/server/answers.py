@@ -44,6 +44,7 @@ class Handed(BaseModel):
 
 class Pulls(BaseModel):
     pulls: list[Handed]
+    amended: int
 
 
 class UnderWay(BaseModel):
@@ -95,6 +96,7 @@ class InShort(BaseModel):
     reason: str | None
     decision: str | None
     spent: float
+    amended: int
 
 
 class Told(InShort):
@@ -109,6 +111,7 @@ class Split(BaseModel):
 
 class Done(BaseModel):
     pull: str
+    amended: int
 
 
 class Amendment(BaseModel):
@@ -137,6 +140,7 @@ class Scores(BaseModel):
 class About(BaseModel):
     name: str
     settings: dict[str, Any]
+    amended: int
 
 
 PROBLEM: dict[int | str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from cabai.server import answers, page, problems
 from cabai.server.access import Access
 from cabai.server.creating import create
 from cabai.server.events import Streams
-from cabai.server.guards import Guards
+from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
 from cabai.server.requests import (
     MOST_ARMS,
@@ -126,7 +126,8 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         def work(study: Study) -> dict[str, Any]:
             in_short(study)  # which notices amendments
-            return {"name": study.name, "settings": settings_to(study.settings)}
+            ledger = study._ledger
+            return {"name": study.name, "settings": settings_to(ledger.settings), "amended": ledger.amended}
 
         return Json(studies.do(name, work))
 
@@ -156,7 +157,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
                 handed = handed_out(study, asked, key)
             except StudyStopped as error:
                 return problems.stopped(study, str(error))
-            return Json({"pulls": [pull_to(pull) for pull in handed]})
+            return Json({"pulls": [pull_to(pull) for pull in handed], "amended": study._ledger.amended})
 
         return studies.do(name, work)
 
@@ -193,19 +194,34 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.get("/api/studies/{name}/split", response_model=answers.Split)
     def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**53)]) -> Response:
         """How the policy would divide so many pulls among the arms."""
-        return Json({"pulls": studies.do(name, lambda study: study.split(pulls))})
+
+        def work(study: Study) -> Response:
+            try:
+                return Json({"pulls": study.split(pulls)})
+            except StudyStopped as error:
+                return problems.stopped(study, str(error))
+
+        return studies.do(name, work)
 
     @app.post("/api/studies/{name}/renew", response_model=answers.Done)
     def renew(name: str, asked: Lease) -> Response:
         """Lease a pull anew, while it is still being tried."""
-        studies.do(name, lambda study: study.renew(held(asked), worker=asked.worker))
-        return Json({"pull": asked.pull})
+
+        def work(study: Study) -> dict[str, Any]:
+            study.renew(held(asked), worker=asked.worker)
+            return {"pull": asked.pull, "amended": study._ledger.amended}
+
+        return Json(studies.do(name, work))
 
     @app.post("/api/studies/{name}/release", response_model=answers.Done)
     def release(name: str, asked: Lease) -> Response:
         """Give a pull back untried: it is the next to be offered."""
-        studies.do(name, lambda study: study.release(held(asked), worker=asked.worker))
-        return Json({"pull": asked.pull})
+
+        def work(study: Study) -> dict[str, Any]:
+            study.release(held(asked), worker=asked.worker)
+            return {"pull": asked.pull, "amended": study._ledger.amended}
+
+        return Json(studies.do(name, work))
 
     @app.post("/api/studies/{name}/lapse", response_model=answers.InShort)
     def lapse(name: str, asked: Lapse) -> Response:
@@ -315,7 +331,11 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
     """Whatever is raised is answered with a problem."""
 
     def of_a_study(request: Request, error: Exception) -> Response:
-        return problems.problem_of(error, studies.without_place(str(error), address_of(request)))
+        text = studies.without_place(str(error), address_of(request))
+        answer = problems.problem_of(error, text)
+        if is_page(request.scope) and "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(views.message("cabai", text, onward=""), answer.status_code)
+        return answer
 
     def of_a_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

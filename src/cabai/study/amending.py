@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from cabai.study import levels, schema, statements
 from cabai.study.change import Change
 from cabai.study.ledger import BY_HAND, CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS
-from cabai.study.settings import Settings, checked_arms, checked_costs, checked_metadata
+from cabai.study.settings import RUN, Settings, checked_arms, checked_costs, checked_metadata
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
 ENDED = {
@@ -32,7 +32,8 @@ def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
     before = change.settings
     after = amended(before, given)
     changes = {name: [getattr(before, name), getattr(after, name)] for name in given}
-    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
+    said = by.endswith(RUN)  # what a run says is logged though others have said the same before
+    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1] or said}
     if not changes:
         return
     reason = change.row.reason

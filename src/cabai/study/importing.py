@@ -7,17 +7,22 @@ as nothing was left out, and no arm chosen, because of what the data say: whoeve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cabai.datasets.cells import is_absent, number_in
+from cabai.datasets.cells import number_in
 from cabai.datasets.sheets import open_sheet
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import Calibrated
 
+if TYPE_CHECKING:
+    from cabai.study.study import Study
+
+MOST = 2**53  # pulls in all: beyond, not every number can be told from the next
 DECLARE = (
     "say unseen=True (--unseen), if it is so: these data were not looked at when the arms and settings of this study "
     "were chosen, and they are all that was observed of these arms, nothing left out because of what it was. Else "
@@ -45,6 +50,8 @@ def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[
     found = [each for where, row in rows if (each := read(where, row, settings)) is not None]
     if not found:
         raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
+    if sum(each.pulls for each in found) >= MOST:
+        raise InvalidInput(f"{origin} sums up too many pulls: there must be fewer than 2**53 in all.")
     return found, origin[:200]
 
 
@@ -70,6 +77,12 @@ def study_rows(study: Any) -> tuple[Iterator[tuple[str, Mapping[str, Any]]], str
         raise InvalidInput(
             f"study {study.name!r} has items: its scores are reused with cabai.evaluate(..., reuse=...)."
         )
+    joined = study._renewed().joined
+    if joined:
+        raise InvalidInput(
+            f"arm {joined[0]!r} joined study {study.name!r} later, perhaps because of what others had returned: its "
+            "results are not unseen, and among the first arms of a new study nothing would pay for that."
+        )
     origin = f"study {study.name}"
     told = sorted(study.observations(), key=pull_number)
     return ((f"{origin}, pull {row['pull']}", row) for row in told), origin
@@ -93,7 +106,7 @@ def sheet_rows(source: Any) -> tuple[Iterator[tuple[str, Mapping[str, Any]]], st
 
 def pull_number(row: Mapping[str, Any]) -> int:
     number = str(row["pull"]).rpartition("-")[2]
-    if not number.isdigit():
+    if not re.fullmatch("[0-9]{1,18}", number):
         raise InvalidInput(f"a pull's id ends in its number, as in 1f6c2a9b-1, got {shown(row['pull'])}.")
     return int(number)
 
@@ -106,11 +119,13 @@ def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | N
             f"{where}: there is no arm {shown(name)} in this study. To leave out an arm by its results has a price: "
             "let it be an arm, and drop it, which pays for that."
         )
-    arm, failed = settings.arms.index(name), text(row.get("failed"))
+    arm, failed = settings.arms.index(name), reason(row.get("failed"))
     reward, cost = number(where, row, "reward"), number(where, row, "cost")
     pulls = number(where, row, "pulls")
     if failed is None and reward is None:
         raise InvalidInput(f"{where}: it has no reward, and does not say why in a column 'failed'.")
+    if failed is not None and reward is not None:
+        raise InvalidInput(f"{where}: it has a reward, {reward:g}, and a reason why it failed, {shown(failed)}: which?")
     if failed is None and number(where, row, "counted") == 0:
         return None
     if cost is None:
@@ -120,14 +135,43 @@ def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | N
     if cost < 0 or (cost == 0 and failed is None and settings.costs is None):
         raise InvalidInput(f"{where}: cost must be positive, got {cost:g}.")
     if pulls is not None and pulls != 1:
-        from cabai.study import counts
-
-        counted = counts.read(settings, {name: (int(pulls), reward if reward is None else int(reward), cost)})
-        return Imported(arm, counted[0].reward, cost, None, counted[0].pulls)
+        return read_sum(where, name, pulls, reward, cost, settings)
     try:
         return Imported(arm, None if failed else settings.family.check_reward(reward), cost, failed)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
+
+
+def read_sum(where: str, name: str, pulls: float, reward: float | None, cost: float, settings: Settings) -> Imported:
+    """A row that sums up several pulls."""
+    from cabai.study import counts
+
+    if reward is None:
+        raise InvalidInput(
+            f"{where}: pulls that failed are told one by one, each in a row with pulls 1, got {pulls:g}."
+        )
+    for what, value in (("pulls", pulls), ("a sum of rewards", reward)):
+        if value != math.floor(value) or abs(value) >= MOST:
+            raise InvalidInput(f"{where}: {what} must be a whole number below 2**53, got {value!r}.")
+    try:
+        [found] = counts.read(settings, {name: (int(pulls), int(reward), cost)})
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+    return Imported(found.arm, found.reward, cost, None, found.pulls)
+
+
+def check_begun(study: Study, imported: Sequence[Imported]) -> None:
+    """Refuse a study that there is, unless it began with these very observations: none enter it later."""
+    begun = study.settings.elsewhere == len(imported)
+    if begun:
+        rows = study.observations()[: len(imported)]
+        told = [(row["arm"], row["reward"], row["cost"], row["failed"], row["pulls"]) for row in rows]
+        begun = told == [(study.arms[e.arm], e.reward, e.cost, e.failed, e.pulls) for e in imported]
+    if not begun:
+        raise InvalidInput(
+            f"there is a study {study.name!r} already, which did not begin with these observations, and only a new one "
+            "can: load it without import_from, or choose another name."
+        )
 
 
 def number(where: str, row: Mapping[str, Any], name: str) -> float | None:
@@ -138,5 +182,9 @@ def number(where: str, row: Mapping[str, Any], name: str) -> float | None:
     return None if math.isnan(value) else value
 
 
-def text(cell: Any) -> str | None:
-    return None if is_absent(cell) or not str(cell).strip() else str(cell)
+def reason(cell: Any) -> str | None:
+    """Why a pull failed, as a cell says it; None where it says that it did not: empty, false, 0."""
+    value = number_in(cell)
+    if value is not None and (math.isnan(value) or value == 0):
+        return None
+    return "failed" if value == 1 else str(cell)

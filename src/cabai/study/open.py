@@ -12,7 +12,7 @@ from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
 from cabai.study.items import WORST, Items
-from cabai.study.settings import AMENDABLE, OFFER, Settings, checked_name
+from cabai.study.settings import AMENDABLE, OFFER, RUN, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -89,7 +89,7 @@ def create_study(
     imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
 
     With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
-    amended.
+    amended, and if it began with what is imported, where something is.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
@@ -142,9 +142,8 @@ def open_study(
     source: tuple[Any, bool] | None = None,
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is, amended where it differs in the settings that `amend` names. A new one imports what there is in a `source`,
-    declared to be unseen or not. Called again with the same `token`, it finds what
-    it has made."""
+    is, amended where it differs in the settings that `amend` names: see `as_amended`. A new one imports what there is
+    in a `source`, declared to be unseen or not. Called again with the same `token`, it finds what it has made."""
     from cabai.study.catalogue import create, find
     from cabai.study.storage import open_storage
     from cabai.study.study import Study
@@ -174,36 +173,81 @@ def open_study(
     if not made:
         if not load_if_exists:
             raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
+        if source is not None:
+            from cabai.study.importing import check_begun
+
+            check_begun(study, imported)
         if chosen.get("threshold") is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:
             settings = dataclasses.replace(settings, seed=study.settings.seed)
-        different = study.settings.differences(as_amended(study, settings))
+        different = study.settings.differences(as_amended(study, settings, amend))
         changes = {each: getattr(settings, each) for each in amend if each in different}
         changes = {each: value for each, value in changes.items() if value is not None}
         check_same(study, {each: words for each, words in different.items() if each not in changes})
         if "metadata" in changes:
             changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
         if changes:
-            study._amend(changes)
+            study._amend(changes, by_run())
             study._latest = study.amendments()[-1]
+        elif amend:
+            note(study, settings, amend)
     return study
 
 
-def as_amended(study: Study, settings: Settings) -> Settings:
+def as_amended(study: Study, settings: Settings, said: Sequence[str] = ()) -> Settings:
     """Settings as they would have become by the amendments of a study: what it had before one is what it has now, so
-    that the call that created it finds it."""
+    that the call that created it finds it. Of those that are `said` anew in every run, only what was said last; and no
+    run spends more than it says itself."""
     names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
     different = [name for name in study.settings.differences(settings) if name in names]
     if not different:
         return settings
-    made = [each["changes"] for each in study.amendments()]
-    changed = {
-        name: getattr(study.settings, name)
-        for name in different
-        if any(name in changes and changes[name][0] == as_json(getattr(settings, name)) for changes in made)
-    }
+    made, runs, changed = study.amendments(), not is_ended(study), {}
+    for name in different:
+        now, given = getattr(study.settings, name), getattr(settings, name)
+        before = [each["changes"][name][0] for each in made if name in each["changes"]]
+        if name in said and runs and before:
+            is_less = name == "max_cost" and given is not None and (now is None or given < now)
+            before = [] if is_less else [last_said(made, name)]
+        if as_json(given) in before:
+            changed[name] = now
     return dataclasses.replace(settings, **changed)
+
+
+def last_said(made: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """What the last run said of a setting that was amended."""
+    found = [each for each in made if name in each["changes"]]
+    words = [found[0]["changes"][name][0]]  # as it was created
+    return [*words, *(each["changes"][name][1] for each in found if (each["by"] or "").endswith(RUN))][-1]
+
+
+def note(study: Study, settings: Settings, said: Sequence[str]) -> None:
+    """Log what a run says, where it says by now what others have amended: it may say something else again later."""
+    made = study.amendments()
+    names = [name for name in said if any(name in each["changes"] for each in made)]
+    values = {name: getattr(settings, name) for name in names}
+    values = {
+        name: value
+        for name, value in values.items()
+        if value == getattr(study.settings, name) and as_json(value) != last_said(made, name) and name != "metadata"
+    }
+    if values and not is_ended(study):
+        study._amend(values, by_run())
+
+
+def is_ended(study: Study) -> bool:
+    """Whether a study has stopped for good."""
+    from cabai.study.amending import ENDED
+    from cabai.study.ledger import Ledger
+
+    return study._read(Ledger.row).reason in ENDED
+
+
+def by_run() -> str:
+    from cabai.study.study import whoever
+
+    return whoever(None)[: 200 - len(RUN)] + RUN
 
 
 def as_json(value: Any) -> Any:

@@ -136,6 +136,12 @@ class Recipe:
             said, holds = self.settings.get(name), getattr(study.settings, name)
             if said is not None and said != holds:
                 lines.append(f"{self.file}: {name} is {said} here, but the study {self.name!r} was amended: {holds:g}.")
+        if made is not None:
+            status = study.status()
+            if status.max_cost is not None and status.spent > status.max_cost:
+                lines.append(
+                    f"{self.file}: {status.spent:g} is spent already: nothing more is pulled with this max_cost."
+                )
         return lines
 
     def _item(self, pull: Pull) -> Any:

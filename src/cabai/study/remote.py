@@ -32,12 +32,13 @@ class RemoteStudy(Study):
 
     _pause = 0.5
 
-    def __init__(self, server: Server, name: str, settings: Settings) -> None:
-        self._name, self._server, self._settings = name, server, settings
+    def __init__(self, server: Server, name: str) -> None:
+        self._name, self._server = name, server
+        self._known: tuple[int, Settings] = settings_of(server, name)  # and after how many amendments they were so
 
     @property
     def settings(self) -> Settings:
-        return self._settings
+        return self._known[1]
 
     @property
     def storage(self) -> str:
@@ -81,7 +82,7 @@ class RemoteStudy(Study):
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
-        sums = counting.read(self.settings, counts)
+        sums = self._as_now(lambda settings: counting.read(settings, counts))
         told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
         most = None if following is None else whole(following, "following", 1, counting.MOST)
         body = {"counts": told, "period": checked_period(period), "following": most}
@@ -97,27 +98,24 @@ class RemoteStudy(Study):
 
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
         self._post("amend", {**plain(given), "by": whoever(by)})
-        self._settings = settings_of(self._server, self.name)
+        self._renewed()
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
         self._post("drop", {"arm": arm, "by": whoever(by)})
-        self._settings = settings_of(self._server, self.name)
+        self._renewed()
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
         paid = None if cost is None else amount(cost, "cost")
         kept = checked_metadata({"it": metadata})["it"]
         self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": whoever(by)})
-        self._settings = settings_of(self._server, self.name)
+        self._renewed()
 
     def amendments(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("amendments")["amendments"]
         return found
 
     def status(self, *, forecast: bool = False) -> Status:
-        found = status_from(self._get(**({"forecast": "true"} if forecast else {})))
-        if len(found.arms) != len(self.arms):  # one has joined
-            self._settings = settings_of(self._server, self.name)
-        return found
+        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
 
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
@@ -137,10 +135,22 @@ class RemoteStudy(Study):
         return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
-        return self._server.get("studies", self.name, *path, **query)
+        return self._noticed(self._server.get("studies", self.name, *path, **query))
 
     def _post(self, path: str, body: Any, key: str | None = None) -> Any:
-        return self._server.post("studies", self.name, path, body=body, key=key)
+        return self._noticed(self._server.post("studies", self.name, path, body=body, key=key))
+
+    def _noticed(self, answer: Any) -> Any:
+        """An answer; where it says that the study has been amended since, the settings are read again."""
+        if answer.get("amended", self._known[0]) != self._known[0]:
+            self._renewed()
+        return answer
+
+    def _renewed(self) -> Settings:
+        found = settings_of(self._server, self.name)
+        if found != self._known:
+            self._known = found
+        return self.settings
 
     def _told(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A result for the server, checked here first: numbers of any kind become those of JSON."""
@@ -183,11 +193,13 @@ class RemoteStudy(Study):
 
 def load_remote(address: str | Server, name: str) -> RemoteStudy:
     server = address if isinstance(address, Server) else Server(address)
-    return RemoteStudy(server, name, settings_of(server, name))
+    return RemoteStudy(server, name)
 
 
-def settings_of(server: Server, name: str) -> Settings:
-    return settings_from(server.get("studies", name, "settings")["settings"])
+def settings_of(server: Server, name: str) -> tuple[int, Settings]:
+    """How often a study was amended, and its settings."""
+    found = server.get("studies", name, "settings")
+    return found.get("amended", 0), settings_from(found["settings"])
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:

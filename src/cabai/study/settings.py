@@ -30,6 +30,7 @@ DIRECTIONS = ("maximize", "minimize")
 OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what becomes of a pull whose lease ends without a result
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
 AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what of a study may change: nothing that a test looks at
+RUN = " (run)"  # how the name ends of whoever amends a study by what a file to run says, or a call of `evaluate`
 FREE = 0.01  # of the smallest cost that is not 0: what a pull counts as, when choosing, that costs nothing
 LONGEST_NAME = 200
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
+LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
 OBSERVATION += ["pulls", "period", "origin"]
 
@@ -270,7 +271,7 @@ class Study:
         (2000, 200.0)
         """
         self._import_own()
-        sums, when = counting.read(self.settings, counts), checked_period(period)
+        sums, when = self._as_now(lambda settings: counting.read(settings, counts)), checked_period(period)
         most = None if following is None else whole(following, "following", 1, counting.MOST)
         found, warned = self._together.do(lambda change: counting.told(change, sums, when, most), alone=True)
         warn(warned)
@@ -676,30 +677,23 @@ class Study:
     def _checked(self, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
         """What is told of a pull, if it can be."""
         number = self._number(pull)
-        if failed is None:
-            if reward is None:
-                raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
-            reward = self.settings.family.check_reward(reward)
-        elif not isinstance(failed, str) or not failed.strip():
-            raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
-        elif reward is not None:
-            raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
-        elif self.settings.items is not None and self.settings.items.failed == STOP:
-            raise InvalidInput(
-                "in this study nothing stands for the score of a failed evaluation (failed='stop'): release the pull, "
-                "and evaluate it again."
-            )
-        else:
-            failed = storable(failed)
-        if cost is not None:
-            costs = self.settings.costs
-            free = failed is not None or self.settings.items is not None or (costs is not None and not all(costs))
-            cost = amount(cost, "cost") if free else positive(cost, "cost")
-            if cost < 0:
-                raise InvalidInput(f"cost must not be negative, got {cost!r}.")
-        elif self.settings.costs is None and failed is None:
-            raise InvalidInput("tell needs a cost, since the study does not know it.")
-        return Result(number, reward, cost, failed)
+        return self._as_now(lambda settings: legal(settings, number, reward, cost, failed))
+
+    def _as_now(self, check: Callable[[Settings], T]) -> T:
+        """`check(settings)`. What the settings refuse that are known here is checked again by those that the study has
+        now: it may have been amended elsewhere."""
+        known = self.settings
+        try:
+            return check(known)
+        except InvalidInput:
+            if self._renewed() is known:
+                raise
+        return check(self.settings)
+
+    def _renewed(self) -> Settings:
+        """The settings that the study has now."""
+        self._read(Ledger.row)  # which notices amendments
+        return self.settings
 
     def _number(self, pull: Pull | str) -> int:
         """The number of a pull of this study, from the pull or its id."""
@@ -759,6 +753,36 @@ class Study:
                 SourceChanged,
                 stacklevel=3,
             )
+
+
+def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
+    """What is told of a pull, if the settings allow it."""
+    if failed is None:
+        if reward is None:
+            raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
+        reward = settings.family.check_reward(reward)
+    elif not isinstance(failed, str) or not failed.strip():
+        raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
+    elif reward is not None:
+        raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
+    elif settings.items is not None and settings.items.failed == STOP:
+        raise InvalidInput(
+            "in this study nothing stands for the score of a failed evaluation (failed='stop'): release the pull, "
+            "and evaluate it again."
+        )
+    else:
+        failed = storable(failed)
+        if len(failed) > LONGEST_REASON:
+            failed = f"{failed[:LONGEST_REASON]} ... (cut)"
+    if cost is not None:
+        costs = settings.costs
+        free = failed is not None or settings.items is not None or (costs is not None and not all(costs))
+        cost = amount(cost, "cost") if free else positive(cost, "cost")
+        if cost < 0:
+            raise InvalidInput(f"cost must not be negative, got {cost!r}.")
+    elif settings.costs is None and failed is None:
+        raise InvalidInput("tell needs a cost, since the study does not know it.")
+    return Result(number, reward, cost, failed)
 
 
 def fields(result: Any) -> dict[str, Any]:

@@ -1,0 +1,107 @@
+"""Whoever works on a study notices that it was amended elsewhere, in time to act by what holds now."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+import cabai
+from served import InThread
+
+COUNTS = {"a": (10, 5, 1.0), "b": (10, 6, 1.0), "c": (10, 2, 1.0)}
+
+
+@contextmanager
+def handles(folder, far: bool, **settings):
+    """Two handles of one study: that of whoever amends it, and that of a worker, in the database or over HTTP."""
+    storage = f"sqlite:///{folder}/cabai.db"
+    server = InThread(storage) if far else None
+    try:
+        where = server.address if server else storage
+        options = {"arms": ["a", "b"], "family": "bernoulli", "seed": 1} | settings
+        yield cabai.create_study("s", **options, storage=storage), cabai.load_study("s", storage=where)
+    finally:
+        if server:
+            server.close()
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_free_arm_that_joined_elsewhere_is_run_as_free(folder, far):
+    with handles(folder, far, costs=[1, 2], reserve=0.2, delta=1e-6, max_pulls=20) as (near, worker):
+        near.add_arm("free", cost=0)
+        near.amend(max_pulls=30, lease=5)
+        status = worker.run(lambda arm: (1, {"a": 1, "b": 2, "free": 0}[arm]))
+        assert (status.pulls, status.failures) == (30, 0)
+        assert status.arms[2].pulls > 0
+        assert (worker.arms, worker.settings.max_pulls, worker.settings.lease) == (("a", "b", "free"), 30, 5.0)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_result_of_such_an_arm_is_told_by_whoever_did_not_ask(folder, far):
+    with handles(folder, far, costs=[1, 2], reserve=0.2) as (near, worker):
+        near.add_arm("free", cost=0)
+        pulls = near.ask(3)
+        free = next(pull for pull in pulls if pull.arm == "free")
+        worker.tell(free.id, reward=1, cost=0)
+        assert near.status().arms[2].offers == 1
+        with pytest.raises(cabai.InvalidInput, match="cost must not be negative"):
+            worker.tell(pulls[0], reward=1, cost=-1)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_sums_of_an_arm_that_joined_elsewhere_are_told(folder, far):
+    with handles(folder, far, reserve=0.2) as (near, worker):
+        near.add_arm("c")
+        assert set(worker.tell_counts(COUNTS, period="first")) == {"a", "b", "c"}
+        assert near.status().pulls == 30
+        with pytest.raises(cabai.InvalidInput, match=r"names of arms \(a, b, c\)"):
+            worker.tell_counts({"d": (1, 1, 1.0)})
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_run_renews_by_the_lease_that_was_amended(folder, far):
+    began, enough = threading.Event(), threading.Event()
+    tried = []
+
+    def test(arm):
+        tried.append(arm)
+        if len(tried) == 1:
+            began.set()
+            enough.wait(10)
+        elif len(tried) == 2:
+            time.sleep(1.8)  # longer than the lease, and asked for since it was amended
+        return 1
+
+    with handles(folder, far, costs=[1, 1], max_pulls=2) as (near, worker):
+        thread = threading.Thread(target=worker.run, args=(test,))
+        thread.start()
+        assert began.wait(10)
+        near.amend(lease=0.8)
+        enough.set()
+        while len(tried) < 2:
+            time.sleep(0.01)
+        time.sleep(1.3)
+        with pytest.raises(cabai.NoPull):
+            near.ask(worker="another")
+        thread.join(20)
+        assert len(tried) == 2
+        assert [arm.lapses for arm in near.status().arms] == [0, 0]
+
+
+def test_over_http_every_answer_shows_what_was_amended(folder):
+    with handles(folder, True, max_pulls=9) as (near, worker):
+        for number, look in enumerate((worker.status, worker.ask, lambda: worker.stopped, worker.history), 10):
+            near.amend(max_pulls=number)
+            look()
+            seen = number if look != worker.history else number - 1  # it is no place for it
+            assert worker.settings.max_pulls == seen
+
+
+def test_over_http_nothing_is_split_once_a_study_has_stopped(folder):
+    with handles(folder, True) as (near, worker):
+        near.stop()
+        with pytest.raises(cabai.StudyStopped, match="nothing left to pull"):
+            worker.split(10)
