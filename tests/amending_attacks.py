@@ -137,7 +137,7 @@ def drop_levels(K: int, delta: float, reserve: float | None, most: int) -> np.nd
 
 def join_levels(first: int, K: int, delta: float, reserve: float) -> np.ndarray:
     """By the number of arms, and by arm."""
-    own = [first / (1 - reserve)] * first + [2**k / reserve for k in range(1, K - first + 1)]
+    own = [first / (1 - reserve)] * first + [2 * k * 2**k / reserve for k in range(1, K - first + 1)]
     return np.array([[math.log(part / (1 - reserve) / delta) for part in own]] * (K + 1))
 
 

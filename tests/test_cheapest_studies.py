@@ -237,7 +237,7 @@ def test_a_model_that_is_free_to_run_is_the_cheapest():
     ({"family": "exponential", "direction": "minimize"}, "not for the family"),
     ({"threshold": "evalue"}, "needs a test that shows by how much an arm is better: contrast"),
     ({"family": None, "items": 10, "race": "paired"}, "goal 'cheapest' has a race of its own"),
-    ({"reserve": 0.1}, "only where the decision itself beats every other arm"),
+    ({"reserve": 0.1}, "only where the best arm is looked for"),
 ])  # fmt: skip
 def test_what_has_no_meaning_or_no_proof_is_refused(options, match):
     with pytest.raises(InvalidInput, match=match):

@@ -324,7 +324,8 @@ def test_results_in_a_notebook():
     runs = cabai.simulate(instance, trajectories=50, seed=1)
     totals = cabai.simulate(instance, trajectories=50, seed=1, keep="summary")
     compared = cabai.compare(instance, ["co", "ctas"], trajectories=9)
-    for result in (cabai.bound(instance), runs, totals, runs.summary(), compared):
+    certificate = cabai.calibrate("gaussian", [1, 1], "uniform", delta=0.2, max_pulls=20, trajectories=800)
+    for result in (cabai.bound(instance), runs, totals, runs.summary(), compared, certificate):
         cell = result._repr_html_()
         assert "<script" not in cell
         Tags(cell)

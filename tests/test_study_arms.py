@@ -196,7 +196,7 @@ def test_the_level_is_that_of_the_formula(threshold):
     study.add_arm("f")
     start(study, [0, 1, 0, 0, 1, 1, 0, 0])
     leader = study.status().leader
-    weights = {"a": 0.8 / 4, "b": 0.8 / 4, "e": 0.2 / 2, "f": 0.2 / 4}
+    weights = {"a": 0.8 / 4, "b": 0.8 / 4, "e": 0.2 / (2 * 2), "f": 0.2 / (4 * 4)}
     assert level_of(study) == pytest.approx(-math.log(0.1 * weights[leader] * 0.2 / 4), abs=1e-9)
     plain = new(arms=["a", "b", "c"], policy="uniform", threshold=threshold, delta=0.1)
     start(plain, [1, 0, 0])
@@ -214,7 +214,7 @@ def test_the_shares_of_delta_add_up_to_one():
     study = new(arms=["a", "b", "c"], policy="uniform", reserve=0.3, delta=0.1)
     settings = study.settings
     first = sum(math.exp(-levels.log_parts(settings, a)) for a in range(3))
-    later = sum(math.exp(-levels.log_parts(settings, 2 + k)) for k in range(1, 60))
+    later = sum(2 * k * math.exp(-levels.log_parts(settings, 2 + k)) for k in range(1, 60))  # of 2k tests each
     assert first + later == pytest.approx(1, abs=1e-12)
 
 

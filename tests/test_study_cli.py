@@ -455,7 +455,9 @@ def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path
     assert shown["spent"] > 0
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ending", [
+    signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, folder):
     slow = JUDGE.replace("print(json", "time.sleep(0.05)\nprint(json")
     (folder / "judge.py").write_text(slow)

@@ -261,8 +261,11 @@ def told_outcome(result: Any) -> Any:
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 @pytest.mark.parametrize(
     "options",
-    [{"policy": "racing", "delta": 0.3}, {"policy": "top-two"}, {"policy": "co", "max_cost": 60.0}, {"policy": "ctas"},
-     {"policy": "uniform", "on_lapse": "fail"}, {"policy": "co", "costs": [1.0, 0.5, 0.25], "max_pulls": 70}],
+    [{"policy": "racing", "delta": 0.3}, {"policy": "co", "max_cost": 60.0},
+     *(pytest.param(each, marks=pytest.mark.slow) for each in (
+         {"policy": "top-two"}, {"policy": "ctas"}, {"policy": "uniform", "on_lapse": "fail"},
+         {"policy": "co", "costs": [1.0, 0.5, 0.25], "max_pulls": 70},
+     ))],
 )  # fmt: skip
 def test_calls_made_together_leave_the_study_as_calls_made_one_by_one(clock, options):
     seen = Counter[str]()

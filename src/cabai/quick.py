@@ -62,7 +62,7 @@ def run(command: str, names: list[str], options: dict[str, Any]) -> None:
     from cabai.study.printed import asked, told
 
     as_json = options.pop("as_json")
-    storage = options.pop("storage", None) or os.environ.get("CABAI_STORAGE") or STORAGE
+    storage = options.pop("storage") if "storage" in options else os.environ.get("CABAI_STORAGE") or STORAGE
     study = load_study(names[0], storage=storage)
     if command == "ask":
         text = asked(study.ask(options.get("number", 1), worker=options.get("worker")), as_json)

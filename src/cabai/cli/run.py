@@ -77,7 +77,9 @@ def run(
             raise WrongTest(study.name, error) from None
         raise
     except KeyboardInterrupt:
-        raise Interrupted(f"{study.status().sentence} Run the same command again to go on.") from None
+        is_kept = study.storage != "memory"
+        again = "Run the same command again to go on." if is_kept else "It was kept in memory alone, and is gone."
+        raise Interrupted(f"{study.status().sentence} {again}") from None
     if as_json:
         show_json(found.to_dict())
     else:

@@ -85,7 +85,7 @@ def plan_study(
     if not has_costs and not pays_reward:
         notes.append("No costs were given, so each pull costs 1: the bill is the number of pulls.")
     if settings.family.key == "bounded" and pilot is None and law is None:
-        notes.append("Rewards were drawn as wide as their range allows; --law and --sd say otherwise.")
+        notes.append("How rewards spread was not said: --law and --sd do. Two-point rewards, the widest, cost most.")
     about = f"{settings.family}, {settings.direction}, {len(names)} arms, delta {settings.delta:g}"
     about += f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
     return Plan(

@@ -21,7 +21,7 @@ from cabai.server import answers, page, problems
 from cabai.server.access import Access
 from cabai.server.creating import create
 from cabai.server.events import Streams
-from cabai.server.guards import Guards
+from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
 from cabai.server.requests import (
     MOST_ARMS,
@@ -331,7 +331,11 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
     """Whatever is raised is answered with a problem."""
 
     def of_a_study(request: Request, error: Exception) -> Response:
-        return problems.problem_of(error, studies.without_place(str(error), address_of(request)))
+        text = studies.without_place(str(error), address_of(request))
+        answer = problems.problem_of(error, text)
+        if is_page(request.scope) and "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(views.message("cabai", text, onward=""), answer.status_code)
+        return answer
 
     def of_a_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

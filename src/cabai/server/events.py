@@ -14,7 +14,7 @@ from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two looks at a study, and until something is said though nothing has changed
-MOST = 100  # streams at a time
+MOST, AT_A_TIME = 100, 4  # streams, and of them those that look for something new at the same time
 
 
 class Streams:
@@ -23,6 +23,15 @@ class Streams:
     def __init__(self, studies: Studies) -> None:
         self.studies, self.over, self.open = studies, threading.Event(), 0
         self.pages = Pages(studies)
+        self.last_words: str | None = None  # to those who watch, if nothing is to come after the end
+        self._looking: anyio.CapacityLimiter | None = None
+
+    @property
+    def looking(self) -> anyio.CapacityLimiter:
+        """However many watch, few threads look: the others are for those who work."""
+        if self._looking is None:
+            self._looking = anyio.CapacityLimiter(AT_A_TIME)
+        return self._looking
 
     @property
     def is_full(self) -> bool:
@@ -63,7 +72,7 @@ class Streams:
                 is_over, started = self.over.is_set(), time.monotonic()
                 if started >= due or is_over:
                     try:
-                        text = await anyio.to_thread.run_sync(look)
+                        text = await anyio.to_thread.run_sync(look, limiter=self.looking)
                         if text:
                             said = started
                             yield text
@@ -73,6 +82,8 @@ class Streams:
                         return
                     due = started + 20 * (time.monotonic() - started)  # looking must not take longer than working
                 if is_over:  # that was the last look
+                    if self.last_words is not None:
+                        yield event("end", self.last_words)
                     return
                 if time.monotonic() - said >= QUIET:
                     said = time.monotonic()

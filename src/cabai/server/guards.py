@@ -128,9 +128,8 @@ class Guards:
         if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
             # By a link on another site: its browser keeps the cookie from a redirection, but not from a page of ours.
             answer = HTMLResponse(views.message("cabai", "Your token is kept.", onward=scope["path"]))
-        answer.set_cookie(
-            self.access.cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/"
-        )
+        cookie = {"httponly": True, "samesite": "strict", "secure": scope["scheme"] == "https", "path": "/"}
+        answer.set_cookie(self.access.cookie, self.access.pass_, **cookie)
         return answer
 
 

@@ -26,6 +26,7 @@ class Pages:
     def __init__(self, studies: Studies) -> None:
         self.studies = studies
         self._made: dict[str, tuple[Any, dict[str, str], str]] = {}
+        self._makers: dict[str, threading.Lock] = {}  # of each study, who makes its parts
         self._guard = threading.Lock()
 
     def whole(self, name: str) -> str:
@@ -38,15 +39,26 @@ class Pages:
     def _parts(self, study: Study, moment: float) -> tuple[dict[str, str], str]:
         key = revision(study), moment // AGE, study._forecasts.last
         with self._guard:
-            made = self._made.get(study.name)
-        if made is None or made[0] != key:
-            seen = study._seen(wait=False)
-            made = key, views.fragments(seen), news(seen)
-            with self._guard:
-                if len(self._made) >= MOST:
-                    self._made.clear()
-                self._made[study.name] = made
+            made, maker = self._made.get(study.name), self._makers.setdefault(study.name, threading.Lock())
+        if (made is None or made[0] != key) and maker.acquire(blocking=made is None):
+            try:  # the others see what was made before, until it is done
+                made = self._made.get(study.name)
+                if made is None or made[0] != key:
+                    made = self._anew(study, key)
+            finally:
+                maker.release()
+        assert made is not None
         return made[1], made[2]
+
+    def _anew(self, study: Study, key: Any) -> tuple[Any, dict[str, str], str]:
+        seen = study._seen(wait=False)
+        made = key, views.fragments(seen), news(seen)
+        with self._guard:
+            if len(self._made) >= MOST:
+                self._made.clear()
+                self._makers.clear()
+            self._made[study.name] = made
+        return made
 
 
 def news(seen: Seen) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -77,6 +78,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.end_streams()
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of what a second Ctrl-C cuts off
         super().handle_exit(sig, frame)
 
     def end(self) -> None:

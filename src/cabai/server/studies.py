@@ -65,8 +65,12 @@ class Studies:
 
     def without_place(self, text: str, address: str) -> str:
         """A sentence that names the server where it named the storage behind it."""
-        storage = open_storage(self.url) if self.only is None else self.only._storage
-        for place in (self.url, storage.url, storage.file):
+        try:
+            storage = open_storage(self.url) if self.only is None else self.only._storage
+            places = self.url, storage.url, storage.file
+        except StorageError:  # of which the sentence is about to speak
+            return f"the storage behind {address} failed. What was acknowledged before is kept, this call was not."
+        for place in places:
             if place and place != MEMORY:
                 text = text.replace(place, address)
         return text

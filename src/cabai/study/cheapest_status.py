@@ -51,7 +51,8 @@ def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | Non
     if settings.cheapest is None:
         return arms
     found = []
-    for a, arm in enumerate(arms):
+    for a, each in enumerate(arms):
+        arm = replace(each, share=None)  # evidence is for claims about pairs, of which an arm has several
         if a == decision:
             found.append(replace(arm, standing="the cheapest that is good enough: decided"))
         else:

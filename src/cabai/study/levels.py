@@ -2,10 +2,11 @@
 
 An arm i beats j when E_{i,j} reaches 1/(delta w_i v_D). With K arms at first, a reserve r, and D arms dropped by hand,
 
-    w_i = (1 - r)/K for the K first arms,   r/2^k for the k-th that joined,      v_0 = 1 - r,   v_D = r/2^D,
+    w_i = (1 - r)/K for the K first arms,   r/(2k 2^k) for the k-th that joined,   v_0 = 1 - r,   v_D = r/2^D.
 
-so that all w_i, and all v_D, add up to 1. Without a reserve no arm can join: w_i = 1/(K - 1), v_D = 1/2^D, which add up
-to 2 where arms are dropped. docs/theory/amending.md has the proof.
+All v_D add up to 1, and so do all w_i if that of the k-th to join is taken 2k times: so many tests may go wrong for it.
+Without a reserve no arm can join: w_i = 1/(K - 1), v_D = 1/2^D, which add up to 2 where arms are dropped.
+docs/theory/amending.md has the proof.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def log_parts(settings: Settings, arm: int) -> float:
         return math.log(len(settings.arms))
     if arm < settings.first_arms:
         return math.log(settings.first_arms / (1 - settings.reserve))
-    return (arm - settings.first_arms + 1) * math.log(2) - math.log(settings.reserve)
+    k = arm - settings.first_arms + 1
+    return math.log(2 * k) + k * math.log(2) - math.log(settings.reserve)
 
 
 def checked_reserve(reserve: Any) -> float | None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # What is kept of each.
 OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
+LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
 OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
 OBSERVATION += ["pulls", "period", "origin"]
 
@@ -767,6 +768,8 @@ def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) 
         )
     else:
         failed = storable(failed)
+        if len(failed) > LONGEST_REASON:
+            failed = f"{failed[:LONGEST_REASON]} ... (cut)"
     if cost is not None:
         costs = settings.costs
         free = failed is not None or settings.items is not None or (costs is not None and not all(costs))

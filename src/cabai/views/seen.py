@@ -123,14 +123,16 @@ def bill_over_time(seen: Seen) -> Tracks:
 def charts(seen: Seen) -> list[Chart]:
     """Evidence against what is required, over the bill; and the bill over time."""
     evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
-    said = ""
+    said, is_best = "", seen.status.goal == "best"
+    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for what is least shown"
     if evidence["evidence", "main"]:
         (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
         said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"
     end, spent = bill["spent", "main"][-1]
     found = [
         chart(
-            "Evidence of the leader over its closest rival", said, evidence, "spent", money,
+            title,
+            said, evidence, "spent", money,
             lambda value: f"{value:.3g} nats",
         ),
         chart(

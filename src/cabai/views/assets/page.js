@@ -29,24 +29,39 @@ async function lost(again) {
     const answer = await fetch(location.href, { method: "GET", headers: { Accept: "text/html" } });
     if (answer.status === 401) reason = "The server has been started again with another token: open the address that it has printed.";
     else if (answer.status === 404) reason = "This study is no longer there.";
+    else if (answer.ok) reason = "The server is busy. This is how things stood; the page goes on as soon as it can.";
   } catch { /* it does not answer */ }
   say(reason);
   setTimeout(again, 2000);
 }
 
+let events = null;
+
 function listen() {
-  const events = new EventSource(main.dataset.events);
+  if (document.hidden) return; // a browser has six connections to a server: pages that nobody sees need none
+  events = new EventSource(main.dataset.events);
   events.addEventListener("open", () => say(""));
   events.addEventListener("part", (event) => {
     const part = JSON.parse(event.data);
     replace(part.id, part.html);
   });
   events.addEventListener("news", (event) => { if (news) news.textContent = JSON.parse(event.data); });
+  events.addEventListener("end", (event) => {
+    events.close();
+    main.dataset.events = "";
+    say(JSON.parse(event.data));
+  });
   events.addEventListener("error", () => {
     events.close();
-    lost(listen);
+    if (main.dataset.events) lost(listen);
   });
 }
+
+document.addEventListener("visibilitychange", () => {
+  if (!main?.dataset.events) return;
+  if (document.hidden) events?.close();
+  else if (!events || events.readyState === EventSource.CLOSED) listen();
+});
 
 async function readAgain() {
   if (document.hidden) return setTimeout(readAgain, 1000);
