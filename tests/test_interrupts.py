@@ -46,7 +46,7 @@ def test_the_first_waits_for_what_is_paid_for(workers):
         if not begun.is_set():
             begun.set()
             interrupt()
-        time.sleep(0.2)
+        time.sleep(1)  # in which the interrupt is heard
         return ONES[arm], 2.0
 
     with pytest.raises(KeyboardInterrupt) as stopped:

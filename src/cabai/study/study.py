@@ -516,7 +516,7 @@ class Study:
         results come within milliseconds of each other, there are fewer.
 
         >>> from cabai import create_study
-        >>> study = create_study("history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study = create_study("a history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
         >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
         >>> last = study.history()[-1]
         >>> last.told, last.spent, last.leader, last.evidence > last.required
@@ -597,7 +597,7 @@ class Study:
         Returns it, and writes it to `file` if one is named.
 
         >>> from cabai import create_study
-        >>> study = create_study("report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study = create_study("a report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
         >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
         >>> page = study.report()
         >>> "b has the largest mean, wrong with probability at most 0.05" in page, "<script" in page
@@ -618,7 +618,7 @@ class Study:
         of Matplotlib (extra `plots`).
 
         >>> from cabai import create_study
-        >>> study = create_study("plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
+        >>> study = create_study("a plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
         >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
         >>> study.plot()
         <Figure size ...>
