@@ -88,7 +88,7 @@ def progress(status: Status) -> float | None:
 def to_come(status: Status) -> str:
     """What is still to be paid, as far as can be said."""
     if status.stopped:
-        return "nothing"
+        return "what is under way" if status.under_way else "nothing"
     found = status.forecast
     if found is not None:
         return f"{money(found.low)} to {money(found.high)} (80 %)"
