@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import signal
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,15 @@ def signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(autouse=True)
+def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study on a dataset that is given no seed gets one nobody could know: in a test, one that follows from its name."""
+    import cabai.study.open
+
+    drawn = random.Random(request.node.nodeid)
+    monkeypatch.setattr(cabai.study.open, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
 
 
 @pytest.fixture(scope="session")
