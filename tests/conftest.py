@@ -34,7 +34,7 @@ def signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A study on a dataset that is given no seed gets one nobody could know: in a test, one that follows from its name."""
+    """A study on a dataset without a seed draws one nobody could know: in a test, one that follows from its name."""
     import cabai.study.open
 
     drawn = random.Random(request.node.nodeid)
