@@ -57,7 +57,7 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
     parsed = checked_url(url)
     file = file_of(parsed)
     if not make and file is not None and not os.path.exists(file):
-        raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
+        raise StudyNotFound(f"there are no studies in {url}: the file does not exist.")
     key = file or url  # the same name is another file after a change of directory
     with _opening:
         if key in _opened and _opened[key].is_gone():
@@ -169,9 +169,9 @@ class Storage:
                     raise
                 if time.monotonic() > deadline:
                     raise StorageError(
-                        f"storage {self.url} has no connection left, for {PATIENCE:g} seconds now: run fewer processes "
-                        "at a time, or let the server have more (max_connections). What was acknowledged before is "
-                        "kept, this call was not."
+                        f"storage {self.url} had no free connection for {PATIENCE:g} seconds: run fewer processes at a "
+                        "time, or raise the server's max_connections. Everything acknowledged before is stored; this "
+                        "call was not acknowledged."
                     ) from error
                 time.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(2 * pause, 2.0)
@@ -196,12 +196,13 @@ class Storage:
                 reason = f"there is no folder {os.path.dirname(self.file)}"
             lost = " If it was telling a pull, tell it again: that is safe." if error.connection_invalidated else ""
             raise StorageError(
-                f"storage {self.url} failed: {reason}. What was acknowledged before is kept, this call was not.{lost}"
+                f"storage {self.url} failed: {reason}. Everything acknowledged before is stored; this call was not "
+                f"acknowledged.{lost}"
             ) from error
         except sa.exc.TimeoutError as error:
             raise StorageError(
                 f"storage {self.url} failed: all connections of this process were in use for {PATIENCE:g} seconds. "
-                "What was acknowledged before is kept, this call was not."
+                "Everything acknowledged before is stored; this call was not acknowledged."
             ) from error
 
     def version(self, connection: sa.Connection) -> str | None:
