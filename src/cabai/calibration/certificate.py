@@ -1,4 +1,4 @@
-"""What a calibration found, to be kept and shown."""
+"""The result of a calibration, to be stored and shown."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Searched:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What `calibrate` found: a threshold, and what is known about it, and how surely.
+    """The result of `calibrate`: a threshold, what is known about it, and with which confidence.
 
     With probability `confidence`, the search has given a threshold for which this is true: on each instance in
     `searched`, the policy drops the best arm or returns another one within `max_pulls` pulls with probability at most
     delta. With an epsilon, another one is returned wrongly if it is worse than the best by more than epsilon. It says
-    nothing of other instances, nor of later pulls.
+    nothing about other instances, nor about later pulls.
     """
 
     threshold: str
@@ -79,7 +79,7 @@ class Certificate:
         return f"{what} within {self.max_pulls} pulls with probability at most {self.delta:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as a dictionary that JSON can hold.
+        """Everything as a dictionary for JSON.
 
         >>> import cabai
         >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
@@ -102,7 +102,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """The certificate in a file that `save` has written.
+        """The certificate in a file that `save` wrote.
 
         >>> Certificate.load("nowhere.json")
         Traceback (most recent call last):

@@ -33,11 +33,11 @@ class Log:
 def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
     """The scores in files `samples_*.jsonl` of lm-evaluation-harness, or in folders of them.
 
-    An arm is a model: its name is taken from the file of results beside the samples, or else it is the folder's. An
+    An arm is a model: its name comes from the results file next to the samples or, without one, from the folder. An
     item is a document of a task; if there are several tasks, its name begins with the task's.
 
-    `metric` names the score that is meant if there are several, such as `acc` or `exact_match`; where a task has
-    several filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
+    `metric` names the score to use if there are several, such as `acc` or `exact_match`; where a task has several
+    filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
     """
     logs = [load(path) for path in files_in(*paths)]
     chosen = the_metric(logs, metric)
@@ -47,7 +47,7 @@ def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
 
 
 def files_in(*paths: str | Path) -> list[Path]:
-    """The files that are meant: in a folder, all of them, at any depth."""
+    """The files to read: in a folder, all of them, at any depth."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -104,7 +104,7 @@ def scores_in(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
-    """The metric that is meant and, where there are several, the filter."""
+    """The metric to use and, if there are several filters, the filter."""
     filters = {sample.get("filter") for log in logs for sample in log.samples}
     if len(filters) == 1 and wanted is not None:
         wanted = wanted.removesuffix(f",{next(iter(filters))}")

@@ -1,4 +1,4 @@
-"""What a race would have cost on scores that are known: the same race, compiled, again and again in other orders."""
+"""What a race would have cost on known scores: the same race, compiled, repeated in other orders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 20  # arms that are printed
 
 
 class MissingScores(UserWarning):
-    """Items were left out, since not every arm has a score on them."""
+    """Items were left out because not every arm has a score on them."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Replay:
     decisions: NDArray[np.int64]  # by repeat: the number of the arm
     costs: NDArray[np.float64]  # by repeat
     pulls: NDArray[np.int64]  # repeats x arms
-    left_out: int = 0  # items that lack a score of some arm, and are not in the table
+    left_out: int = 0  # items without a score of some arm, which are not in the table
     lacking: dict[str, int] = field(default_factory=dict)  # by arm: on how many of them it has no score
-    goal: Cheapest | None = None  # what was looked for: the best arm, or the cheapest that is good enough
+    goal: Cheapest | None = None  # the goal: the best arm (None), or the cheapest that is good enough
 
     @property
     def full_cost(self) -> float:
@@ -71,8 +71,8 @@ class Replay:
 
     @property
     def same_winner(self) -> float:
-        """The share of the repeats that chose an arm with the best mean of all; or, where the cheapest arm that is good
-        enough was looked for, the arm that is so by all scores."""
+        """The share of the repeats that chose an arm with the best mean of all; or, with goal cheapest, the cheapest
+        arm that is good enough by all scores."""
         if self.goal is not None:
             return float((self.decisions == self._answer(self.goal)).mean())
         best = self.ranking[0]
@@ -93,8 +93,8 @@ class Replay:
 
     @property
     def right(self) -> float:
-        """The share of the repeats whose answer is what was promised: an arm within epsilon of the best and, where the
-        cheapest of these was looked for, one of which every cheaper arm is worse by more than epsilon - slack."""
+        """The share of the repeats whose answer is as promised: an arm within epsilon of the best and, with goal
+        cheapest, every cheaper arm is worse than the best by more than epsilon - slack."""
         if self.goal is None:
             return self.within_epsilon
         answers = right_answers(self._means, self._running_costs(self.goal), self.epsilon, self.goal.slack)
@@ -139,7 +139,7 @@ class Replay:
 
     @property
     def evaluated(self) -> NDArray[np.float64]:
-        """By arm, the share of the items that it was evaluated on, in the mean."""
+        """By arm, the mean share of the items that it was evaluated on."""
         shares: NDArray[np.float64] = self.pulls.mean(axis=0) / len(self.table.items)
         return shares
 
@@ -204,14 +204,14 @@ def replay(
     workers: int | None = None, progress: Callable[[int], None] | None = None, goal: str = BEST,
     slack: float | None = None, running_costs: Any = None,
 ) -> Replay:  # fmt: skip
-    """What a race of the arms would have cost on scores that are known: run `repeats` times, each in another random
-    order of the items.
+    """What a race of the arms would have cost on known scores: run `repeats` times, each in another random order of the
+    items.
 
     `table` holds the scores: a path to a CSV or Parquet file or to logs, a pandas DataFrame, or a mapping of each arm
-    to its scores. `costs` are what evaluations cost: by arm, or a table. `cabai.datasets.read_table` says what is read
-    how. With `goal="cheapest"`, the race looks for the cheapest arm to run that is within epsilon of the best, as
-    `cabai.evaluate` does; arms cost to run `running_costs`, or else the mean of `costs`. Scores lie from `low` to
-    `high`. Items on which not every arm has a score are left out, with a warning.
+    to its scores. `costs` are what evaluations cost: by arm, or a table. See `cabai.datasets.read_table` for the
+    formats. With `goal="cheapest"`, the race looks for the cheapest arm to run that is within epsilon of the best, as
+    `cabai.evaluate` does; running an arm costs `running_costs` or, without them, the mean of `costs`. Scores lie from
+    `low` to `high`. Items on which not every arm has a score are left out, with a warning.
 
     >>> import random
     >>> draw = random.Random(1).random
@@ -237,7 +237,7 @@ def replay(
 
 
 def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
-    """The items that every arm has a score on, how many others there are, and how many each arm lacks."""
+    """The items that every arm has a score on, how many others there are, and how many scores each arm lacks."""
     holes = np.isnan(table.scores)
     left_out = int(holes.any(axis=0).sum())
     lacking = {arm: int(count) for arm, count in zip(table.arms, holes.sum(axis=1), strict=True) if count}
@@ -283,7 +283,7 @@ def replay_table(
     race_once = aside(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
-    over = False  # set on Ctrl-C: races not begun are not run
+    over = False  # set on Ctrl-C: races that have not begun are not run
 
     def run(begin: int) -> int:
         end = begin if over else min(begin + size, count)
@@ -296,7 +296,7 @@ def replay_table(
         return end - begin
 
     executor, done = ThreadPoolExecutor(jobs), 0
-    try:  # all of it in other threads: this one hears Ctrl-C
+    try:  # all of it in other threads: this one handles Ctrl-C
         for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:
@@ -333,7 +333,7 @@ def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np
 
 
 def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
-    """The best arm first, by sums without rounding; those that tie, the cheapest first."""
+    """The best arm first, by sums without rounding; of those that tie, the cheapest first."""
     prices = [0.0] * len(table.arms) if table.costs is None else table.costs.mean(axis=1).tolist()
 
     def order(a: int, b: int) -> int:
@@ -344,7 +344,7 @@ def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
 
 
 def lead(table: ScoreTable, direction: str, a: int, b: int) -> float:
-    """By how much arm a is better than b in all; 0 only if they are equal."""
+    """By how much the total of arm a exceeds that of b; 0 only if they are equal."""
     difference = math.fsum([*table.scores[a].tolist(), *(-table.scores[b]).tolist()])
     return -difference if direction == "minimize" else difference
 

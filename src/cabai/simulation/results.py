@@ -46,7 +46,7 @@ class Summary:
     mean_pulls: list[float]
     pull_shares: list[float]  # mean pulls of each arm over mean pulls of all
     cost_shares: list[float]  # the same in cost
-    errors: int  # wrong decisions; an unfinished trajectory is none
+    errors: int  # wrong decisions; an unfinished trajectory is not an error
     error_interval: tuple[float, float]  # 95 % confidence interval of the share of wrong decisions (Wilson)
     unfinished: int
     lower_bound: float | None  # None: tied best arms, an epsilon, delta of 1/2 and more, or the bounded family
@@ -54,9 +54,9 @@ class Summary:
     seconds: float
     steps: int  # pulls simulated in all
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
-    standing: str  # if not, what can be said for it
+    standing: str  # if not, what is known about it
     epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
-    goal: str = BEST  # or cheapest: then cheaper arms must be worse by more than epsilon - slack
+    goal: str = BEST  # best or cheapest; with cheapest, cheaper arms must be worse by more than epsilon - slack
     slack: float | None = None
 
     @property
@@ -135,8 +135,8 @@ class Runs:
     path: NDArray[np.int64]
     seconds: float
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
-    own_stop: bool = False  # whether it stops by a rule that is not the threshold's
-    goal: Cheapest | None = None  # what it looks for: the best arm, or the cheapest that is good enough
+    own_stop: bool = False  # whether it stops by its own rule instead of the threshold
+    goal: Cheapest | None = None  # its goal: the best arm, or the cheapest that is good enough
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -164,7 +164,7 @@ class Runs:
         return self.finished & ~np.isin(self.decisions, right_arms(self.instance, self.epsilon, self.goal))
 
     def summary(self) -> Summary:
-        """What it cost, how often it was wrong, and what the lower bound is.
+        """The costs, the errors and the lower bound.
 
         >>> import cabai
         >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
@@ -183,7 +183,8 @@ class Runs:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per trajectory: decision (missing where unfinished), is it right, cost, steps, pulls of each arm.
+        """One row per trajectory: decision (missing if unfinished), whether it is right, cost, steps, pulls of each
+        arm.
 
         >>> import cabai
         >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
@@ -204,7 +205,7 @@ class Runs:
         return pd.DataFrame(columns)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `to_frame` to a Parquet file; what made it is kept in the file's metadata under the key `cabai`.
+        """Write `to_frame` to a Parquet file; the settings are kept in the file's metadata under the key `cabai`.
 
         >>> import cabai, os, tempfile
         >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
@@ -277,7 +278,7 @@ class Totals:
         return self.sums.trajectories
 
     def summary(self) -> Summary:
-        """What it cost, how often it was wrong, and what the lower bound is.
+        """The costs, the errors and the lower bound.
 
         >>> import cabai
         >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
@@ -314,7 +315,7 @@ def summary_of(
     unfinished: int,
     steps: int,
 ) -> Summary:
-    """The summary of trajectories of which these numbers are known."""
+    """A summary from these numbers."""
     n, family = len(runs), runs.instance.family
     paid = pulls * runs.instance.costs
     floor = None

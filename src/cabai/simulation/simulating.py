@@ -136,23 +136,23 @@ def simulate(
 ) -> Runs | list[Runs] | Totals | list[Totals]:
     """Run a policy on an instance many times.
 
-    Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
-    arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
-    without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
+    Trajectory i depends only on (seed, i), not on the number of workers, and all policies face the same rewards: arm
+    a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
+    without them, a run on arms that are tied, or nearly tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
-    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
-    With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best, and a right
+    Without a `threshold`, the family's proven test that costs least is used: `contrast`, or `bets` for bounded rewards.
+    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run. With
+    `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best, and a right
     answer is one of which every cheaper arm is worse than the best by more than epsilon - `slack` (half of epsilon
-    unless given). Arms cost to run what `running_costs` says or, without it, their mean costs: see docs/cheapest.md.
-    `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
-    trajectories done.
+    unless given). Running an arm costs what `running_costs` says or, without it, the arm's mean cost: see
+    docs/cheapest.md. `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called
+    with the number of trajectories done.
 
     `engine` says where trajectories run: None, in threads of this process; "processes"; "dask" or "ray", on the cluster
     at `address`, or the one that this process is connected to, or else a new one of this machine's cores; or a
-    `dask.distributed.Client`. `workers` is how many run at a time: all cores of the machine or the cluster, unless
-    given. With keep="summary", only what a summary needs is kept, for any number of trajectories in little memory.
-    None of these changes a result.
+    `dask.distributed.Client`. `workers` is how many run at a time: by default, all cores of the machine or the cluster.
+    With keep="summary", only what a summary needs is kept, so any number of trajectories needs little memory. None of
+    these changes a result.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
@@ -190,7 +190,7 @@ def simulate(
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
-        aside(work.compiled)  # here first: what is wrong with a user's own is told in terms of it
+        aside(work.compiled)  # here first: errors in a user's own code are then reported in its own terms
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)
@@ -214,7 +214,7 @@ def simulate(
 
 
 def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:
-    """Refuse more results than this machine's memory holds."""
+    """Refuse more results than fit into this machine's memory."""
     needed = 8 * trajectories * (deltas * (6 + arms) + (1 + deltas) * marks * arms)  # eight bytes each
     try:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
