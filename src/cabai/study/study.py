@@ -18,6 +18,7 @@ from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.connections import Connection
 from cabai.study.current import Current
+from cabai.study.database import Storage
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
 from cabai.study.history import Point
@@ -27,7 +28,6 @@ from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.study.together import Together
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
