@@ -214,7 +214,7 @@ def savings():
     shares = [100, 100 * models_replayed().shares.mean()]
     figure, panels = plt.subplots(1, 2, figsize=(8, 2.2))
     for panel, names, values, label, title, unit in [
-        (panels[0], ["equal pulls", "cost-blind bandit", "cabai"], ratios, "{:.1f} x", "Best of 10 options",
+        (panels[0], ["test all equally", "ignore costs", "cabai"], ratios, "{:.1f} x", "Best of 10 options",
          "mean cost, in multiples of the least possible"),
         (panels[1], ["evaluate all", "cabai"], shares, "{:.0f} %", "Best of 8 models on 897 items",
          "mean cost, of evaluating everything"),
