@@ -1,4 +1,4 @@
-"""The paper, made again: the report's structure, a few of its numbers, and that it appears whole or not at all."""
+"""The paper, reproduced: the report's structure, a few of its numbers, and that it appears whole or not at all."""
 
 from __future__ import annotations
 

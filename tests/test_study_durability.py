@@ -331,7 +331,7 @@ def fill_the_disk(url: str, limit: Any, free: Any) -> None:
     assert [words[0] for words in reports].count("full") == 1
     full = next(words[1] for words in reports if words[0] == "full")
     assert "disk" in full
-    assert "What was acknowledged before is kept, this call was not." in full
+    assert "Everything acknowledged before is stored; this call was not acknowledged." in full
     told = told_in(reports)
     assert len(told) > 5
     study = load_study("study", storage=url)
@@ -440,7 +440,9 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     postgres.stop(at_once=True)
     try:
         started = time.monotonic()
-        with pytest.raises(StorageError, match="What was acknowledged before is kept, this call was not"):
+        with pytest.raises(
+            StorageError, match="Everything acknowledged before is stored; this call was not acknowledged"
+        ):
             study.tell(pull, 2.0, cost=1.0)
         with pytest.raises(StorageError):
             study.status()
@@ -805,7 +807,7 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         time.sleep(0.3)
         assert not told.done()
         monkeypatch.setattr("cabai.study.database.PATIENCE", 0.2)
-        with pytest.raises(StorageError, match=r"has no connection left, for 0\.2 seconds now: run fewer processes"):
+        with pytest.raises(StorageError, match=r"had no free connection for 0\.2 seconds: run fewer processes"):
             other.ask()
         stack.close()
         told.result(10)

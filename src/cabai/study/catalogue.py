@@ -101,7 +101,7 @@ def enter_imported(
                     "cost": each.cost, "failed": each.failed, "asked": now, "told": now, "worker": None, "offers": 0,
                     "pulls": each.pulls, "origin": origin})  # fmt: skip
     if any(play.has_overflown(a) for a in range(len(settings.arms))):
-        raise InvalidInput("the rewards or costs to import have sums too large to hold.")
+        raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
     statements.ADD_TO_LOG.run_many(connection, log)
     for a in sorted(play.changed):
         statements.CHANGE_ARM.run(connection, {"of_study": key, "of_number": a, **play.sums(a)})

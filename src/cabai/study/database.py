@@ -76,7 +76,8 @@ class Storage(ABC):
         """What the database says, as one line."""
         lost = " If it was telling a pull, tell it again: that is safe." if error.is_lost else ""
         return StorageError(
-            f"storage {self.url} failed: {error}. What was acknowledged before is kept, this call was not.{lost}"
+            f"storage {self.url} failed: {error}. Everything acknowledged before is stored; this call was not "
+            f"acknowledged.{lost}"
         )
 
     @abstractmethod

@@ -102,7 +102,7 @@ class PostgresStorage(database.Storage):
         except sa.exc.TimeoutError as error:
             raise StorageError(
                 f"storage {self.url} failed: all connections of this process were in use for {database.PATIENCE:g} "
-                "seconds. What was acknowledged before is kept, this call was not."
+                "seconds. Everything acknowledged before is stored; this call was not acknowledged."
             ) from error
 
     def _once(self, work: database.Work[T], level: psycopg.IsolationLevel, since: float | None) -> T:
@@ -148,9 +148,9 @@ class PostgresStorage(database.Storage):
                     raise DatabaseError(error) from error
                 if time.monotonic() > deadline:
                     raise StorageError(
-                        f"storage {self.url} has no connection left, for {database.PATIENCE:g} seconds now: run fewer "
-                        "processes at a time, or let the server have more (max_connections). What was acknowledged "
-                        "before is kept, this call was not."
+                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
+                        "processes at a time, or raise the server's max_connections. Everything acknowledged before "
+                        "is stored; this call was not acknowledged."
                     ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 2.0)

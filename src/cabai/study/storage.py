@@ -21,7 +21,7 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
     place = checked_url(url)
     file = os.path.abspath(place) if isinstance(place, str) else None
     if not make and file is not None and not os.path.exists(file):
-        raise StudyNotFound(f"there are no studies in {url}: there is no such file.")
+        raise StudyNotFound(f"there are no studies in {url}: the file does not exist.")
     # The same name is another file after a change of directory; and one process has one memory.
     key = MEMORY if place is None else file or url
     with opening:
