@@ -467,7 +467,7 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
     process.send_signal(ending)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to go on\.\n", err)
+    assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to continue\.\n", err)
     before = cabai.load_study("judges", storage=storage).observations()
     assert len(before) >= 3
     assert not any(each["failed"] for each in before)  # the pull that was cut short is given back, not a failure

@@ -72,11 +72,11 @@ class Bound:
 
         chosen = policy_of(policy)
         if self.epsilon:
-            raise InvalidInput("the hardness of a policy is known without an epsilon only.")
+            raise InvalidInput("the hardness of a policy is only known without an epsilon.")
         if chosen.name not in HARDNESS or type(chosen) is not POLICIES.classes[chosen.name]:
             raise InvalidInput(f"no hardness is known for policy {chosen}; known: {', '.join(HARDNESS)}.")
         if getattr(chosen, "exploration", 1) == 0:
-            raise InvalidInput(f"{chosen} may never see its error after an unlucky start, so it has no hardness.")
+            raise InvalidInput(f"{chosen} may never recover from an unlucky start, so it has no hardness.")
         with np.errstate(all="ignore"):
             hardness = HARDNESS[chosen.name](self)
         if not 0 < hardness < math.inf:

@@ -191,7 +191,9 @@ def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:
     """The standard deviations of each arm's rewards: those given, if the law can have them, or the largest."""
     check_is_bounded(instance.family, "law and sd")
     if not isinstance(law, str) or law not in LAWS:
-        raise InvalidInput(f"unknown law {law!r}; known: {', '.join(LAWS)}. Or Instance.of_samples, for your own.")
+        raise InvalidInput(
+            f"unknown law {law!r}; known: {', '.join(LAWS)}. For your own data, use Instance.of_samples."
+        )
     unit, means = instance.family.unit, [instance.family.scaled(mean) for mean in instance.means.tolist()]
     most = np.array([LAWS[law].largest(mean) * unit for mean in means])
     given = most
@@ -218,8 +220,8 @@ def check_costs(costs: NDArray[np.float64]) -> None:
             raise InvalidInput(f"costs[{a}] must be from 1e-100 to 1e100, got {cost!r}.")
     if costs.max() > COST_RATIO * costs.min():
         raise InvalidInput(
-            f"costs must be at most {COST_RATIO:g} times one another, got {costs.min():g} and {costs.max():g}: beyond "
-            "that double precision loses the smaller one."
+            f"the largest cost must be at most {COST_RATIO:g} times the smallest, got {costs.min():g} and "
+            f"{costs.max():g}: beyond that, double precision loses the smaller one."
         )
 
 
@@ -229,7 +231,7 @@ def arm_names(names: Sequence[str] | None, arms: int) -> tuple[str, ...]:
         return tuple(str(a + 1) for a in range(arms))
     given = names if isinstance(names, Collection) and not isinstance(names, str) else ()
     if len(given) != arms or not all(isinstance(name, str) and name for name in given):
-        raise InvalidInput(f"names must be {arms} non-empty strings, one an arm, got {names!r}.")
+        raise InvalidInput(f"names must be {arms} non-empty strings, one per arm, got {names!r}.")
     if len(set(names)) != arms:
         raise InvalidInput(f"names must differ from each other, got {list(names)!r}.")
     return tuple(names)

@@ -45,7 +45,7 @@ class Statistics:
         firsts = None if first is None else numbers(first, "first")
         self.squares = None if squares is None else numbers(squares, "squares")
         if len({len(each) for each in (counts, sums, firsts, self.squares) if each is not None}) > 1:
-            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry an arm.")
+            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry per arm.")
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):

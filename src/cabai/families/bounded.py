@@ -36,7 +36,7 @@ class Bounded(bernoulli.Bernoulli):
     def __post_init__(self) -> None:
         low, high = number(self.low, "low"), number(self.high, "high")
         if not (low < high and high - low < 1e300 and (high - low) >= 1e-12 * max(abs(low), abs(high))):
-            raise InvalidInput(f"low must be less than high, and not by too little, got {low:g} and {high:g}.")
+            raise InvalidInput(f"low must be less than high, by more than rounding errors, got {low:g} and {high:g}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 

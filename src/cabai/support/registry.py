@@ -103,8 +103,8 @@ class Registry(Generic[T]):
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
         raise InvalidInput(
-            f"{address!r} is not a {self.kind}. What is stored or sent must stand in its module under its own name; "
-            "docs/own.md shows how one is made."
+            f"{address!r} is not a {self.kind}. To store it or send it to other processes, define it in its "
+            "module under its own name: see docs/own.md."
         )
 
     def _known(self, name: str) -> str:

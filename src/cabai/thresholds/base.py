@@ -75,7 +75,7 @@ class Threshold(Named):
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
-        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
+        raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")
 
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""

@@ -261,8 +261,8 @@ class Bets(Threshold):
         squares = statistics.rewards if family.whole_rewards else statistics.squares  # 0 and 1 are their own squares
         if squares is None:
             raise InvalidInput(
-                "threshold bets needs more than sums of rewards: give the sums of their squares, squares=[...], or the "
-                "rewards themselves to Statistics.of."
+                "threshold bets needs more than the sums of rewards: also give the sums of their squares, "
+                "squares=[...], or give the rewards themselves to Statistics.of."
             )
         first, second, off = moments.shares(family, statistics.pulls, statistics.rewards, squares)
         arms["squares"] = second
@@ -273,7 +273,7 @@ class Bets(Threshold):
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
             raise InvalidInput(
-                f"threshold bets is for rewards in a known range, of the families bounded and bernoulli, got {family}; "
-                "leave the threshold out, or take evalue."
+                f"threshold bets needs rewards in a known range (family bounded or bernoulli), got {family}; "
+                "leave out the threshold, or use evalue."
             )
         return {"level": math.log((arms - 1) / delta), "stakes": table(), "logs": table()[:KEPT, TILT]}

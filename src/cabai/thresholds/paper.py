@@ -80,4 +80,4 @@ def smallest_log_B(alpha: float, arms: int, delta: float) -> float:
         if new - log_B <= 1e-13 * new:
             return new + 1e-12 * abs(new)
         log_B = new
-    raise InvalidInput(f"no B could be computed for alpha={alpha!r}, {arms} arms; take a larger alpha.")
+    raise InvalidInput(f"cannot compute B for alpha={alpha!r}, {arms} arms; use a larger alpha.")
