@@ -21,6 +21,8 @@ from typing import Any
 
 from cabai.support.validation import InvalidInput, amount, optional, shown, whole
 
+__all__ = ["cost"]
+
 MILLION = 1e6
 
 
