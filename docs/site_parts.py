@@ -1,7 +1,7 @@
 """What a build adds to the pages: the reference of names and of commands, formulas without a script, and links.
 
-A page has a block `{api}` with public names, or a block `{commands}`. A build puts there what the docstrings, or `--help`,
-say now: so no copy is out of date.
+A page has a block `{api}` with public names, or a block `{commands}`. A build puts there what the docstrings, or
+`--help`, say now: so no copy is out of date.
 """
 
 from __future__ import annotations
