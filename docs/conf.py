@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,7 +22,6 @@ version = release = cabai.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "site_parts"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4  # by the names that forges give them
-suppress_warnings: list[str] = []
 
 # The notebooks are run anew by every build, each in a folder of its own.
 nb_execution_mode = "force"
@@ -25,6 +29,12 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+PROFILE = tempfile.mkdtemp()  # of the notebooks' own: nothing of the user's is read or written, and nothing is logged
+atexit.register(shutil.rmtree, PROFILE, ignore_errors=True)
+os.environ["IPYTHONDIR"] = PROFILE
+Path(PROFILE, "profile_default").mkdir()
+Path(PROFILE, "profile_default", "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 default_role = "code"  # in docstrings, a name between backticks is code
 autodoc_member_order = "bysource"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from cabai.support.registry import Named
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```\{(api|commands)\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ENVIRONMENT = re.compile(r"\\(?:begin|end)\{(?:align|equation|gather)\*?\}")  # rows are rows without them
 # What compiled code and subclasses use; docs/own.md says how to write a subclass.
 INNER = {
     "Family": {"binding", "call", "drawing", "parameters", "scale", "spread", "tilt", "tilt_ranges", "check_size"},
@@ -140,17 +142,24 @@ def commands() -> str:
 
     parts = []
     for path in all_of(get_command(app), ()):
-        done = CliRunner().invoke(app, [*path, "--help"], prog_name="cabai", terminal_width=100, catch_exceptions=False)
+        done = CliRunner().invoke(app, [*path, "--help"], prog_name="cabai", terminal_width=88, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         parts.append(f"## cabai {' '.join(path)}\n\n```text\n{done.output.strip()}\n```")
     return "\n\n".join(parts)
 
 
 def fill_in(app: Sphinx, page: str, text: list[str]) -> None:
-    """The blocks that a build fills in; and the README is the first page here."""
+    """The blocks that a build fills in. The README is the first page here; folders of the repository are not shown."""
+    folder = Path(app.srcdir, page).parent
+
+    def link(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(folder / found[2].partition("#")[0]))
+        if target == ROOT / "README.md":
+            return f"[{found[1]}]({os.path.relpath(Path(app.srcdir, 'index.md'), folder)})"
+        return found[1] if target.is_dir() else found[0]
+
     made = FENCE.sub(lambda fence: api(fence[2].split()) if fence[1] == "api" else commands(), text[0])
-    up = "../" * page.count("/")
-    text[0] = re.sub(rf"\]\({re.escape(up)}\.\./README\.md(#[^)]*)?\)", f"]({up}index.md)", made)
+    text[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)\s]*)\)", link, made)
 
 
 def add_fields(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -160,8 +169,9 @@ def add_fields(app: Sphinx, what: str, name: str, value: Any, options: Any, line
         listed = list(fields(value))
         if listed:
             example = next((i for i, line in enumerate(lines) if line.startswith(">>>")), len(lines))
-            shown = [f"- `{field}`" + (f": {comment}" if comment else "") for field, comment in listed]
-            lines[example:example] = ["", "Fields:", "", *shown, ""]
+            names = ", ".join(f"`{field}`" for field, _ in listed)
+            said = [f"- `{field}`: {comment}" for field, comment in listed if comment]
+            lines[example:example] = ["", f"Fields: {names}.", "", *said, ""]
 
 
 def without_signature(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: Any, returns: Any) -> Any:
@@ -175,7 +185,7 @@ def without_signature(app: Sphinx, what: str, name: str, value: Any, options: An
 def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
     """A formula as MathML, which browsers show without a script."""
     try:
-        made = tex2mathml(node.astext(), as_block=as_block)
+        made = tex2mathml(ENVIRONMENT.sub("", node.astext()), as_block=as_block)
     except MathError as error:
         logger.warning("cannot show the formula %s: %s", node.astext(), error, location=node)
         made = node.astext()
