@@ -283,7 +283,7 @@ def damaged(path, change):
     for pull in study.ask(4):
         study.tell(pull, 1, 1)
     study.ask()
-    storage._opened.pop(str(path)).engine.dispose()
+    storage._opened.pop(str(path)).close()
     with sqlite3.connect(path) as connection:
         connection.execute(change)
     with pytest.raises(cabai.StorageError, match="is damaged") as refused:

@@ -15,7 +15,6 @@ import textwrap
 import time
 
 import pytest
-import sqlalchemy as sa
 
 import cabai
 from cabai.cli.main import app
@@ -203,16 +202,12 @@ def test_storage_can_come_from_the_environment(folder):
 def statements_of_list(storage, capsys) -> tuple[int, str]:
     """How many statements `cabai study list` sends to the database, and what it prints."""
     sent = []
-    engine = open_storage(storage).engine
-
-    def count(connection, cursor, statement, *_) -> None:
-        sent.append(statement)
-
-    sa.event.listen(engine, "before_cursor_execute", count)
+    opened = open_storage(storage)
+    opened.read(lambda connection: connection.driver.set_trace_callback(sent.append))
     try:
         app(["study", "list", "--storage", storage], standalone_mode=False)
     finally:
-        sa.event.remove(engine, "before_cursor_execute", count)
+        opened.read(lambda connection: connection.driver.set_trace_callback(None))
     return len(sent), capsys.readouterr().out
 
 

@@ -7,7 +7,6 @@ import json
 import sqlite3
 
 import pytest
-import sqlalchemy as sa
 
 import cabai
 from cabai.study.catalogue import statuses
@@ -76,7 +75,7 @@ def damaged(statement: str):
     if statement.startswith("UPDATE"):
         key = "id" if statement.startswith(STUDY) else "study"
         statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {study._ledger.id}"
-    work = sa.text(statement.replace("STUDY", str(study._ledger.id)).replace(":", r"\:"))
+    work = statement.replace("STUDY", str(study._ledger.id))
     study._storage.write(lambda connection: connection.execute(work))
     return study, pull
 

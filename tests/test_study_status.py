@@ -8,13 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from scipy.optimize import brentq
 from scipy.stats import binom
 
 import cabai
 import reference
-from cabai.study import schema
+from cabai.study import statements
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.study.status import roughly
@@ -296,12 +295,9 @@ def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_
 def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothing():
     study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
     start(study, [0.0] * 45)
-    longer = schema.study.c.name == study.name
 
     def back(**values):
-        study._storage.write(
-            lambda connection: connection.execute(sa.update(schema.study).where(longer).values(values))
-        )
+        study._storage.write(lambda connection: statements.CHANGE_STUDY.run(connection, study._ledger.of | values))
 
     back(settings=study.settings.to_json().replace("max_pulls=50", "max_pulls=30"))
     study = reloaded(study)

@@ -11,7 +11,8 @@ from cabai.study import StorageError, Study, StudyNotFound, load_study
 from cabai.study.catalogue import statuses
 from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.status import Status
-from cabai.study.storage import MEMORY, open_storage
+from cabai.study.storage import open_storage
+from cabai.study.urls import MEMORY
 
 T = TypeVar("T")
 MOST = 1000  # studies that are kept open

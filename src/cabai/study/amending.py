@@ -1,4 +1,4 @@
-"""A study's settings, changed while it runs. Importing this imports SQLAlchemy.
+"""A study's settings, changed while it runs.
 
 A budget, a lease and metadata enter no test. For arms that join or are dropped by hand, the level pays: see `levels`,
 and docs/theory/amending.md for the proofs.
@@ -10,8 +10,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
-
-import sqlalchemy as sa
 
 from cabai.study import levels, schema, statements
 from cabai.study.change import Change
@@ -109,8 +107,8 @@ def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str
     changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
     keep(change, after)
     log(change, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
-    row = {"study": change.ledger.id, "number": len(names) - 1, "name": arm}
-    change.connection.execute(sa.insert(schema.arm).values(**row))
+    row = schema.arm.new(study=change.ledger.id, number=len(names) - 1, name=arm)
+    statements.ADD_ARM.run(change.connection, row)
     change.play = change.play.grown(after)
     change.withdrawn = [0] * len(names)
 

@@ -1,5 +1,5 @@
 """One transaction on a study: what was told is logged, counted in the order of asking, and decided on; and pulls are
-handed out. Importing this imports SQLAlchemy."""
+handed out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import statements
+from cabai.study.connections import Connection
 from cabai.study.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
 from cabai.study.pull import Pull
@@ -36,7 +35,7 @@ class Change:
     """A transaction on a study: its row, locked, its state, and what is to be written when all is done. The pull of
     that `number` is taken at once, if one is given."""
 
-    def __init__(self, ledger: Ledger, connection: sa.Connection, number: int | None = None) -> None:
+    def __init__(self, ledger: Ledger, connection: Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
         self.taken: dict[int, Any] = {}  # pulls that were taken at once, by number
         if number is None:

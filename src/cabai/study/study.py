@@ -1,4 +1,4 @@
-"""A study: ask, tell, and what is known so far. Importing this imports SQLAlchemy."""
+"""A study: ask, tell, and what is known so far."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import sqlalchemy as sa
-
 from cabai.plots import study_figure
 from cabai.study import amending, items_forecast, runner, transactions
 from cabai.study import counts as counting
 from cabai.study.change import Result
+from cabai.study.connections import Connection
 from cabai.study.current import Current
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
@@ -293,7 +292,7 @@ class Study:
         self._import_own()
         most = whole(pulls, "pulls", 1, counting.MOST)
 
-        def work(ledger: Ledger, connection: sa.Connection) -> dict[str, int]:
+        def work(ledger: Ledger, connection: Connection) -> dict[str, int]:
             row = ledger.row(connection)
             if row.stopped is not None:
                 raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
@@ -532,7 +531,7 @@ class Study:
         (9, 12.0, 'b', True)
         """
 
-        def work(ledger: Ledger, connection: sa.Connection) -> list[Point]:
+        def work(ledger: Ledger, connection: Connection) -> list[Point]:
             ledger.row(connection)  # which notices amendments
             return ledger.history(connection)
 
@@ -553,7 +552,7 @@ class Study:
         ('a', 1.0, 0.02, None, 'me', False)
         """
 
-        def work(ledger: Ledger, connection: sa.Connection) -> list[dict[str, Any]]:
+        def work(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
             row = ledger.row(connection)
             return list(self._observations(ledger.log(connection), row, ledger))
 
@@ -638,7 +637,7 @@ class Study:
     def _seen(self, *, wait: bool = True) -> Seen:
         """What there is to be seen, at one moment; a forecast that is not ready is waited for, or left out."""
 
-        def work(ledger: Ledger, connection: sa.Connection) -> tuple[Seen, Any]:
+        def work(ledger: Ledger, connection: Connection) -> tuple[Seen, Any]:
             status, play = ledger.look(connection)
             failures = ledger.failures(connection) if status.failures else []
             now = float(ledger.row(connection).now)
@@ -674,7 +673,7 @@ class Study:
             lambda ledger: self._storage.write(lambda connection: change(ledger, connection, *arguments, **options))
         )
 
-    def _read(self, work: Callable[[Any, sa.Connection], T]) -> T:
+    def _read(self, work: Callable[[Any, Connection], T]) -> T:
         """`work(ledger, connection)` on one consistent state of the study, with the settings that it has there."""
         return self._current.do(lambda ledger: self._storage.read(lambda connection: work(ledger, connection)))
 

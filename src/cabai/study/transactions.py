@@ -1,4 +1,4 @@
-"""What is done to a study: ask, tell, lease anew or give back. Importing this imports SQLAlchemy.
+"""What is done to a study: ask, tell, lease anew or give back.
 
 Asking and telling are handed a transaction, which may serve several of them; if one raises, nothing of it is done. The
 others are handed the study's ledger and a connection, and lock the study first.
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import statements
 from cabai.study.change import Change, Result, cost_of
+from cabai.study.connections import Connection
 from cabai.study.errors import AlreadyTold, LostPull
 from cabai.study.ledger import BY_HAND, MAX_COST, Ledger
 from cabai.study.pull import Pull
@@ -74,7 +73,7 @@ def stop(change: Change) -> None:
 
 
 def lease(
-    ledger: Ledger, connection: sa.Connection, number: int, offers: int | None, worker: str | None, *, anew: bool
+    ledger: Ledger, connection: Connection, number: int, offers: int | None, worker: str | None, *, anew: bool
 ) -> None:
     """Let the lease of a pull begin anew, or end at once if it is given back.
 
@@ -101,7 +100,7 @@ def lease(
     statements.CHANGE_PULL.run(connection, {**ledger.key(number), **values})
 
 
-def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | None], bool]) -> None:
+def lapse(ledger: Ledger, connection: Connection, was_lost: Callable[[str | None], bool]) -> None:
     """Let the leases of lost workers end now."""
     row = ledger.row(connection, lock=True)
     for pull in ledger.pulls(connection):
@@ -109,7 +108,7 @@ def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | N
             statements.CHANGE_PULL.run(connection, {**ledger.key(pull.number), "expires": row.now})
 
 
-def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+def keep_tests(ledger: Ledger, connection: Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
     """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept. As long
     as nothing was observed, it may change."""
     row = ledger.row(connection, lock=True)
@@ -123,7 +122,7 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
     return kept
 
 
-def is_unobserved(ledger: Ledger, connection: sa.Connection, row: Any) -> bool:
+def is_unobserved(ledger: Ledger, connection: Connection, row: Any) -> bool:
     """Whether no trial has returned anything that counts, and none is under way. With items, failing counts too."""
     if any(pull.expires > row.now for pull in ledger.pulls(connection)):
         return False
