@@ -23,6 +23,11 @@ class Paper(Threshold):
     family (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1): but that B is so
     large that the guarantee costs a lot. The paper's own condition on B forgets delta inside the squared logarithm;
     `smallest_log_B` has it. alpha above e/2 voids the paper's theorem on cost, not the guarantee.
+
+    >>> Paper().is_proven_for("bernoulli"), Paper().is_proven_for("gaussian")
+    (True, False)
+    >>> Paper(alpha=1.2).is_proven_for("gaussian")
+    True
     """
 
     alpha: float = 1.0
