@@ -37,7 +37,8 @@ STYLES: dict[str, dict[str, Any]] = {
 def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
     """A figure of print width and its axes, without a window or a global state."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
+
+    from cabai.figure import Figure
 
     with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -109,7 +110,7 @@ def comparison_figure(comparison: Comparison[Runs]) -> Figure:
     figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
     summary = comparison.summaries[0]
     cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
-    title(axis, f"total cost of a trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
+    title(axis, f"total cost per trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
     return figure
 
 
@@ -122,8 +123,8 @@ def runs_figure(runs: Runs) -> Figure:
     if summary.lower_bound is not None:
         left.axvline(summary.lower_bound, color="black", linestyle="--", linewidth=1)
     left.set_ylabel("trajectories")
-    floor = "" if summary.lower_bound is None else f", dashed: the lower bound, {summary.lower_bound:.4g}"
-    title(left, f"cost of a trajectory: {summary.mean_cost:.4g} in the mean{floor}")
+    floor = "" if summary.lower_bound is None else f"; dashed: lower bound {summary.lower_bound:.4g}"
+    title(left, f"cost per trajectory: mean {summary.mean_cost:.4g}{floor}")
     heights = np.arange(len(summary.pull_shares))[::-1]
     right.barh(heights + 0.2, summary.pull_shares, height=0.36, color="0.35", label="pulls")
     right.barh(heights - 0.2, summary.cost_shares, height=0.36, color="0.75", label="cost")
@@ -155,7 +156,7 @@ def study_figure(seen: Seen) -> Figure:
     spending.set_yticks(heights, ["" for _ in shown])
     spending.set_ylim(-0.6, len(shown) - 0.4)
     title(spending, f"spent: {status.spent:.4g}")
-    lines(evidence, evidence_over_bill(seen), "evidence in nats, by what was spent")
+    lines(evidence, evidence_over_bill(seen), "evidence in nats, by amount spent")
     lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
     return figure
 
@@ -183,7 +184,7 @@ def replay_figure(replay: Replay) -> Figure:
     left.set_xlim(0, right_end)
     left.yaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("repeats")
-    title(left, f"% of the full cost paid: {paid.mean():.3g} in the mean")
+    title(left, f"% of the full cost paid: mean {paid.mean():.3g}")
     heights = np.arange(len(shown))[::-1]  # the best arm on top
     right.barh(heights, evaluated, height=0.6, color="0.75")
     right.set_yticks(heights, [replay.table.arms[a] for a in shown])
@@ -219,7 +220,7 @@ def plan_figure(plan: Plan) -> Figure:
             ha="right", fontsize=8,
         )  # fmt: skip
     cut = any(amount.at_least for amounts in found.values() for amount in amounts)
-    more = "; triangles: more than that" if cut else ""
+    more = "; triangles: more than shown" if cut else ""
     title(axis, f"the bill: median, 10 to 90 %, and 99 %{more}; delta {plan.delta:g}")
     return figure
 
@@ -239,7 +240,7 @@ def picture_kind(path: str | Path) -> str:
     """png or svg, from a file's name."""
     kind = Path(path).suffix.lstrip(".").lower()
     if kind not in ("png", "svg"):
-        raise InvalidInput(f"a picture's file must end in .png or .svg, got {str(path)!r}.")
+        raise InvalidInput(f"a plot file must end in .png or .svg, got {str(path)!r}.")
     return kind
 
 

@@ -56,7 +56,7 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
         guess = f"; did you mean {close[0]}?" if close else ";"
         why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
     elif "NRT required" in told:
-        why = "it makes a list, an array or another object; a policy may use numbers, tuples and loops only."
+        why = "it creates a list, an array or another object; a policy may only use numbers, tuples and loops."
     else:
         reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
         why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."

@@ -81,7 +81,7 @@ def checked_running_costs(given: Any, names: Sequence[str]) -> tuple[float, ...]
             raise InvalidInput(f"running_costs must name every arm once ({', '.join(names)}), got {shown(given)}.")
         given = [given[name] for name in names]
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(names):
-        raise InvalidInput(f"running_costs must be {len(names)} numbers, one an arm, got {shown(given)}.")
+        raise InvalidInput(f"running_costs must be {len(names)} numbers, one per arm, got {shown(given)}.")
     found = tuple(amount(cost, f"running_costs[{i}]") for i, cost in enumerate(given))
     for i, cost in enumerate(found):
         if cost < 0:

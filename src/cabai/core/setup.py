@@ -74,7 +74,7 @@ class Setup:
         for what, more in test:
             twice = (set(fields) | set(RULES)) & set(more)
             if twice:
-                raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: give it another.")
+                raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: choose another.")
             fields |= more
         return Layout.of((self.threshold.arm_fields | self.threshold.arm_scratch, fields), own)
 
@@ -154,18 +154,18 @@ def check_goal(goal: Cheapest | None, family: Family, threshold: Any, policy: An
     """Refuse a policy that looks for something else, and a test that does not show by how much an arm is better."""
     wanted = BEST if goal is None else CHEAPEST
     if policy.goal != wanted:
-        other = "leave the policy out, or take one that does" if goal is not None else f"say goal={policy.goal!r}"
+        other = "leave out the policy, or choose one that does" if goal is not None else f"use goal={policy.goal!r}"
         raise InvalidInput(f"policy {policy} does not look for goal {wanted!r}: {other}.")
     if goal is None:
         return
     if not family.shows_margins:
         raise InvalidInput(
-            f"goal 'cheapest' is not for the family {family}: that one mean is larger than another by more than a "
-            "difference is not tested there, since the test would be the minimum of a function that is not convex. "
-            "Rewards in a known range may be taken as bounded ones."
+            f"goal 'cheapest' does not support the family {family}: to test whether one mean exceeds another by more "
+            "than a difference, it would have to minimize a function that is not convex. If rewards lie in a known "
+            "range, use the family bounded."
         )
     if "is_shown" not in dict(binding(threshold.within)):
         raise InvalidInput(
-            f"goal 'cheapest' needs a test that shows by how much an arm is better: contrast, or bets for bounded and "
-            f"bernoulli rewards, got {threshold}."
+            "goal 'cheapest' needs a threshold that shows by how much an arm is better: contrast, or bets for bounded "
+            f"and bernoulli rewards, got {threshold}."
         )

@@ -20,11 +20,11 @@ from cabai.support.validation import InvalidInput, numbers
 
 
 class Statistics:
-    """What has been observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
+    """What was observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
 
-    That is all any threshold but `bets` looks at. The first rewards may be left out where the threshold does not need
-    them (all but `evalue` outside the bernoulli and bounded families). `bets` needs the rewards themselves
-    (`Statistics.of`) or, and then it sees a little less, the sum of their squares.
+    Every threshold except `bets` looks at nothing else. Only `evalue` outside the bernoulli and bounded families needs
+    the first rewards. `bets` needs the rewards themselves (`Statistics.of`) or, and then it sees a little less, the sum
+    of their squares.
 
     >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]])
     Statistics('bernoulli', pulls=[4, 4], rewards=[3.0, 1.0])
@@ -45,7 +45,7 @@ class Statistics:
         firsts = None if first is None else numbers(first, "first")
         self.squares = None if squares is None else numbers(squares, "squares")
         if len({len(each) for each in (counts, sums, firsts, self.squares) if each is not None}) > 1:
-            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry an arm.")
+            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry per arm.")
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):
@@ -70,7 +70,7 @@ class Statistics:
     def of(
         cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None
     ) -> Statistics:
-        """The statistics of each arm's rewards, in the order they came.
+        """Sum up each arm's rewards, given in the order they came.
 
         >>> Statistics.of("gaussian", [[1.0, 2.0], [0.5]]).means
         array([1.5, 0.5])
@@ -86,7 +86,7 @@ class Statistics:
 
     @property
     def pulls(self) -> NDArray[np.int64]:
-        """The pulls of each arm.
+        """The number of pulls of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).pulls
         array([4, 4])
@@ -95,7 +95,7 @@ class Statistics:
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """The rewards of each arm.
+        """The sum of the rewards of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).rewards
         array([3., 1.])
@@ -104,7 +104,7 @@ class Statistics:
 
     @property
     def first(self) -> NDArray[np.float64] | None:
-        """The first of each arm.
+        """The first reward of each arm, if known.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).first
         array([1., 0.])
@@ -113,7 +113,7 @@ class Statistics:
 
     @property
     def means(self) -> NDArray[np.float64]:
-        """The means of each arm.
+        """The mean reward of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).means
         array([0.75, 0.25])
@@ -123,7 +123,7 @@ class Statistics:
 
     @property
     def leader(self) -> int:
-        """The arm with the best mean; the lowest index among equals.
+        """The number of the arm with the best mean; the lowest among equals.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).leader
         0
@@ -164,7 +164,12 @@ def fits(family: Family, pulls: float, total: float, first: float) -> bool:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`pairwise[a, b]` is Z of arm a over b, negative where the data prefer b; `overall` is the leader's least Z."""
+    """The result of `cabai.evidence`: `pairwise[a, b]` is Z of arm a over b, negative where the data prefer b.
+
+    >>> found = evidence(Statistics("gaussian", pulls=[100, 100], rewards=[150, 100]))
+    >>> found.leader, round(float(found.pairwise[0, 1]), 2)
+    (0, 6.25)
+    """
 
     pairwise: NDArray[np.float64]
     leader: int

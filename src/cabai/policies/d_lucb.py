@@ -58,6 +58,11 @@ class DLUCB(Policy):
     Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
     interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` are about pairs of arms and have no
     intervals: `evalue`'s stand in for them.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "d-lucb", trajectories=100).summary().errors
+    0
     """
 
     name = "d-lucb"

@@ -24,8 +24,8 @@ def address_of(kind: type) -> str:
         module = _main_module()
     if not module or "<" in name:
         raise InvalidInput(
-            f"{name} can only be used here and now: what is stored, or sent to other processes, must be defined at the "
-            "top of a Python file, so that it can be imported."
+            f"{name} can only be used in this process: what is stored, or sent to other processes, must be defined at "
+            "the top level of a Python file, so that it can be imported."
         )
     return f"{module}:{name}"
 

@@ -31,12 +31,22 @@ class Named:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is of a user's making, not one of cabai's."""
+        """Whether it is your own, not one of cabai's.
+
+        >>> import cabai
+        >>> cabai.families.family_of("bernoulli").is_own
+        False
+        """
         return (type(self).__module__ or "").partition(".")[0] != "cabai"  # none, of a function that exec has made
 
     @property
     def key(self) -> str:
-        """Its name without parameters; of a user's own, with where it is defined, so that no two have the same."""
+        """Its name without parameters; for your own, also where it is defined, so that no two are the same.
+
+        >>> import cabai
+        >>> cabai.families.family_of("gaussian(variance=2)").key
+        'gaussian'
+        """
         if not self.is_own:
             return self.name
         try:
@@ -46,8 +56,12 @@ class Named:
 
     @property
     def address(self) -> str:
-        """How it is written so that any process finds it: as `str` writes it or, if it is a user's own, with
-        `module:name` for its name."""
+        """How to write it so that any process finds it: as `str` does or, for your own, with `module:name` as its name.
+
+        >>> import cabai
+        >>> cabai.families.family_of("gaussian(variance=2)").address
+        'gaussian(variance=2)'
+        """
         text = str(self)
         return text.replace(self.name, address_of(type(self)), 1) if self.is_own else text
 
@@ -60,7 +74,14 @@ T = TypeVar("T", bound=Named)
 
 
 class Registry(Generic[T]):
-    """The values of one kind, found by name."""
+    """All values of one kind, found by name.
+
+    >>> import cabai
+    >>> cabai.families.FAMILIES.names
+    ['gaussian', 'bernoulli', 'poisson', 'exponential', 'bounded']
+    >>> cabai.families.FAMILIES.get("gaussian(variance=2)").variance
+    2.0
+    """
 
     def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = ()) -> None:
         """Those `unlisted` are found by name too, and are not among the names that everybody may choose from."""
@@ -103,8 +124,8 @@ class Registry(Generic[T]):
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
         raise InvalidInput(
-            f"{address!r} is not a {self.kind}. What is stored or sent must stand in its module under its own name; "
-            "docs/own.md shows how one is made."
+            f"{address!r} is not a {self.kind}. To store it or send it to other processes, define it in its "
+            "module under its own name: see docs/own.md."
         )
 
     def _known(self, name: str) -> str:

@@ -17,19 +17,25 @@ from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, whole
 from cabai.thresholds import curve
 
+#: The names of the families that a threshold can be proven for, as in `proven_for`.
 ALL_FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 
 
 @dataclass(frozen=True)
 class Threshold(Named):
-    """When one arm beats another. `proof` says what is proven and by whom; `proven_for` names the families.
+    """The test that says when one arm beats another.
 
-    A stopping rule is then: the leader beats every rival. A threshold of your own is a class like those in
-    `cabai.thresholds`, one file each. Where it asks for more evidence as pulls go by, `parameters` is all it needs:
-    the numbers of a curve (see `cabai.thresholds.curve`). Else it has plain functions of its own, named after the slots
-    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence, and
-    `beats` where b does not beat a just when Z > required + price_b + price_a; then also `surplus`, by how much it
-    does, or a status cannot show that.
+    A run stops when the leader beats every rival. `proof` says what is proven and by whom; `proven_for` names the
+    families. To write your own, see docs/own.md. A threshold that asks for more evidence as pulls go by needs only
+    `parameters`: the numbers of a curve (`cabai.thresholds.curve`). Others have plain functions named after the slots
+    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence;
+    `beats`, if "b beats a" is not the same as Z > required + price_b + price_a; and then `surplus`, by how much b beats
+    a, or a status cannot show that.
+
+    >>> import cabai
+    >>> contrast = cabai.thresholds.threshold_of("contrast")
+    >>> contrast.is_proven_for("bernoulli")
+    True
     """
 
     kind = "threshold"
@@ -62,7 +68,7 @@ class Threshold(Named):
         return family_of(family).key in self.proven_for
 
     def standing(self, family: str | Family) -> str:
-        """In words, what speaks against taking the guarantee as given; nothing where it is proven.
+        """Why the guarantee is not proven for a family, in words; empty where it is proven.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().standing("gaussian")
@@ -75,14 +81,14 @@ class Threshold(Named):
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
-        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
+        raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")
 
     def needs_first(self, family: Family) -> bool:
         """Whether the test looks at each arm's first reward."""
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
-        """The evidence that b needs over a, in nats (inf: more data are needed first).
+        """The evidence that b needs over a, in nats; infinite while more data are needed first.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])

@@ -218,13 +218,13 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
 
 @dataclass(frozen=True)
 class Bets(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta: proven for every
-    law of rewards in [0, 1], and cheap where their variance is small.
+    """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta.
 
-    Each reward of b is bet on being above a mean m, each of a on being below it, at many stakes at once; the least that
-    all bets together are worth, over all m, is the e-value. A bet is a share of the capital, in proportion to the
-    reward: it is fair at the true mean whatever the law, and where rewards hardly vary the best stake is large. For
-    rewards 0 and 1 the bets are those of `contrast`.
+    It is proven for every law of rewards in [0, 1], and cheap where their variance is small. Each reward of b is bet on
+    being above a mean m, each of a on being below it, at many stakes at once; the least that all bets together are
+    worth, over all m, is the e-value. A bet is a share of the capital, in proportion to the reward: it is fair at the
+    true mean whatever the law, and where rewards hardly vary the best stake is large. For rewards 0 and 1 the bets are
+    those of `contrast`.
 
     >>> from cabai import Statistics
     >>> data = Statistics("bounded", pulls=[200, 200], rewards=[124, 116], squares=[77.06, 67.46])   # sd 0.03
@@ -261,8 +261,8 @@ class Bets(Threshold):
         squares = statistics.rewards if family.whole_rewards else statistics.squares  # 0 and 1 are their own squares
         if squares is None:
             raise InvalidInput(
-                "threshold bets needs more than sums of rewards: give the sums of their squares, squares=[...], or the "
-                "rewards themselves to Statistics.of."
+                "threshold bets needs more than the sums of rewards: also give the sums of their squares, "
+                "squares=[...], or give the rewards themselves to Statistics.of."
             )
         first, second, off = moments.shares(family, statistics.pulls, statistics.rewards, squares)
         arms["squares"] = second
@@ -273,7 +273,7 @@ class Bets(Threshold):
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
             raise InvalidInput(
-                f"threshold bets is for rewards in a known range, of the families bounded and bernoulli, got {family}; "
-                "leave the threshold out, or take evalue."
+                f"threshold bets needs rewards in a known range (family bounded or bernoulli), got {family}; "
+                "leave out the threshold, or use evalue."
             )
         return {"level": math.log((arms - 1) / delta), "stakes": table(), "logs": table()[:KEPT, TILT]}

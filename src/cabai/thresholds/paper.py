@@ -23,6 +23,11 @@ class Paper(Threshold):
     family (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1): but that B is so
     large that the guarantee costs a lot. The paper's own condition on B forgets delta inside the squared logarithm;
     `smallest_log_B` has it. alpha above e/2 voids the paper's theorem on cost, not the guarantee.
+
+    >>> Paper().is_proven_for("bernoulli"), Paper().is_proven_for("gaussian")
+    (True, False)
+    >>> Paper(alpha=1.2).is_proven_for("gaussian")
+    True
     """
 
     alpha: float = 1.0
@@ -80,4 +85,4 @@ def smallest_log_B(alpha: float, arms: int, delta: float) -> float:
         if new - log_B <= 1e-13 * new:
             return new + 1e-12 * abs(new)
         log_B = new
-    raise InvalidInput(f"no B could be computed for alpha={alpha!r}, {arms} arms; take a larger alpha.")
+    raise InvalidInput(f"cannot compute B for alpha={alpha!r}, {arms} arms; use a larger alpha.")

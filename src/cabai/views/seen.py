@@ -88,7 +88,7 @@ def progress(status: Status) -> float | None:
 def to_come(status: Status) -> str:
     """What is still to be paid, as far as can be said."""
     if status.stopped:
-        return "what is under way" if status.under_way else "nothing"
+        return "pulls under way" if status.under_way else "nothing"
     found = status.forecast
     if found is not None:
         return f"{money(found.low)} to {money(found.high)} (80 %)"
@@ -124,7 +124,7 @@ def charts(seen: Seen) -> list[Chart]:
     """Evidence against what is required, over the bill; and the bill over time."""
     evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
     said, is_best = "", seen.status.goal == "best"
-    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for what is least shown"
+    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for the least certain claim"
     if evidence["evidence", "main"]:
         (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
         said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"
