@@ -130,3 +130,16 @@ def test_every_link_leads_somewhere(page):
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             missing.append(link)
     assert missing == []
+
+
+def words(pages: list[Path]) -> int:
+    """What `wc -w` counts, code and output included."""
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+@pytest.mark.skipif(not LANDED, reason="a page is still to be written")
+def test_the_docs_are_short_enough_to_be_read():
+    """What is added takes the place of something: see CONTRIBUTING.md."""
+    guide = [page for page in DOCS.rglob("*.md") if "theory" not in page.parts]
+    assert words(guide) <= 9_000
+    assert words([*DOCS.rglob("*.md")]) <= 18_000
