@@ -1,4 +1,4 @@
-"""The policies: one file each, of plain functions that simulation compiles and a live study calls as they are."""
+"""Policies, one file each: plain functions that simulations compile and live studies call directly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "policy_of",
 ]
 
-DEFAULT = "top-two"  # of simulations and studies alike
+DEFAULT = "top-two"  # of both simulations and studies
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
 POLICIES: Registry[Policy] = Registry(
     "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,)
@@ -41,7 +41,7 @@ POLICIES: Registry[Policy] = Registry(
 
 
 def policy_of(given: str | Policy, goal: str = BEST) -> Policy:
-    """The policy of that name, or the policy itself; for another goal than the best arm, the default is its own.
+    """Return the policy with this name, or the given policy itself. Each goal has its own default policy.
 
     >>> print(policy_of("ctas(tracking=ratio)"), policy_of(DEFAULT, "cheapest"))
     ctas(tracking=ratio) cheapest
@@ -57,15 +57,15 @@ def policy(
     arm_memory: Fields | None = None,
     run_memory: Fields | None = None,
 ) -> Any:
-    """A policy of your own, from a plain Python function that chooses the next arm; a decorator.
+    """Make your own policy from a plain Python function that chooses the next arm. Use it as a decorator.
 
-    `choose(arms, run, rules)` sees the records of `cabai.core.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
-    run.leader and so on, and returns the number of the arm to pull. It is compiled by Numba, so it may use numbers,
-    loops and the functions of `math`, and runs as fast as the policies here. `cabai.uniform(run)` and
-    `cabai.normal(run)` give it random numbers, as many as it asks for. What it wants to keep from one pull to the next
-    has fields that it names: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`, with their values at the
-    start. It stops when the leader beats every rival, unless `stop` says otherwise. A `choose` that looks at
-    `rules.level` depends on delta: simulate it with one delta at a time.
+    `choose(arms, run, rules)` gets the records of `cabai.core.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
+    run.leader and so on. It returns the index of the arm to pull. Numba compiles it, so it may use numbers, loops and
+    the functions of `math`, and it runs as fast as the built-in policies. `cabai.uniform(run)` and `cabai.normal(run)`
+    return random numbers. To keep values from one pull to the next, name fields with their initial values:
+    `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. The policy stops when the leader beats every rival,
+    unless you give a `stop` function. If `choose` uses `rules.level`, it depends on delta: simulate it with one delta
+    at a time.
 
     >>> import cabai
     >>> @cabai.policy

@@ -1,4 +1,4 @@
-"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, else follow the estimated optimal shares."""
+"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, otherwise track the optimal cost shares."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ LAGS = {"deficit": deficit, "ratio": ratio}
 class CTAS(Tracking):
     """Cost-aware Track-and-Stop: track the optimal cost shares of the estimated instance.
 
-    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm
-    that lags its share most: by the largest deficit J w_a - C_a (`tracking="deficit"`, the paper's), or by the largest
-    ratio w_a / C_a (`tracking="ratio"`), which is much cheaper when arms are many.
+    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the arm with the fewest. Otherwise
+    pull the arm that is furthest behind its share: by the largest deficit J w_a - C_a (`tracking="deficit"`, as in the
+    paper), or by the largest ratio w_a / C_a (`tracking="ratio"`), which is much cheaper with many arms.
     """
 
     tracking: str = "deficit"

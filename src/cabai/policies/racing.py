@@ -9,7 +9,7 @@ from cabai.policies.co import CO
 
 @dataclass(frozen=True)
 class Racing(CO):
-    """CO, blind to costs: pull each arm in play in turn, drop the arms that the leader beats."""
+    """CO that ignores costs: pull each arm in play in turn, drop the arms that the leader beats."""
 
     name = "racing"
     cost_blind = True

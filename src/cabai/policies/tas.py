@@ -9,7 +9,7 @@ from cabai.policies.ctas import CTAS
 
 @dataclass(frozen=True)
 class TAS(CTAS):
-    """CTAS, blind to costs. It explores as its own paper does: while some arm has fewer than sqrt(t) - K/2 pulls."""
+    """CTAS that ignores costs. It explores as in its own paper: while some arm has fewer than sqrt(t) - K/2 pulls."""
 
     slack: float = 0.5
     name = "tas"

@@ -1,4 +1,4 @@
-"""How much evidence is enough: when one arm beats another. One file per threshold."""
+"""Thresholds: how much evidence it takes for one arm to beat another. One file per threshold."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ THRESHOLDS: Registry[Threshold] = Registry(
 
 
 def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
-    """The threshold of that name, or the threshold itself; for None, the cheapest proven one of the family.
+    """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
+    family.
 
-    That is what simulations, comparisons and studies take alike unless told otherwise: what was simulated is what runs.
+    Simulations, comparisons and studies have the same default, so what you simulate is what runs.
 
-    A name that ends in .json is a file that `calibrate` has saved: what it certifies is taken.
+    A name that ends in .json is a file saved by `calibrate`: the threshold it certifies is used.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
@@ -47,7 +48,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
 
 def certified_in(path: str | Path) -> str:
-    """The threshold in a certificate's file."""
+    """The threshold in a certificate file."""
     try:
         written = json.loads(Path(path).read_text(encoding="utf-8"))["threshold"]
     except OSError as error:
@@ -61,7 +62,8 @@ def certified_in(path: str | Path) -> str:
 
 
 def cheapest(family: Family) -> str:
-    """The name of the cheapest test that a family has the functions for; all are proven for cabai's own families."""
+    """The name of the cheapest threshold that the family has the functions for. For cabai's own families it is
+    proven."""
     bound = dict(family.binding)
     if family.key == "bounded":
         return Bets.name

@@ -1,4 +1,4 @@
-"""The mixture-martingale threshold of Kaufmann and Koolen (2021), and the numbers it is made of."""
+"""The mixture-martingale threshold of Kaufmann and Koolen (2021), and the numbers in it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cabai.thresholds.base import ALL_FAMILIES, Threshold
 class Mixture(Threshold):
     """The mixture-martingale threshold of Kaufmann and Koolen (JMLR 22(246), 2021): proven for all families, and loose.
 
-    With L = log((K - 1)/delta)/2 it asks for 2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b), and for gaussian rewards
-    2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b). `pairwise=False` gives the weaker form in t alone.
+    With L = log((K - 1)/delta)/2 it requires 2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b), and for gaussian rewards
+    2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b). `pairwise=False` is the weaker form that only depends on t.
     """
 
     pairwise: bool = True
@@ -76,7 +76,7 @@ def gaussian_calibration(x: float) -> float:
 
 
 def minimum(function: Callable[[float], float], low: float, high: float) -> float:
-    """The least value of a unimodal function, by golden-section search."""
+    """The minimum of a unimodal function, by golden-section search."""
     golden = (math.sqrt(5) - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)
