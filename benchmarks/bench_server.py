@@ -96,10 +96,9 @@ def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list
 
 def page(folder: str, arms: int, size: int) -> None:
     """The page of a study with many arms and observations: what travels, and how long it takes."""
-    import sqlalchemy as sa
 
     from bench_workers import filled
-    from cabai.study import schema
+    from cabai.study import statements
     from cabai.study.history import is_due
     from cabai.study.storage import open_storage
 
@@ -111,7 +110,7 @@ def page(folder: str, arms: int, size: int) -> None:
         for told in range(1, size + 1)
         if is_due(told - 1, told)
     ]  # fmt: skip
-    open_storage(storage).write(lambda connection: connection.execute(sa.insert(schema.point), points))
+    open_storage(storage).write(lambda connection: statements.ADD_POINT.run_many(connection, points))
     with serving(storage, folder) as address:
         server = Server(address)
         times, sizes = [], []

@@ -39,7 +39,6 @@ from typing import Any
 
 import numpy as np
 import psycopg
-import sqlalchemy as sa
 
 from cabai.study import create_study, load_study, storage
 from cabai.study.storage import open_storage
@@ -91,18 +90,19 @@ def filled(url: str, size: int, arms: int, policy: str) -> Study:
     names = [f"arm {a}" for a in range(arms)]
     study = create_study("study", arms=names, family="gaussian(variance=1)", policy=policy, delta=1e-9, storage=url)
 
-    def work(connection: sa.Connection) -> None:
+    def work(connection: Any) -> None:
         key = {"study": study._ledger.id}
-        connection.execute(sa.text(LOG), {**key, "size": size, "arms": arms})
-        found = [dict(row) for row in connection.execute(sa.text(SUMS), key).mappings()]
+        connection.execute(LOG, {**key, "size": size, "arms": arms})
+        names = ("arm", "pulls", "rewards", "costs", "first")
+        found = [dict(zip(names, row, strict=True)) for row in connection.fetch(SUMS, key)]
         for row in found:
-            connection.execute(sa.text(FILL_ARM), {**key, **row})
+            connection.execute(FILL_ARM, {**key, **row})
         means = {row["arm"]: float(row["rewards"]) / row["pulls"] for row in found}
         leader = max(means, key=lambda arm: means[arm])
         second = max(mean for arm, mean in means.items() if arm != leader)
         memory = json.dumps({"arms": {}, "run": {"leader": leader, "second": second}})
         spent = sum(row["costs"] for row in found)
-        connection.execute(sa.text(FILL_STUDY), {**key, "size": size, "spent": spent, "memory": memory})
+        connection.execute(FILL_STUDY, {**key, "size": size, "spent": spent, "memory": memory})
 
     open_storage(url).write(work)
     return study
@@ -121,7 +121,7 @@ def memory_of(study: Study) -> str:
 def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[], None]:
     """A job: the same rows in the same tables by `sqlite3` alone, in a file of its own."""
     filled(f"sqlite:///{file}", 100, arms, "co")
-    storage._opened.pop(str(file)).engine.dispose()
+    storage._opened.pop(str(file)).close()
     connection = sqlite3.connect(file, isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -320,7 +320,7 @@ def postgres(*, quick: bool) -> None:
                     ask_and_tell(study)
             memory = memory_of(study)
             for each in (url, bare_url):
-                storage._opened.pop(each).engine.dispose()
+                storage._opened.pop(each).close()
             for _ in range(turns):
                 found[0].extend(in_processes(processes, serve, url, threads, seconds))
                 found[1].extend(in_processes(processes, serve_bare, bare_url, threads, seconds, memory))

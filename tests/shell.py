@@ -44,5 +44,5 @@ def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str
     for number, handler in handlers.items():
         signal.signal(number, handler)
     for each in opened.values():
-        each.engine.dispose()
+        each.close()
     return subprocess.CompletedProcess(arguments, ended.value.code or 0, out.getvalue(), err.getvalue())

@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 import cabai
-from cabai.study import schema
+from cabai.study.migrations import metadata as schema
 from conftest import drawer
+from storages import looked
 
 NAMES = itertools.count()
 
@@ -36,7 +37,7 @@ def tables(study: cabai.study.Study) -> dict[str, list[tuple]]:
             for table in schema.metadata.sorted_tables
         }
 
-    return study._storage.read(work)
+    return looked(study._storage, work)
 
 
 def start(study: cabai.study.Study, rewards, cost: float = 1.0) -> None:

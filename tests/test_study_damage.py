@@ -7,7 +7,6 @@ import json
 import sqlite3
 
 import pytest
-import sqlalchemy as sa
 
 import cabai
 from cabai.study.catalogue import statuses
@@ -20,7 +19,7 @@ DEEP = "[" * 100_000
 
 DAMAGES = [
     (f"{STUDY} settings = ''", "is damaged: "),
-    (f"{STUDY} settings = '[]'", "its settings are not an object of JSON"),
+    (f"{STUDY} settings = '[]'", "its settings are not a JSON object"),
     (f"{STUDY} settings = '{{}}'", "'arms'"),
     (f"{STUDY} settings = '{DEEP}'", "is damaged: "),
     (f"{STUDY} settings = replace(settings, '\"delta\": 0.05', '\"delta\": 7')", "delta must lie strictly between"),
@@ -76,7 +75,7 @@ def damaged(statement: str):
     if statement.startswith("UPDATE"):
         key = "id" if statement.startswith(STUDY) else "study"
         statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {study._ledger.id}"
-    work = sa.text(statement.replace("STUDY", str(study._ledger.id)).replace(":", r"\:"))
+    work = statement.replace("STUDY", str(study._ledger.id))
     study._storage.write(lambda connection: connection.execute(work))
     return study, pull
 

@@ -32,15 +32,17 @@ from cabai.study import (
     Study,
     StudyNotFound,
     create_study,
+    database,
     delete_study,
     load_study,
     schema,
-    statements,
     storage,
 )
+from cabai.study.migrations import metadata as tables
 from cabai.study.play import SUMS
+from cabai.study.postgres import PostgresConnection
 from cabai.study.storage import open_storage
-from storages import BOTH, POSTGRES, close
+from storages import BOTH, POSTGRES, before_commits, close, looked
 from workers import Child, announce_commits, check_log, check_replay, join, killed, stored, told_in, under_way, work_on
 
 ARMS = ["left", "middle", "right"]
@@ -227,10 +229,10 @@ def test_several_processes_make_the_same_storage_at_once(
 
 
 @pytest.mark.parametrize("url", ["memory", "sqlite:///cabai.db"])
-def test_a_storage_that_is_open_is_opened_again_without_a_second_engine(url, tmp_path, monkeypatch):
+def test_a_storage_that_is_open_is_opened_again_without_a_second_one(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = open_storage(url)
-    monkeypatch.setattr(sa, "create_engine", lambda *_, **__: pytest.fail("a second engine"))
+    monkeypatch.setattr(storage, "storage_at", lambda _: pytest.fail("a second storage"))
     others = {"memory": "sqlite://", "sqlite:///cabai.db": f"sqlite:///{tmp_path}/cabai.db"}
     for same in (url, others[url]):
         assert open_storage(same) is open_storage(same, make=False) is opened
@@ -239,7 +241,7 @@ def test_a_storage_that_is_open_is_opened_again_without_a_second_engine(url, tmp
 def tables_of_a_newer_version(url: str) -> None:
     new_study(url)
     opened = open_storage(url)
-    opened.write(lambda connection: connection.execute(sa.text("UPDATE cabai_version SET version_num = '9999'")))
+    opened.write(lambda connection: connection.execute("UPDATE cabai_version SET version_num = '9999'"))
     close(url.removeprefix("sqlite:///"))
 
 
@@ -329,7 +331,7 @@ def fill_the_disk(url: str, limit: Any, free: Any) -> None:
     assert [words[0] for words in reports].count("full") == 1
     full = next(words[1] for words in reports if words[0] == "full")
     assert "disk" in full
-    assert "What was acknowledged before is kept, this call was not." in full
+    assert "Everything acknowledged before is stored; this call was not acknowledged." in full
     told = told_in(reports)
     assert len(told) > 5
     study = load_study("study", storage=url)
@@ -407,7 +409,7 @@ def test_a_relative_name_is_the_same_file_after_a_change_of_directory(
     monkeypatch.chdir(folder / "elsewhere")
     with pytest.raises(StudyNotFound):
         load_study("study", storage="sqlite:///cabai.db")
-    study._storage.engine.dispose()  # so that it connects again, here
+    study._storage.close()  # so that it connects again, here
     finish(study)
     assert list(folder.glob("**/cabai.db")) == [folder / "cabai.db"]
     assert load_study("study", storage=f"sqlite:///{folder}/cabai.db").decision == "left"
@@ -438,7 +440,9 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     postgres.stop(at_once=True)
     try:
         started = time.monotonic()
-        with pytest.raises(StorageError, match="What was acknowledged before is kept, this call was not"):
+        with pytest.raises(
+            StorageError, match="Everything acknowledged before is stored; this call was not acknowledged"
+        ):
             study.tell(pull, 2.0, cost=1.0)
         with pytest.raises(StorageError):
             study.status()
@@ -488,26 +492,30 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
     server has done it: the call is made once more, and counts once."""
     study = new_study(url)
     told, sent, end_at = {}, [0], [0]
-    send = statements.send
 
-    def send_later(*arguments: Any) -> Any:
+    def sent_later(send: Any) -> Any:
+        def later(*arguments: Any) -> Any:
+            sent[0] += 1
+            if sent[0] == end_at[0]:
+                postgres.end_connections()
+            return send(*arguments)
+
+        return later
+
+    def before_commit(connection: Any) -> None:
         sent[0] += 1
         if sent[0] == end_at[0]:
             postgres.end_connections()
-        return send(*arguments)
-
-    def before_commit(connection: sa.Connection) -> None:
         sent[0] += 1
         if sent[0] == end_at[0]:
+            connection.driver.commit()  # done, but nobody will hear of it
             postgres.end_connections()
-        sent[0] += 1
-        if sent[0] == end_at[0]:
-            connection.connection.dbapi_connection.commit()  # done, but nobody will hear of it
-            postgres.end_connections()
-            connection.exec_driver_sql("SELECT 1")
+            ping(connection, "SELECT 1")
 
-    monkeypatch.setattr(statements, "send", send_later)
-    sa.event.listen(study._storage.engine, "commit", before_commit)
+    ping = PostgresConnection.fetch
+    for name in ("execute", "fetch"):
+        monkeypatch.setattr(PostgresConnection, name, sent_later(getattr(PostgresConnection, name)))
+    before_commits(study._storage, before_commit)
     end_at[0] = -1
     for _ in range(2):  # how many places there are
         sent[0] = 0
@@ -533,7 +541,7 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
 def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.5)
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
     study = new_study(url)
     pull = study.ask()
 
@@ -547,7 +555,7 @@ def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
                 report("hanging")
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-        sa.event.listen(mine._storage.engine, "commit", hang)
+        before_commits(mine._storage, hang)
         mine.tell(pull, 1.0, cost=1.0)
         report("told", pull.id, 1.0, 1.0, None)
 
@@ -572,8 +580,7 @@ def test_sqlite_waits_for_the_disk(folder: Path) -> None:
     for run in (opened.read, opened.write):
         settings = run(
             lambda connection: [
-                connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-                for name in ("journal_mode", "synchronous", "foreign_keys")
+                connection.fetch(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous", "foreign_keys")
             ]
         )
         assert settings == ["wal", 2, 1]
@@ -583,7 +590,7 @@ def test_sqlite_waits_for_the_disk(folder: Path) -> None:
 def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: Any) -> None:
     postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off")
     for run in (open_storage(url).read, open_storage(url).write):
-        assert run(lambda connection: connection.exec_driver_sql("SHOW synchronous_commit").scalar()) == "on"
+        assert run(lambda connection: connection.fetch("SHOW synchronous_commit")) == [("on",)]
 
 
 @BOTH
@@ -591,9 +598,9 @@ def test_the_migrations_make_the_tables_of_the_schema(url: str) -> None:
     def differences(connection: sa.Connection) -> Any:
         options = {"version_table": schema.VERSION_TABLE, "compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
-        return alembic.autogenerate.compare_metadata(context, schema.metadata)
+        return alembic.autogenerate.compare_metadata(context, tables.metadata)
 
-    assert open_storage(url).read(differences) == []
+    assert looked(open_storage(url), differences) == []
 
 
 @BOTH
@@ -673,15 +680,15 @@ def make_old(opened: storage.Storage) -> None:
     changes.append(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'")
 
     def work(connection: sa.Connection) -> None:
-        for row in connection.execute(sa.select(schema.study.c.id, schema.study.c.memory)).all():
+        for row in connection.execute(sa.select(tables.study.c.id, tables.study.c.memory)).all():
             memory = json.loads(row.memory)
             memory.pop("ordered", None)
-            change = sa.update(schema.study).where(schema.study.c.id == row.id)
+            change = sa.update(tables.study).where(tables.study.c.id == row.id)
             connection.execute(change.values(memory=json.dumps(memory)))
         for statement in changes:
             connection.exec_driver_sql(statement)
 
-    opened.write(work)
+    looked(opened, work)
 
 
 # 5. Forks
@@ -799,10 +806,10 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         told = executor.submit(study.tell, pull, 1.0, cost=1.0)
         time.sleep(0.3)
         assert not told.done()
-        monkeypatch.setattr("cabai.study.storage.PATIENCE", 0.2)
-        with pytest.raises(StorageError, match=r"has no connection left, for 0\.2 seconds now: run fewer processes"):
+        monkeypatch.setattr("cabai.study.database.PATIENCE", 0.2)
+        with pytest.raises(StorageError, match=r"had no free connection for 0\.2 seconds: run fewer processes"):
             other.ask()
         stack.close()
         told.result(10)
     assert study.status().pulls == 1
-    study._storage.engine.dispose()  # its storage was closed, and it has connected again
+    study._storage.close()  # its storage was closed, and it has connected again

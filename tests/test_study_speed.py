@@ -21,7 +21,7 @@ from cabai.core import compiling
 from cabai.study import create_study, damage, kernels, statements, storage
 from cabai.study.memory import Memory
 from cabai.study.play import Play
-from cabai.study.storage import Guests
+from cabai.study.sqlite import Guests
 from cabai.study.turns import Turn
 from cabai.support.lazy import lazy
 from storages import BOTH
@@ -224,7 +224,7 @@ def test_a_process_that_forks_waits_for_its_readers(tmp_path):
         os._exit(int(not was_over))
     assert os.waitpid(child, 0)[1] == 0
     assert study.status().pulls == 1
-    storage._opened.pop(f"{tmp_path}/cabai.db").engine.dispose()
+    storage._opened.pop(f"{tmp_path}/cabai.db").close()
 
 
 def test_a_thread_that_reads_may_read_again_while_another_waits_to_fork():

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from alembic import command
-from alembic.config import Config
 
 import cabai
-from cabai.study import schema, storage
+from cabai.study import migrating, schema, storage
 from storages import BOTH, close
 
 STORES = sorted((Path(__file__).parent / "stores").glob("*.json"))
@@ -23,10 +22,8 @@ STORES = sorted((Path(__file__).parent / "stores").glob("*.json"))
 
 def as_it_was(url: str, kept: dict[str, Any]) -> None:
     """Make the tables of an earlier version, with what they held."""
-    engine = storage.make_engine(storage.checked_url(url))
-    config = Config()
-    config.set_main_option("script_location", str(Path(storage.__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "os")
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    config = migrating.config()
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, kept["revision"])
@@ -63,5 +60,5 @@ def test_a_store_of_an_earlier_version_says_what_it_said_and_goes_on(url, file):
     first = waiting.status().waiting_for
     waiting.tell(first, 0.5, cost=1.0)
     assert waiting.status().waiting == 0
-    with pytest.raises(cabai.InvalidInput, match="has decided: it cannot be amended"):
+    with pytest.raises(cabai.InvalidInput, match="has decided: only its metadata can still be amended"):
         cabai.load_study("decided", storage=url).amend(max_cost=40.0)

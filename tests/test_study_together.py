@@ -7,17 +7,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from cabai import AlreadyTold, InvalidInput, StorageError
-from cabai.study import Study, create_study, load_study, schema, storage, transactions
+from cabai.study import Study, create_study, database, load_study, statements, transactions
 from cabai.study.change import Change, Result
+from cabai.study.migrations import metadata as schema
 from cabai.study.together import Call
-from storages import BOTH, POSTGRES
+from storages import BOTH, POSTGRES, before_commits, looked
 from studies import new
 from workers import Child, check_log, join, told_in, under_way
 
@@ -65,7 +66,7 @@ def count_commits(study: Study) -> list[int]:
     def count(_: Any) -> None:
         commits[0] += 1
 
-    sa.event.listen(study._storage.engine, "commit", count)
+    before_commits(study._storage, count)
     return commits
 
 
@@ -120,7 +121,7 @@ def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: A
         if interrupts:
             raise interrupts.pop()
 
-    sa.event.listen(study._storage.engine, "commit", interrupt)
+    before_commits(study._storage, interrupt)
     with Held(study) as held:
         for i, pull in enumerate(first):
             held.call(i, lambda pull=pull: study.tell(pull, 1.0, cost=1.0))
@@ -130,17 +131,18 @@ def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: A
     assert len(study.observations()) == 2
 
 
-def test_the_patience_of_a_call_counts_from_its_own_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+@POSTGRES
+def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that wait behind one that waits for a connection give up with it, not one after the other."""
-    study, tries = new_study("memory", load_if_exists=True), [0]
+    study, tries = new_study(url), [0]
     first = study.ask(5)
 
     def connect() -> Any:
         tries[0] += 1
-        raise sa.exc.OperationalError(None, None, Exception("sorry, too many clients already"))
+        raise psycopg.OperationalError("sorry, too many clients already")
 
-    monkeypatch.setattr(storage, "PATIENCE", 1.0)
-    monkeypatch.setattr(study._storage, "writers", SimpleNamespace(connect=connect))
+    monkeypatch.setattr(database, "PATIENCE", 1.0)
+    monkeypatch.setattr(study._storage.engine, "raw_connection", connect)
     started = time.monotonic()
     with Held(study) as held:
         for i, pull in enumerate(first):
@@ -244,7 +246,7 @@ class Player:
                 found[table.name] = [dict(row) for row in connection.execute(mine).mappings()]
             return found
 
-        return self.study._storage.read(work)
+        return looked(self.study._storage, work)
 
 
 def told_outcome(result: Any) -> Any:
@@ -312,18 +314,18 @@ def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, 
 
     waiting = threading.Thread(target=tell)
 
-    def work(connection: sa.Connection) -> None:
+    def work(connection: Any) -> None:
         study._ledger.row(connection, lock=True)
         waiting.start()
         time.sleep(0.3)  # it waits for the lock, with a view of the tables from before
         assert waiting.is_alive()
-        one = (schema.pull.c.study == study._ledger.id, schema.pull.c.number == pull.number)
+        one = study._ledger.key(pull.number)
         if change == "offered again":
-            connection.execute(sa.update(schema.pull).where(*one).values(offers=2, worker="me", lapses=1))
+            statements.CHANGE_PULL.run(connection, {**one, "offers": 2, "worker": "me", "lapses": 1})
         elif change == "withdrawn":
-            connection.execute(sa.update(schema.pull).where(*one).values(withdrawn=5.0))
+            statements.CHANGE_PULL.run(connection, {**one, "withdrawn": 5.0})
         elif change == "deleted":
-            connection.execute(sa.delete(schema.study).where(schema.study.c.id == study._ledger.id))
+            statements.DELETE_STUDY.run(connection, {"of_name": study.name})
         else:
             told = Change(study._ledger, connection)
             transactions.tell(told, [Result(pull.number, 1.0 if change == "told the same" else 2.0, 1.0)])

@@ -18,8 +18,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cabai.study import NoPull, Study, StudyStopped, load_study, schema
+from cabai.study import NoPull, Study, StudyStopped, load_study
+from cabai.study.migrations import metadata as schema
 from cabai.study.play import Play
+from storages import before_commits, looked
 
 Told = dict[str, tuple[float | None, float, str | None]]  # reward, cost and failed, by pull
 
@@ -98,11 +100,7 @@ def work_on(url: str, name: str, seed: int, pulls: int, report: Callable[..., No
 def announce_commits(storage: Any, report: Callable[..., None]) -> None:
     """Report as the commit of each change begins."""
 
-    def announce(connection: sa.Connection) -> None:
-        if connection.get_execution_options().get("cabai_writes"):
-            report("committing")
-
-    sa.event.listen(storage.engine, "commit", announce)
+    before_commits(storage, lambda _: report("committing"))
 
 
 def killed(child: Child, delay: float, *, at_commit: int | None = None) -> list[list[Any]]:
@@ -143,7 +141,7 @@ def stored(study: Study) -> tuple[Any, list[Any], list[Any]]:
         ).all()
         return row, list(arms), list(log)
 
-    return study._storage.read(work)
+    return looked(study._storage, work)
 
 
 def check_log(study: Study, told: Told) -> None:
@@ -178,7 +176,7 @@ def check_log(study: Study, told: Told) -> None:
 def under_way(study: Study) -> list[Any]:
     """The pulls for which the study waits, read beside its own code."""
     query = sa.select(schema.pull).where(schema.pull.c.study == study._ledger.id, schema.pull.c.withdrawn.is_(None))
-    return study._storage.read(lambda connection: list(connection.execute(query)))
+    return looked(study._storage, lambda connection: list(connection.execute(query)))
 
 
 def check_replay(study: Study) -> None:

@@ -24,4 +24,4 @@ def closest_rival(arms, run, rules):
 
 if __name__ == "__main__":
     instance = cabai.Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
-    print(cabai.compare(instance, [closest_rival, "co", "ctas"], delta=0.05, threshold="evalue", seed=0))
+    print(cabai.compare(instance, [closest_rival, "co", "ctas"], delta=0.05, seed=0))

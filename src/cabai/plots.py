@@ -37,7 +37,8 @@ STYLES: dict[str, dict[str, Any]] = {
 def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
     """Make a figure of print width and its axes, without a window or global state."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
+
+    from cabai.figure import Figure
 
     with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")

@@ -1,4 +1,4 @@
-"""The cost of a model call in dollars, computed from its tokens, so that a test can report its cost.
+"""What a call of a model costs, in dollars, from the tokens that it used: so that a test can return its cost.
 
 Prices come from the package genai-prices, without network access. Your own prices take precedence: a TOML file with
 dollars per million tokens,
@@ -21,6 +21,8 @@ from typing import Any
 
 from cabai.support.validation import InvalidInput, amount, optional, shown, whole
 
+__all__ = ["cost"]
+
 MILLION = 1e6
 
 
@@ -29,7 +31,9 @@ def cost(
 ) -> float:
     """The cost of a model call, in dollars.
 
-    `prices` are your own prices, as a TOML file or a mapping: dollars per million tokens of input and output, by model.
+    Prices come from the package genai-prices (extra `prices`), without using the network. `prices` are your own, which
+    take precedence: a TOML file or a mapping with dollars per million tokens of input and of output, by model. The
+    environment variable CABAI_PRICES can name the file instead.
 
     >>> own = {"my-model": {"input": 0.5, "output": 1.5}}
     >>> cost("my-model", input_tokens=1000, output_tokens=200, prices=own)

@@ -59,12 +59,12 @@ def calibrate(
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Find the least evidence with which a policy keeps delta on the hardest instances of a family, by simulation.
+    """Find, by simulation, the least evidence with which a policy keeps delta on the hardest instances of a family.
 
     `costs` are the arms' mean costs, as far as you know them; their number is the number of arms. `max_pulls` is how
-    long a run may last: errors are counted up to there, and a trajectory that has not ended by then is none. More
-    `trajectories` find a smaller c, at the same confidence. `workers`, `engine` and `address` are those of `simulate`:
-    where the trajectories run. `progress` is called with a line on what is being done.
+    long a run may last: errors are counted up to there, and a trajectory that has not ended by then is not an error.
+    More `trajectories` find a smaller c, at the same confidence. `workers`, `engine` and `address` are those of
+    `simulate`: where the trajectories run. `progress` is called with a line about what is being done.
 
     The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that
     the run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the
@@ -108,7 +108,7 @@ def calibrate(
         hard = set_apart(hard, seen)
         hard += some_within(hard[:1], seen)
     if not hard:
-        raise InvalidInput(f"epsilon {slack:g} leaves no arm that is not good enough: there is nothing to search.")
+        raise InvalidInput(f"epsilon {slack:g} makes every arm good enough: there is nothing to search.")
     with opened(engine, workers=workers, address=address) as place:
         search = Search(hard, chosen, chance, max_pulls, place, progress or (lambda text: None), seen)
         aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others

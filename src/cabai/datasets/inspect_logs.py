@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
 WORDS = {"yes": 1.0, "no": 0.0}
 ZSTANDARD = 93  # the compression of zip files that Inspect uses now, and Python since 3.14
-ADVICE = (
-    "Leave one of the files out, or name arms by something that differs: arm='task_args.prompt', on the shell --arm."
-)
+ADVICE = "Leave one of the files out, or name arms by a field that differs, such as arm='task_args.prompt' (--arm)."
 
 
 @dataclass(frozen=True)
@@ -41,15 +39,27 @@ class Log:
 
 
 def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
-    """The scores in Inspect's logs, files or folders of them.
+    """Read the scores in logs of Inspect, given as files or folders.
 
     An arm is a model, or what another field of the logs' section `eval` says: `arm="task_args.prompt"`. An item is a
     sample; if there are several tasks, its name begins with the task's. Grades become numbers as in Inspect's own
-    metrics: C is 1, P is 0.5, I and N are 0. A sample that has no score, because it failed for one, is missing.
+    metrics: C is 1, P is 0.5, I and N are 0. A sample without a score, for example because it failed, is missing.
 
-    `scorer` names the score that is meant if there are several; `scorer="name.key"` is for one that has keys. With
-    several epochs an item's score is the mean of them all, or each is an item of its own (`epochs="items"`). If the
-    logs tell what samples cost (`total_cost`), so does the table.
+    `scorer` names the score to take if there are several; `scorer="name.key"` is for one that has keys. With several
+    epochs, an item's score is their mean, or each epoch is an item of its own (`epochs="items"`). If the logs record
+    what samples cost (`total_cost`), the table has costs.
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> def log(model, grades):
+    ...     samples = [{"id": i, "scores": {"match": {"value": grade}}} for i, grade in enumerate(grades)]
+    ...     return json.dumps({"eval": {"model": model, "task": "riddles"}, "samples": samples})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for model, grades in (("small", "CII"), ("large", "CCP")):
+    ...         written = Path(folder, f"{model}.json").write_text(log(model, grades))
+    ...     table = read_inspect(folder)
+    >>> table.arms, table.scores.tolist()
+    (('large', 'small'), [[1.0, 1.0, 0.5], [1.0, 0.0, 0.0]])
     """
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
@@ -82,7 +92,7 @@ def logs_in(*paths: str | Path) -> list[Log]:
                 if each.suffix == ".eval":
                     raise
         if len(found) == before:
-            raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
+            raise InvalidInput(f"the folder {path} has no logs of Inspect.")
     return found
 
 
@@ -167,8 +177,8 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
             continue
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r}, on the shell "
-                f"--scorer {names[0]}."
+                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r} (--scorer "
+                f"{names[0]})."
             )
         if wanted is not None and wanted not in names:
             raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")

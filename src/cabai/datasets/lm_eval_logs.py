@@ -19,7 +19,7 @@ OTHER_FIELDS = (
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash",
     "target_hash",
 )  # fmt: skip
-ADVICE = "Give the files that are meant instead of their folder."
+ADVICE = "Give the files that you mean instead of their folder."
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,25 @@ class Log:
 
 
 def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
-    """The scores in files `samples_*.jsonl` of lm-evaluation-harness, or in folders of them.
+    """Read the scores in files `samples_*.jsonl` of lm-evaluation-harness, given as files or folders.
 
-    An arm is a model: its name is taken from the file of results beside the samples, or else it is the folder's. An
-    item is a document of a task; if there are several tasks, its name begins with the task's.
+    An arm is a model: its name comes from the results file beside the samples or, without one, from the folder. An item
+    is a document of a task; if there are several tasks, its name begins with the task's.
 
-    `metric` names the score that is meant if there are several, such as `acc` or `exact_match`; where a task has
-    several filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
+    `metric` names the score to take if there are several, such as `acc` or `exact_match`; where a task has several
+    filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for model, scores in (("small", (1, 0, 0)), ("large", (1, 1, 0))):
+    ...         file = Path(folder, model, "samples_riddles.jsonl")
+    ...         file.parent.mkdir()
+    ...         lines = [json.dumps({"doc_id": i, "acc": score}) for i, score in enumerate(scores)]
+    ...         written = file.write_text("\\n".join(lines))
+    ...     table = read_lm_eval(folder)
+    >>> table.arms, table.scores.tolist()
+    (('large', 'small'), [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
     """
     logs = [load(path) for path in files_in(*paths)]
     chosen = the_metric(logs, metric)
@@ -53,7 +65,7 @@ def files_in(*paths: str | Path) -> list[Path]:
         if path.is_dir():
             inside = sorted(path.rglob("samples_*.jsonl"))
             if not inside:
-                raise InvalidInput(f"there are no files samples_*.jsonl of lm-evaluation-harness in the folder {path}.")
+                raise InvalidInput(f"the folder {path} has no files samples_*.jsonl of lm-evaluation-harness.")
             found += inside
         else:
             found.append(path)
@@ -115,8 +127,8 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
             raise InvalidInput(f"{log.path} has no metric that is a number.")
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r}, on the shell "
-                f"--metric {names[0]}."
+                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r} (--metric "
+                f"{names[0]})."
             )
         if wanted is not None and wanted not in names:
             raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {'; '.join(names)}.")

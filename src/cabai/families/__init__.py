@@ -27,11 +27,12 @@ __all__ = [
     "mirror_image",
 ]  # fmt: skip
 
+#: cabai's families of rewards by name; `FAMILIES.names` lists them.
 FAMILIES: Registry[Family] = Registry("family", Gaussian, Bernoulli, Poisson, Exponential, Bounded)
 
 
 def family_of(given: str | Family, variance: float | None = None) -> Family:
-    """Return the family with this name, or the given family itself. `variance` is for the gaussian family.
+    """The family of that name, or the family itself; `variance` is for gaussian rewards.
 
     >>> print(family_of("gaussian(variance=2)"), family_of("poisson"))
     gaussian(variance=2) poisson

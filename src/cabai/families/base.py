@@ -46,10 +46,14 @@ def lower_end(rules, mean, level):
 
 @dataclass(frozen=True)
 class Family(Named):
-    """A one-parameter exponential family, given by its mean. Its dataclass fields are its parameters.
+    """What a reward is: a family of distributions with one parameter, the mean.
 
-    To write your own family, follow the classes in `cabai.families`: plain functions named after the slots in
-    `cabai.families.slots`, and a class that lists them. See docs/own.md.
+    The dataclass fields of a family are its other parameters, such as a variance. To write your own, see docs/own.md.
+
+    >>> import cabai
+    >>> poisson = cabai.families.family_of("poisson")
+    >>> poisson.mean_range, poisson.allows_reward(2.5)
+    ((0.0, inf), False)
     """
 
     kind = "family"
@@ -66,14 +70,26 @@ class Family(Named):
     usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` is cheapest: center, and width in log
 
     def allows_mean(self, mean: float) -> bool:
+        """Whether arms of this family can have this mean.
+
+        >>> from cabai.families import Bernoulli
+        >>> Bernoulli().allows_mean(0.5), Bernoulli().allows_mean(1.5)
+        (True, False)
+        """
         low, high = self.mean_range
         return low <= mean <= high and math.isfinite(mean)
 
     def allows_reward(self, reward: float) -> bool:
+        """Whether a pull can return this reward.
+
+        >>> from cabai.families import Bernoulli
+        >>> Bernoulli().allows_reward(1), Bernoulli().allows_reward(0.5)
+        (True, False)
+        """
         return self.allows_mean(reward) and (not self.whole_rewards or reward == int(reward))
 
     def check_mean(self, mean: Any, name: str = "mean") -> float:
-        """Return a mean as a float, or raise an error that says which means are allowed.
+        """Return a mean as a number, or raise an error that says which means are allowed.
 
         >>> from cabai.families import Bernoulli
         >>> Bernoulli().check_mean(1.5)
@@ -86,7 +102,7 @@ class Family(Named):
         return value
 
     def check_reward(self, reward: Any, name: str = "reward") -> float:
-        """Return a reward as a float, or raise an error that says which rewards are allowed.
+        """Return a reward as a number, or raise an error that says which rewards are allowed.
 
         >>> from cabai.families import Poisson
         >>> Poisson().check_reward(3)
@@ -106,7 +122,7 @@ class Family(Named):
         return value
 
     def check_epsilon(self, epsilon: Any) -> float:
-        """Return epsilon as a float, or raise an error if it is negative or no two means can differ by it.
+        """Return an epsilon as a number, or raise an error if it is negative or more than means can differ by.
 
         >>> from cabai.families import Poisson
         >>> Poisson().check_epsilon(0.1)
@@ -144,7 +160,12 @@ class Family(Named):
 
     @lazy
     def mean_range(self) -> tuple[float, float]:
-        """The smallest and the largest mean, or their limits."""
+        """The smallest and the largest mean; infinite where there is no limit.
+
+        >>> from cabai.families import Gaussian
+        >>> Gaussian().mean_range
+        (-inf, inf)
+        """
         low, high = self.call(edges)
         return float(low), float(high)
 
@@ -183,15 +204,25 @@ class Family(Named):
         return self.unit
 
     def scaled(self, value: float) -> float:
-        """A reward or mean as kernels see it."""
+        """A reward or mean in the units of compiled code: for bounded rewards, a share of their range.
+
+        >>> from cabai.families import Bounded
+        >>> Bounded(low=0, high=10).scaled(3)
+        0.3
+        """
         return value
 
     def unscaled(self, value: float) -> float:
-        """The inverse of `scaled`."""
+        """The inverse of `scaled`.
+
+        >>> from cabai.families import Bounded
+        >>> Bounded(low=0, high=10).unscaled(0.5)
+        5.0
+        """
         return value
 
     def mirror(self, value: float) -> float:
-        """Mirror a reward or mean, so that the smallest mean becomes the largest. It is its own inverse.
+        """A scaled reward or mean with its direction reversed, as compiled code sees it when you minimize.
 
         >>> from cabai.families import Bernoulli, Gaussian
         >>> Gaussian().mirror(2.0), Bernoulli().mirror(1)

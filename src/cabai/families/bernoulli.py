@@ -92,7 +92,11 @@ def far_end(mean, level):
 
 @dataclass(frozen=True)
 class Bernoulli(Family):
-    """Success or failure: rewards 1 and 0."""
+    """Success or failure: rewards 1 and 0.
+
+    >>> Bernoulli().mean_range
+    (0.0, 1.0)
+    """
 
     name = "bernoulli"
     shows_margins = True

@@ -106,7 +106,11 @@ def lower_end(rules, mean, level):
 
 @dataclass(frozen=True)
 class Exponential(Family):
-    """Waiting times: positive rewards, exponentially distributed."""
+    """Waiting times: positive rewards with an exponential distribution.
+
+    >>> round(Exponential().divergence(1, 2), 4)   # 1/2 - 1 - log(1/2)
+    0.1931
+    """
 
     name = "exponential"
     means = rewards = "positive"

@@ -114,7 +114,11 @@ def shares_by_gaps(arms, run, half, tolerance):
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """Real rewards with a known variance, or sub-Gaussian ones with that variance proxy."""
+    """Real rewards with a known variance, or sub-Gaussian rewards with that variance proxy.
+
+    >>> Gaussian(variance=4).divergence(1, 3)   # (1 - 3)² / (2 * 4)
+    0.5
+    """
 
     variance: float = 1.0
     name = "gaussian"

@@ -111,13 +111,24 @@ def evidence_at_least(rules, b, a):
 
 
 def mirror_image(family: Family) -> Family:
-    """The family that kernels use when the smallest mean is wanted."""
+    """The family of the rewards as compiled code sees them when you minimize: itself if it is symmetric, else mirrored.
+
+    >>> import cabai
+    >>> from cabai.families import Bernoulli, Poisson
+    >>> mirror_image(Bernoulli()).name, mirror_image(Poisson()).name
+    ('bernoulli', 'mirrored poisson')
+    """
     return family if family.is_symmetric else Mirrored(family)
 
 
 @dataclass(frozen=True)
 class Mirrored(Family):
-    """The family of the negated rewards of another family."""
+    """The family of another family's rewards with their sign reversed, for `direction="minimize"`.
+
+    >>> from cabai.families import Poisson
+    >>> Mirrored(Poisson()).allows_mean(-3.0), Mirrored(Poisson()).allows_mean(3.0)
+    (True, False)
+    """
 
     inner: Family
     functions = (

@@ -119,7 +119,11 @@ def log_poisson(count, mean):
 
 @dataclass(frozen=True)
 class Poisson(Family):
-    """Counts: rewards 0, 1, 2, ..."""
+    """Counts: rewards 0, 1, 2 and so on.
+
+    >>> Poisson().check_reward(3)
+    3.0
+    """
 
     name = "poisson"
     shows_margins = True

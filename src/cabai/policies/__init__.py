@@ -33,15 +33,17 @@ __all__ = [
     "policy_of",
 ]
 
-DEFAULT = "top-two"  # of both simulations and studies
+#: The name of the default policy, of simulations and studies alike.
+DEFAULT = "top-two"
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
+#: cabai's policies by name; `POLICIES.names` lists them.
 POLICIES: Registry[Policy] = Registry(
     "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,)
 )
 
 
 def policy_of(given: str | Policy, goal: str = BEST) -> Policy:
-    """Return the policy with this name, or the given policy itself. Each goal has its own default policy.
+    """The policy of that name, or the policy itself; each goal has a default policy of its own.
 
     >>> print(policy_of("ctas(tracking=ratio)"), policy_of(DEFAULT, "cheapest"))
     ctas(tracking=ratio) cheapest
@@ -57,15 +59,15 @@ def policy(
     arm_memory: Fields | None = None,
     run_memory: Fields | None = None,
 ) -> Any:
-    """Make your own policy from a plain Python function that chooses the next arm. Use it as a decorator.
+    """Make a policy of your own from a plain Python function that chooses the next arm; a decorator.
 
-    `choose(arms, run, rules)` gets the records of `cabai.core.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
-    run.leader and so on. It returns the index of the arm to pull. Numba compiles it, so it may use numbers, loops and
-    the functions of `math`, and it runs as fast as the built-in policies. `cabai.uniform(run)` and `cabai.normal(run)`
-    return random numbers. To keep values from one pull to the next, name fields with their initial values:
-    `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. The policy stops when the leader beats every rival,
-    unless you give a `stop` function. If `choose` uses `rules.level`, it depends on delta: simulate it with one delta
-    at a time.
+    `choose(arms, run, rules)` returns the number of the arm to pull. It sees the records of `cabai.core.state`:
+    `arms[a].pulls`, `arms[a].mean`, `arms[a].cost`, `run.t`, `run.leader` and so on. Numba compiles it, so it may use
+    numbers, loops and the functions of `math`, and runs as fast as cabai's own policies. `cabai.uniform(run)` and
+    `cabai.normal(run)` give it random numbers. To keep something from one pull to the next, name fields with their
+    values at the start: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. It stops when the leader beats
+    every rival, unless you give `stop`. A `choose` that looks at `rules.level` depends on delta: simulate it with one
+    delta at a time.
 
     >>> import cabai
     >>> @cabai.policy

@@ -14,12 +14,17 @@ from cabai.thresholds import Threshold
 
 @dataclass(frozen=True)
 class Policy(Named):
-    """How to choose the next arm and when to stop. The decision is the leader: the arm in play with the best mean.
+    """How to choose the next arm, and when to stop.
 
-    `choose(arms, run, rules)` returns the arm to pull. `stop(arms, run, rules)` returns whether the run is over; it is
-    called after each pull, once every arm has been pulled. Both are plain functions of the records in
-    `cabai.core.state`, and simulations compile them. To keep values from one pull to the next, a policy names fields
-    with their initial values.
+    The decision is the leader: the arm in play with the best mean. `choose(arms, run, rules)` returns the arm to pull;
+    `stop(arms, run, rules)` is called after each pull, once every arm has been pulled, and says whether the run is
+    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. Whatever they keep
+    from one pull to the next has fields, named here with their values at the start. `cabai.policy` makes a policy from
+    one function.
+
+    >>> import cabai
+    >>> print(cabai.policies.policy_of("ctas(exploration=0.5)"))
+    ctas(exploration=0.5)
     """
 
     kind = "policy"
@@ -38,7 +43,12 @@ class Policy(Named):
 
     @property
     def stops_by_itself(self) -> bool:
-        """Whether it stops by a user's own rule, so that no threshold's proof covers its decisions."""
+        """Whether it stops by a rule of your own, so that no threshold's proof covers its decisions.
+
+        >>> import cabai
+        >>> cabai.policies.policy_of("co").stops_by_itself
+        False
+        """
         return self.is_own and not self.stop.__module__.startswith("cabai.")
 
     def parameters(self, arms: int) -> dict[str, float]:

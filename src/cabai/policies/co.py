@@ -68,7 +68,12 @@ def choose(arms, run, rules):
 class CO(Policy):
     """Chernoff-Overlap: drop the arms that the leader beats, pull the arm in play with the smallest sqrt(cost) N.
 
-    With the threshold `bets`, N is divided by the standard deviation of the arm's rewards.
+    Where `bets` is the test, N is divided by the standard deviation of the arm's rewards.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "co", trajectories=100).summary().errors
+    0
     """
 
     name = "co"

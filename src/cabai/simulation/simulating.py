@@ -142,17 +142,17 @@ def simulate(
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
     Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
-    With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best, and a right
-    answer is one of which every cheaper arm is worse than the best by more than epsilon - `slack` (half of epsilon
-    unless given). Arms cost to run what `running_costs` says or, without it, their mean costs: see docs/cheapest.md.
+    With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
+    is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:
+    half of epsilon). `running_costs` is what arms cost to run (default: their mean costs). See docs/cheapest.md.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
 
     `engine` says where trajectories run: None, in threads of this process; "processes"; "dask" or "ray", on the cluster
     at `address`, or the one that this process is connected to, or else a new one of this machine's cores; or a
-    `dask.distributed.Client`. `workers` is how many run at a time: all cores of the machine or the cluster, unless
-    given. With keep="summary", only what a summary needs is kept, for any number of trajectories in little memory.
-    None of these changes a result.
+    `dask.distributed.Client`. `workers` is how many run at a time (default: all cores of the machine or the cluster).
+    With keep="summary", only what a summary needs is kept: any number of trajectories needs little memory. None of
+    these changes a result.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()

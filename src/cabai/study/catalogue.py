@@ -1,4 +1,4 @@
-"""The studies of a storage: made, found, listed, deleted. Importing this imports SQLAlchemy."""
+"""The studies of a storage: made, found, listed, deleted."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from cabai.study import schema, statements
 from cabai.study.cheapest_play import kind_of
+from cabai.study.connections import Conflict, Connection
+from cabai.study.database import Storage
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,19 +39,16 @@ def create(
     bill. A study with the same `token` is the one that this call, made before, has made."""
     token = token or secrets.token_hex(4)
 
-    def work(connection: sa.Connection) -> bool:
+    def work(connection: Connection) -> bool:
         found = row_of(connection, name)
         if found is not None:
             return bool(found.token == token)  # made just before, if the connection broke as it was committed
-        now = connection.execute(sa.select(statements.NOW)).scalar_one()
-        made = connection.execute(
-            sa.insert(schema.study).values(name=name, token=token, created=now, settings=settings.to_json())
-        )
-        key = made.inserted_primary_key[0]  # type: ignore[index]
-        connection.execute(
-            sa.insert(schema.arm),
-            [{"study": key, "number": a, "name": arm} for a, arm in enumerate(settings.arms)],
-        )
+        now = statements.NOW.row(connection, {}).now
+        new = schema.study.new(name=name, token=token, created=now, settings=settings.to_json())
+        statements.ADD_STUDY.run(connection, new)
+        key = row_of(connection, name).id
+        arms = [schema.arm.new(study=key, number=a, name=arm) for a, arm in enumerate(settings.arms)]
+        statements.ADD_ARM.run_many(connection, arms)
         if known:
             enter(connection, key, settings, known, now)
         if imported:
@@ -64,12 +60,12 @@ def create(
         return bool(found.token == token)
     try:
         return storage.write(work)
-    except sa.exc.IntegrityError:  # another process was quicker
+    except Conflict:  # another process was quicker
         return False
 
 
 def enter(
-    connection: sa.Connection, key: int, settings: Settings, known: Sequence[tuple[int, int, float]], now: float
+    connection: Connection, key: int, settings: Settings, known: Sequence[tuple[int, int, float]], now: float
 ) -> None:
     """Log scores that a new study has from another."""
     play, log = ItemsPlay(settings), []
@@ -77,16 +73,15 @@ def enter(
         play.observe(arm, item, score, 0.0, reused=True)
         log.append({"study": key, "number": number, "place": number, "arm": arm, "item": item, "reward": score,
                     "cost": 0.0, "asked": now, "told": now, "worker": REUSED, "offers": 0})  # fmt: skip
-    connection.execute(sa.insert(schema.observation), log)
+    statements.ADD_TO_LOG.run_many(connection, log)
     for a in sorted(play.changed):
-        row = (schema.arm.c.study == key) & (schema.arm.c.number == a)
-        connection.execute(sa.update(schema.arm).where(row).values(**play.sums(a)))
+        statements.CHANGE_ARM.run(connection, {"of_study": key, "of_number": a, **play.sums(a)})
     number = len(known)
-    connection.execute(sa.update(schema.study).where(schema.study.c.id == key).values(asked=number, told=number))
+    statements.CHANGE_STUDY.run(connection, {"of_study": key, "asked": number, "told": number})
 
 
 def enter_imported(
-    connection: sa.Connection,
+    connection: Connection,
     key: int,
     settings: Settings,
     imported: Sequence[Imported],
@@ -106,15 +101,14 @@ def enter_imported(
                     "cost": each.cost, "failed": each.failed, "asked": now, "told": now, "worker": None, "offers": 0,
                     "pulls": each.pulls, "origin": origin})  # fmt: skip
     if any(play.has_overflown(a) for a in range(len(settings.arms))):
-        raise InvalidInput("the rewards or costs to import have sums too large to hold.")
-    connection.execute(sa.insert(schema.observation), log)
+        raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
+    statements.ADD_TO_LOG.run_many(connection, log)
     for a in sorted(play.changed):
-        row = (schema.arm.c.study == key) & (schema.arm.c.number == a)
-        connection.execute(sa.update(schema.arm).where(row).values(**play.sums(a)))
+        statements.CHANGE_ARM.run(connection, {"of_study": key, "of_number": a, **play.sums(a)})
     number, beyond = len(imported), sum(each.pulls - 1 for each in imported)
     values = {"asked": number, "told": number, "through": number, "beyond": beyond, "spent": play.bill,
               "counted": play.counted_costs, "memory": play.memory()}  # fmt: skip
-    connection.execute(sa.update(schema.study).where(schema.study.c.id == key).values(**values))
+    statements.CHANGE_STUDY.run(connection, {"of_study": key, **values})
 
 
 def find(storage: Storage, name: str) -> Ledger:
@@ -131,20 +125,18 @@ def ledger_of(row: Any, where: str) -> Ledger:
     return ledger if ledger.settings.items is None else ItemsLedger(row, where)
 
 
-def row_of(connection: sa.Connection, name: str) -> Any:
-    query = sa.select(schema.study, statements.NOW).where(schema.study.c.name == name)
-    return connection.execute(query).one_or_none()
+def row_of(connection: Connection, name: str) -> Any:
+    return statements.STUDY_BY_NAME.row(connection, {"of_name": name})
 
 
 def names(storage: Storage) -> list[str]:
     """The oldest study first."""
-    query = sa.select(schema.study.c.name).order_by(schema.study.c.id)
-    return storage.read(lambda connection: [str(row.name) for row in connection.execute(query)])
+    return storage.read(lambda connection: [str(row.name) for row in statements.NAMES.rows(connection, {})])
 
 
 def delete(storage: Storage, name: str) -> None:
-    def work(connection: sa.Connection) -> None:
-        if connection.execute(sa.delete(schema.study).where(schema.study.c.name == name)).rowcount == 0:
+    def work(connection: Connection) -> None:
+        if statements.DELETE_STUDY.row(connection, {"of_name": name}) is None:
             raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
 
     storage.write(work)
@@ -152,13 +144,9 @@ def delete(storage: Storage, name: str) -> None:
 
 def statuses(storage: Storage) -> tuple[list[Status], list[str]]:
     """How every study stands, the oldest first, and what is wrong with those that cannot be read."""
-    tables = (
-        sa.select(schema.study, statements.NOW).order_by(schema.study.c.id),
-        sa.select(schema.arm).order_by(schema.arm.c.number),
-        sa.select(schema.pull).order_by(schema.pull.c.number),
-    )
+    tables = statements.STUDIES, statements.ALL_ARMS, statements.ALL_PULLS
     try:
-        studies, arms, pulls = storage.read(lambda connection: [connection.execute(each).all() for each in tables])
+        studies, arms, pulls = storage.read(lambda connection: [each.rows(connection, {}) for each in tables])
     except StorageError:  # something that the database itself cannot read; it may belong to one study alone
         return statuses_one_by_one(storage)
     arms_of, pulls_of = by_study(arms), by_study(pulls)

@@ -1,5 +1,5 @@
 """One transaction on a study: what was told is logged, counted in the order of asking, and decided on; and pulls are
-handed out. Importing this imports SQLAlchemy."""
+handed out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import statements
+from cabai.study.connections import Connection
 from cabai.study.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.study.ledger import CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS, Ledger
 from cabai.study.pull import Pull
@@ -36,7 +35,7 @@ class Change:
     """A transaction on a study: its row, locked, its state, and what is to be written when all is done. The pull of
     that `number` is taken at once, if one is given."""
 
-    def __init__(self, ledger: Ledger, connection: sa.Connection, number: int | None = None) -> None:
+    def __init__(self, ledger: Ledger, connection: Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
         self.taken: dict[int, Any] = {}  # pulls that were taken at once, by number
         if number is None:
@@ -129,7 +128,8 @@ class Change:
         play, a = self.play, pull.arm
         if play.has_overflown(a):
             raise InvalidInput(
-                f"reward={result.reward!r}, cost={cost!r} and those told before have sums too large to hold."
+                f"reward={result.reward!r}, cost={cost!r} and those told before add up to a number that is too large "
+                "to store."
             )
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
@@ -240,14 +240,17 @@ class Change:
         """Up to so many new pulls, and why there are no more."""
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         if self.play.decides:
-            return [], "the results in hand decide, once those of pulls asked before them are told"
+            return [], "the results told so far decide, once those of pulls asked before them are told"
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         while len(handed) < count and self.reached(under_way) is None:
             after = self.play if settings.max_cost is None else self.play.copy()
             arm = after.choose(under_way)
             if settings.max_cost is not None and not self.affordable(under_way)[arm]:
                 if under_way[arm] and not self.play.knows_cost[arm]:
-                    why = f"what a pull of arm {settings.arms[arm]!r} costs is not known, and the first is under way"
+                    why = (
+                        f"the cost of a pull of arm {settings.arms[arm]!r} is not known yet, and the first one is "
+                        "under way"
+                    )
                 break
             self.play = after  # what the policy remembers of a choice that is not made is not kept
             under_way[arm] += 1

@@ -50,7 +50,7 @@ def best(status: Status, number: str) -> str:
         return f"is within {status.epsilon:g} of the best{of}, and no arm is cheaper"
     margin = max(status.epsilon - status.slack, 0.0)
     worse = f"more than {margin:.6g} worse than the best" if margin else "worse than the best"
-    return f"is the cheapest within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
+    return f"is within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
 
 
 def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | None) -> list[ArmStatus]:
@@ -61,9 +61,9 @@ def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | Non
     for a, each in enumerate(arms):
         arm = replace(each, share=None)  # evidence is for claims about pairs, of which an arm has several
         if a == decision:
-            found.append(replace(arm, standing="the cheapest that is good enough: decided"))
+            found.append(replace(arm, standing="the cheapest shown to be good enough: decided"))
         else:
-            found.append(replace(arm, standing="out: too bad to be the answer") if arm.excluded else arm)
+            found.append(replace(arm, standing="out: shown not to be the answer") if arm.excluded else arm)
     return found
 
 

@@ -10,9 +10,8 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from cabai.study import Study
+    from cabai.study.connections import Connection
     from cabai.study.ledger import Ledger
 
 AT_A_TIME = 1000  # rows of the log that are in memory
@@ -29,7 +28,7 @@ def exported(study: Study, kind: str) -> bytes:
 def spooled(study: Study, kind: str) -> IO[bytes]:
     """The same as a file to be read once, CSV or JSON, of which never more than a little is in memory."""
 
-    def work(ledger: Ledger, connection: sa.Connection) -> IO[bytes]:
+    def work(ledger: Ledger, connection: Connection) -> IO[bytes]:
         row = ledger.row(connection)
         observations = study._observations(log(ledger, connection), row, ledger)
         amendments = [shown_amendment(each) for each in ledger.amendments_now(connection)]
@@ -45,12 +44,13 @@ def spooled(study: Study, kind: str) -> IO[bytes]:
     return found
 
 
-def log(ledger: Ledger, connection: sa.Connection) -> Iterator[Any]:
+def log(ledger: Ledger, connection: Connection) -> Iterator[Any]:
     """Everything that was told, in the order of telling, read a little at a time."""
     from cabai.study import damage, statements
 
-    query = statements.LOG.clause.execution_options(yield_per=AT_A_TIME)
-    for some in connection.execute(query, ledger.of).partitions():
+    text, made = statements.LOG.text(connection.kind, ledger.of), statements.LOG.row_type._make
+    for rows in connection.stream(text, ledger.of, AT_A_TIME):
+        some = list(map(made, rows))
         with ledger.reading():
             damage.check_log(some, ledger.settings)
         yield from some

@@ -1,4 +1,4 @@
-"""What is stored of a study with items. Importing this imports SQLAlchemy."""
+"""What is stored of a study with items."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import damage, items_status, statements
+from cabai.study.connections import Connection
 from cabai.study.items_forecast import RaceState
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
@@ -21,7 +20,7 @@ class ItemsLedger(Ledger):
 
     _seen: ItemsPlay | None = None  # as it was last looked at
 
-    def play_on(self, connection: sa.Connection, row: Any) -> Any:
+    def play_on(self, connection: Connection, row: Any) -> Any:
         known, self._known = self._known, None
         if known is not None and known[0] == row.revision:
             return known[1]
@@ -29,7 +28,7 @@ class ItemsLedger(Ledger):
             row = self.row(connection)
         return self.caught_up(connection, row, None if known is None else known[1])  # type: ignore[arg-type]
 
-    def caught_up(self, connection: sa.Connection, row: Any, known: ItemsPlay | None) -> ItemsPlay:
+    def caught_up(self, connection: Connection, row: Any, known: ItemsPlay | None) -> ItemsPlay:
         """The state as it is stored: what is `known`, if it was stored, and what others have told since; else all."""
         arms = statements.ARMS.rows(connection, self.of)
         with self.reading():
@@ -43,7 +42,7 @@ class ItemsLedger(Ledger):
         play.catch_up(arms, row.spent, self.scores(connection, 0))
         return self.checked(play, row)
 
-    def scores(self, connection: sa.Connection, after: int) -> Sequence[Any]:
+    def scores(self, connection: Connection, after: int) -> Sequence[Any]:
         """What was told from a place of the log on."""
         found = statements.SCORES.rows(connection, {**self.of, "of_place": after})
         with self.reading():
@@ -57,18 +56,18 @@ class ItemsLedger(Ledger):
             play.remember_stop(json.loads(row.memory))
         return play
 
-    def look(self, connection: sa.Connection) -> tuple[Status, Any]:
+    def look(self, connection: Connection) -> tuple[Status, Any]:
         row = self.row(connection)
         with self.looked_at(connection, row) as play:
             return items_status.status_of(row, play, self.pulls(connection)), RaceState.of(play)
 
-    def all_scores(self, connection: sa.Connection) -> Any:
+    def all_scores(self, connection: Connection) -> Any:
         """Every score that is known, by arm and item."""
         with self.looked_at(connection, self.row(connection)) as play:
             return play.scores()
 
     @contextmanager
-    def looked_at(self, connection: sa.Connection, row: Any) -> Iterator[ItemsPlay]:
+    def looked_at(self, connection: Connection, row: Any) -> Iterator[ItemsPlay]:
         """The state, for those who only look; kept for the next of them, and nobody else has it meanwhile."""
         seen, self._seen = self._seen, None
         play = self.caught_up(connection, row, seen)

@@ -1,4 +1,4 @@
-"""What is stored of one study: read, and checked as it is read, and written. Importing this imports SQLAlchemy.
+"""What is stored of one study: read, and checked as it is read, and written.
 
 Its methods run inside a transaction, on the connection that they are handed.
 """
@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import damage, statements
 from cabai.study.cheapest_play import kind_of
+from cabai.study.connections import SQLITE, Connection
 from cabai.study.errors import StudyNotFound
 from cabai.study.history import Point, Recorder, points_of
 from cabai.study.play import Play
@@ -56,15 +55,15 @@ class Ledger:
         now, before = self.settings.sources_now(), self.settings.sources
         return [str(self.settings.own[kind].address) for kind in now if now[kind] != before.get(kind)]
 
-    def row(self, connection: sa.Connection, *, lock: bool = False) -> Any:
+    def row(self, connection: Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
         return self.checked_row(
             (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, self.found_by())
         )
 
-    def row_and_pull(self, connection: sa.Connection, number: int) -> tuple[Any, Any]:
+    def row_and_pull(self, connection: Connection, number: int) -> tuple[Any, Any]:
         """The study's own row, locked, and the pull of that number, taken."""
-        if connection.dialect.name == "sqlite":
+        if connection.kind == SQLITE:
             return self.row(connection, lock=True), self.take_pull(connection, number)
         found = statements.LOCK_AND_TAKE.row(connection, self.found_by() | self.key(number))
         width = len(statements.LOCKED_STUDY.row_type._fields)
@@ -77,11 +76,11 @@ class Ledger:
         known = self._known
         return {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known[0]}
 
-    def play(self, connection: sa.Connection, row: Any) -> Play:
+    def play(self, connection: Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
         return self.restored(row, statements.ARMS.rows(connection, self.of))
 
-    def play_on(self, connection: sa.Connection, row: Any) -> Play:
+    def play_on(self, connection: Connection, row: Any) -> Play:
         """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
         saved."""
         known, self._known = self._known, None
@@ -91,32 +90,32 @@ class Ledger:
             row = self.row(connection)
         return self.play(connection, row)
 
-    def pulls(self, connection: sa.Connection) -> Sequence[Any]:
+    def pulls(self, connection: Connection) -> Sequence[Any]:
         """The pulls that are under way."""
         return self.checked_pulls(statements.PULLS.rows(connection, self.of))
 
-    def pull(self, connection: sa.Connection, number: int) -> Any:
+    def pull(self, connection: Connection, number: int) -> Any:
         """The pull of that number, or None if it is not under way."""
         pull = statements.PULL.row(connection, self.key(number))
         return None if pull is None else self.checked_pulls([pull])[0]
 
-    def take_pull(self, connection: sa.Connection, number: int) -> Any:
+    def take_pull(self, connection: Connection, number: int) -> Any:
         """The pull of that number, which is no longer under way; None if it was not."""
         pull = statements.TAKE_PULL.row(connection, self.key(number))
         return None if pull is None else self.checked_pulls([pull])[0]
 
-    def status(self, connection: sa.Connection) -> Status:
+    def status(self, connection: Connection) -> Status:
         """What is known now."""
         return self.look(connection)[0]
 
-    def look(self, connection: sa.Connection) -> tuple[Status, Any]:
+    def look(self, connection: Connection) -> tuple[Status, Any]:
         """What is known now, and the state that it is known from."""
         row = self.row(connection)
         arms, pulls = (each.rows(connection, self.of) for each in (statements.ARMS, statements.PULLS))
         play = self.restored(row, arms)
         return Status.of(row, play, self.checked_pulls(pulls), self.pull_id), play
 
-    def next_in_order(self, connection: sa.Connection, row: Any, through: int) -> Sequence[Any]:
+    def next_in_order(self, connection: Connection, row: Any, through: int) -> Sequence[Any]:
         """The rewards told of pulls after number `through`, in the order of asking, up to the first that is missing."""
         after = {**self.of, "of_through": through, "of_unordered": row.unordered}
         found = statements.NEXT_IN_ORDER.rows(connection, after)
@@ -130,14 +129,14 @@ class Ledger:
         about = self.settings.metadata.get(name), None if items is None or item is None else items.id(item)
         return Pull(self.pull_id(number), name, number, expires, offers, *about)
 
-    def log(self, connection: sa.Connection) -> Sequence[Any]:
+    def log(self, connection: Connection) -> Sequence[Any]:
         """Everything that was told, in the order of telling."""
         log = statements.LOG.rows(connection, self.of)
         with self.reading():
             damage.check_log(log, self.settings)
         return log
 
-    def amendments_now(self, connection: sa.Connection) -> list[Any]:
+    def amendments_now(self, connection: Connection) -> list[Any]:
         """Every amendment, the oldest first."""
         self.row(connection)  # which says whether there are more than is known here
         found = statements.AMENDMENTS.rows(connection, self.of)
@@ -145,14 +144,14 @@ class Ledger:
             damage.check_amendments(found, self.amended)
         return found
 
-    def history(self, connection: sa.Connection) -> list[Point]:
+    def history(self, connection: Connection) -> list[Point]:
         """Some points of the past, in their order."""
         found = statements.POINTS.rows(connection, self.of)
         with self.reading():
             damage.check_points(found, self.settings)
         return points_of(found, self.settings.arms)
 
-    def failures(self, connection: sa.Connection) -> list[dict[str, Any]]:
+    def failures(self, connection: Connection) -> list[dict[str, Any]]:
         """Why pulls have failed, and how often: the most frequent reasons, by arm."""
         rows = statements.FAILURES.rows(connection, self.of)
         with self.reading():
@@ -162,7 +161,7 @@ class Ledger:
                 for row in rows
             ]
 
-    def under_way(self, connection: sa.Connection) -> list[dict[str, Any]]:
+    def under_way(self, connection: Connection) -> list[dict[str, Any]]:
         """The pulls that are under way, and who has them."""
         items, arms = self.settings.items, self.settings.arms
         return [
@@ -179,12 +178,12 @@ class Ledger:
         with self.reading():
             return None if row.tests is None else damage.tests_of(row.tests, self.settings)
 
-    def save_tests(self, connection: sa.Connection, tests: dict[str, Any]) -> None:
+    def save_tests(self, connection: Connection, tests: dict[str, Any]) -> None:
         statements.CHANGE_STUDY.run(connection, {**self.of, "tests": json.dumps(tests)})
 
     def save(
         self,
-        connection: sa.Connection,
+        connection: Connection,
         row: Any,
         play: Play,
         values: dict[str, Any],

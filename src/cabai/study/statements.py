@@ -1,77 +1,117 @@
-"""What is said to the database when a study is asked and told. Importing this imports SQLAlchemy.
+"""What is said to the database when a study is asked and told: plain SQL that SQLite and PostgreSQL both understand.
 
-Statements are written with SQLAlchemy, for both databases alike, and turned into text once. The text goes to the
-database's driver itself: SQLAlchemy takes five times as long to hand on a statement as SQLite to execute it. Executed
-with `of_study` and what else a condition names, and with the columns to be set.
+Values have names, such as `:of_study`. `{now}` is the time by the clock of the database, and `{lock}` keeps others from
+changing the rows that are read (SQLite has taken its lock already).
 """
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from operator import itemgetter
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
-
 from cabai.study.clock import CLOCK
-from cabai.study.schema import amendment, arm, observation, point, pull, study
+from cabai.study.connections import POSTGRES, SQLITE, Connection
+from cabai.study.schema import Table, amendment, arm, observation, point, pull, study
 
 Values = Mapping[str, Any]
-NOTHING: Values = {}
-SQLITE = sqlite.dialect(paramstyle="named")  # so that both take values by name
+# By the kind of database. The clock is the database's, since workers' clocks may be wrong; SQLite has none of its own,
+# and tells that of the machine.
+WORDS = {
+    SQLITE: {"now": f"{CLOCK}()", "lock": ""},
+    POSTGRES: {"now": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)", "lock": " FOR UPDATE"},
+}
 
 
 class Statement:
-    """One statement; its rows have attributes named after the columns."""
+    """One statement; the rows that it returns have attributes named after their columns."""
 
-    def __init__(self, clause: Any) -> None:
-        self.clause = clause
-        self.row_type: Any = row_type(clause)
+    def __init__(self, text: str, columns: Sequence[str] = ()) -> None:
+        self._text, self._columns = text, columns
         self._texts: dict[Any, str] = {}
 
-    def rows(self, connection: sa.Connection, values: Values) -> list[Any]:
-        return list(map(self.row_type._make, send(connection, self.text(connection, values), values).fetchall()))
+    @cached_property
+    def row_type(self) -> Any:
+        return namedtuple("Row", self._columns)
 
-    def row(self, connection: sa.Connection, values: Values) -> Any:
+    def rows(self, connection: Connection, values: Values) -> list[Any]:
+        return list(map(self.row_type._make, connection.fetch(self.text(connection.kind, values), values)))
+
+    def row(self, connection: Connection, values: Values) -> Any:
         """The only row, or None."""
-        found = self.rows(connection, values)
-        return found[0] if found else None
+        found = connection.fetch(self.text(connection.kind, values), values)
+        return self.row_type._make(found[0]) if found else None
 
-    def run(self, connection: sa.Connection, values: Values) -> None:
-        send(connection, self.text(connection, values), values)
+    def run(self, connection: Connection, values: Values) -> None:
+        connection.execute(self.text(connection.kind, values), values)
 
-    def text(self, connection: sa.Connection, values: Values) -> str:
-        """The statement in the words of the connection's database, for these columns."""
-        dialect = connection.dialect
-        key = dialect.name if self.row_type else (dialect.name, *values)
+    def run_many(self, connection: Connection, values: Sequence[Values]) -> None:
+        """Once for each of several values, which have the same names."""
+        if values:
+            connection.execute_many(self.text(connection.kind, values[0]), values)
+
+    def text(self, kind: str, values: Values) -> str:
+        """The statement in the words of a kind of database, for these values."""
+        text = self._texts.get(kind)
+        if text is None:
+            text = self._texts[kind] = spelt(self._text, kind)
+        return text
+
+
+class Insert(Statement):
+    """A new row with the columns that are given."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(f"INSERT INTO {table.name}")
+
+    def text(self, kind: str, values: Values) -> str:
+        key = (kind, *values)
         text = self._texts.get(key)
         if text is None:
-            columns = None if self.row_type else [name for name in values if not name.startswith("of_")]
-            spoken = SQLITE if dialect.name == "sqlite" else dialect
-            text = self._texts[key] = str(self.clause.compile(dialect=spoken, column_keys=columns))
+            whole = f"{self._text} ({', '.join(values)}) VALUES ({', '.join(f':{name}' for name in values)})"
+            text = self._texts[key] = spelt(whole, kind)
         return text
+
+
+class Update(Statement):
+    """The columns that are given, changed; the names of the other values begin with `of_`."""
+
+    def __init__(self, table: Table, where: str) -> None:
+        super().__init__(f"UPDATE {table.name} SET {{}} WHERE {where}")
+
+    def text(self, kind: str, values: Values) -> str:
+        key = (kind, *values)
+        text = self._texts.get(key)
+        if text is None:
+            columns = ", ".join(f"{name} = :{name}" for name in values if not name.startswith("of_"))
+            text = self._texts[key] = spelt(self._text.format(columns), kind)
+        return text
+
+
+def spelt(text: str, kind: str) -> str:
+    """A statement in the words of a kind of database."""
+    text = text.format(**WORDS[kind])
+    return text if kind == SQLITE else re.sub(r":(\w+)", r"%(\1)s", text)
 
 
 Write = tuple[Statement, Values]
 TOGETHER = 6  # writes in one statement at most: there is a text for every combination of them
 
 
-def write_all(connection: sa.Connection, writes: Sequence[Write]) -> None:
+def write_all(connection: Connection, writes: Sequence[Write]) -> None:
     """Write to several rows, each of them once, in any order. PostgreSQL is told of a few at a time in one statement:
     each takes a message and its answer, for which everybody waits who wants to change the study too."""
-    if connection.dialect.name == "sqlite":
+    if connection.kind == SQLITE:
         for statement, values in writes:
             statement.run(connection, values)
         return
-    spelt = sorted(((statement.text(connection, values), values) for statement, values in writes), key=itemgetter(0))
-    for begin in range(0, len(spelt), TOGETHER):
-        texts, some = zip(*spelt[begin : begin + TOGETHER], strict=True)
-        send(connection, joined(texts), {f"{i}_{name}": v for i, each in enumerate(some) for name, v in each.items()})
+    texts = sorted(((statement.text(POSTGRES, values), values) for statement, values in writes), key=itemgetter(0))
+    for begin in range(0, len(texts), TOGETHER):
+        some, given = zip(*texts[begin : begin + TOGETHER], strict=True)
+        connection.execute(joined(some), {f"{i}_{name}": v for i, each in enumerate(given) for name, v in each.items()})
 
 
 @cache
@@ -82,135 +122,85 @@ def joined(texts: tuple[str, ...]) -> str:
     return f"WITH {named} {last}" if named else last
 
 
-def row_type(clause: Any) -> Any:
-    """What the rows are that a statement returns; None if it returns none."""
-    if isinstance(clause, sa.Select):
-        return namedtuple("Row", [column.name for column in clause.selected_columns])
-    if isinstance(clause, sa.Delete):
-        return namedtuple("Row", [column.name for column in clause.exported_columns])
-    return None
+def rows_of(table: Table) -> str:
+    return f"SELECT {', '.join(table.names)} FROM {table.name}"
 
 
-def send(connection: sa.Connection, text: str, values: Values = NOTHING) -> Any:
-    """Have the database's driver execute a statement; its errors are SQLAlchemy's, as everywhere else."""
-    driver: Any = connection.connection.dbapi_connection
-    dialect = connection.dialect
-    try:
-        return driver.execute(text, values)
-    except dialect.loaded_dbapi.Error as error:
-        is_lost = dialect.is_disconnect(error, driver, None)
-        if is_lost:
-            connection.invalidate(error)
-            connection.engine.dispose()  # the others are lost too, perhaps
-        raise sa.exc.DBAPIError.instance(
-            None, None, error, dialect.loaded_dbapi.Error, connection_invalidated=is_lost, dialect=dialect
-        ) from error
+NOW = Statement("SELECT {now} AS now", ["now"])
 
+THIS = "id = :of_study AND token = :of_token"
+ONE = "study = :of_study AND number = :of_number"
 
-class DatabaseTime(FunctionElement[float]):
-    """The time by the clock of the database, in seconds since 1970: workers' clocks may be wrong. SQLite has none
-    of its own, and tells that of the machine."""
+WHOLE = (*study.names, "now")
+STUDY_ROW = f"SELECT {', '.join(study.names)}, {{now}} AS now FROM cabai_study"
+STUDY = Statement(f"{STUDY_ROW} WHERE {THIS}", WHOLE)
+STUDY_BY_NAME = Statement(f"{STUDY_ROW} WHERE name = :of_name", WHOLE)
+STUDIES = Statement(f"{STUDY_ROW} ORDER BY id", WHOLE)
+NAMES = Statement("SELECT name FROM cabai_study ORDER BY id", ["name"])
+ADD_STUDY = Insert(study)
+CHANGE_STUDY = Update(study, "id = :of_study")
+DELETE_STUDY = Statement("DELETE FROM cabai_study WHERE name = :of_name RETURNING id", ["id"])
 
-    inherit_cache = True
-    type = sa.Double()
-
-
-@compiles(DatabaseTime, "postgresql")
-def _of_the_server(element: DatabaseTime, compiler: Any, **options: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-
-
-@compiles(DatabaseTime, "sqlite")
-def _of_the_machine(element: DatabaseTime, compiler: Any, **options: Any) -> str:
-    return f"{CLOCK}()"
-
-
-NOW = DatabaseTime().label("now")
-
-_study: sa.BindParameter[int] = sa.bindparam("of_study")
-_number: sa.BindParameter[int] = sa.bindparam("of_number")
-_this = (study.c.id == _study, study.c.token == sa.bindparam("of_token"))
-_one_pull = (pull.c.study == _study, pull.c.number == _number)
-
-STUDY = Statement(sa.select(study, NOW).where(*_this))
 # Most of the row of a study that is to be changed; not what the policy remembers if that is known, by its revision.
-_unknown = sa.case((study.c.revision != sa.bindparam("of_revision", type_=study.c.revision.type), study.c.memory))
-_most = [column for column in study.c if column.name not in ("settings", "memory", "tests")]
-_locked = sa.select(*_most, _unknown.label("memory"), NOW).where(*_this).with_for_update()
-LOCKED_STUDY = Statement(_locked)
-CHANGE_STUDY = Statement(sa.update(study).where(study.c.id == _study))
+MOST = [name for name in study.names if name not in ("settings", "memory", "tests")]
+LOCKED = (
+    f"SELECT {', '.join(MOST)}, CASE WHEN revision <> :of_revision THEN memory END AS memory, {{now}} AS now "
+    f"FROM cabai_study WHERE {THIS}{{lock}}"
+)
+LOCKED_STUDY = Statement(LOCKED, [*MOST, "memory", "now"])
 
-ARMS = Statement(sa.select(arm).where(arm.c.study == _study).order_by(arm.c.number))
-CHANGE_ARM = Statement(sa.update(arm).where(arm.c.study == _study, arm.c.number == _number))
+ARMS = Statement(f"{rows_of(arm)} WHERE study = :of_study ORDER BY number", arm.names)
+ALL_ARMS = Statement(f"{rows_of(arm)} ORDER BY number", arm.names)
+ADD_ARM = Insert(arm)
+CHANGE_ARM = Update(arm, ONE)
 
-PULLS = Statement(sa.select(pull).where(pull.c.study == _study).order_by(pull.c.number))
-PULL = Statement(sa.select(pull).where(*_one_pull))
-ADD_PULL = Statement(sa.insert(pull).inline())
-CHANGE_PULL = Statement(sa.update(pull).where(*_one_pull))
-TAKE_PULL = Statement(sa.delete(pull).where(*_one_pull).returning(*pull.c))
+PULLS = Statement(f"{rows_of(pull)} WHERE study = :of_study ORDER BY number", pull.names)
+ALL_PULLS = Statement(f"{rows_of(pull)} ORDER BY number", pull.names)
+PULL = Statement(f"{rows_of(pull)} WHERE {ONE}", pull.names)
+ADD_PULL = Insert(pull)
+CHANGE_PULL = Update(pull, ONE)
+TAKE_PULL = Statement(f"DELETE FROM cabai_pull WHERE {ONE} RETURNING {', '.join(pull.names)}", pull.names)
 
 # For PostgreSQL alone, in one message: the study's row is locked, and then the pull is taken. Who has waited for the
 # lock finds the pull as it is now: PostgreSQL reads a row again that has changed since the statement began.
-_first = _locked.cte("first")
-_taken = sa.delete(pull).where(pull.c.study == _first.c.id, pull.c.number == _number).returning(*pull.c).cte("taken")
-_beside = [column.label(f"pull_{column.name}") for column in _taken.c]
-LOCK_AND_TAKE = Statement(sa.select(*_first.c, *_beside).select_from(_first.outerjoin(_taken, sa.true())))
+LOCK_AND_TAKE = Statement(
+    f"WITH first AS ({LOCKED}), taken AS (DELETE FROM cabai_pull USING first WHERE cabai_pull.study = first.id "
+    f"AND cabai_pull.number = :of_number RETURNING {', '.join(f'cabai_pull.{name}' for name in pull.names)}) "
+    f"SELECT {', '.join(f'first.{name}' for name in (*MOST, 'memory', 'now'))}, "
+    f"{', '.join(f'taken.{name} AS pull_{name}' for name in pull.names)} FROM first LEFT JOIN taken ON true",
+    [*MOST, "memory", "now", *(f"pull_{name}" for name in pull.names)],
+)
 
-LOG = Statement(sa.select(observation).where(observation.c.study == _study).order_by(observation.c.place))
+LOG_ROW = f"{rows_of(observation)} WHERE study = :of_study"
+LOG = Statement(f"{LOG_ROW} ORDER BY place", observation.names)
+LOGGED = Statement(f"{LOG_ROW} AND number = :of_number", observation.names)
+PERIOD = Statement(f"{LOG_ROW} AND period = :of_period ORDER BY place", observation.names)
+SCORE = ("number", "place", "arm", "item", "reward", "failed", "told", "offers")
 SCORES = Statement(  # in a study with items, from a place of the log on
-    sa.select(
-        *(observation.c[name] for name in ("number", "place", "arm", "item", "reward", "failed", "told", "offers"))
-    )
-    .where(observation.c.study == _study, observation.c.place > sa.bindparam("of_place"))
-    .order_by(observation.c.place)
+    f"SELECT {', '.join(SCORE)} FROM cabai_observation WHERE study = :of_study AND place > :of_place ORDER BY place",
+    SCORE,
 )
 FIRST_REWARD = Statement(
-    sa.select(sa.func.min(observation.c.number).label("number")).where(
-        observation.c.study == _study, observation.c.reward.is_not(None)
-    )
+    "SELECT min(number) AS number FROM cabai_observation WHERE study = :of_study AND reward IS NOT NULL", ["number"]
 )
-LOGGED = Statement(sa.select(observation).where(observation.c.study == _study, observation.c.number == _number))
-ADD_TO_LOG = Statement(sa.insert(observation).inline())
-
-AMENDMENTS = Statement(sa.select(amendment).where(amendment.c.study == _study).order_by(amendment.c.number))
-ADD_AMENDMENT = Statement(sa.insert(amendment).inline())
-
-PERIOD = Statement(
-    sa.select(observation)
-    .where(observation.c.study == _study, observation.c.period == sa.bindparam("of_period"))
-    .order_by(observation.c.place)
+ADD_TO_LOG = Insert(observation)
+# The rewards told after pull number `of_through` and before the first pull that is still waited for.
+NEXT_IN_ORDER = Statement(
+    f"{LOG_ROW} AND number > :of_through AND number < coalesce("
+    "(SELECT min(number) FROM cabai_pull WHERE study = :of_study AND withdrawn IS NULL), 9223372036854775807) "
+    "AND place > :of_unordered AND reward IS NOT NULL AND withdrawn IS NULL ORDER BY number",
+    observation.names,
 )
-
-POINTS = Statement(sa.select(point).where(point.c.study == _study).order_by(point.c.told))
-ADD_POINT = Statement(sa.insert(point).inline())
-
 MOST_REASONS = 20
 FAILURES = Statement(  # by arm and reason, the most frequent first
-    sa.select(
-        observation.c.arm,
-        observation.c.failed.label("reason"),
-        sa.func.count().label("count"),
-        sa.func.max(observation.c.told).label("last"),
-    )
-    .where(observation.c.study == _study, observation.c.failed.is_not(None))
-    .group_by(observation.c.arm, observation.c.failed)
-    .order_by(sa.desc("count"), sa.desc("last"), observation.c.arm)
-    .limit(sa.literal_column(str(MOST_REASONS)))
-    .offset(sa.literal_column("0"))
+    "SELECT arm, failed AS reason, count(*) AS count, max(told) AS last FROM cabai_observation "
+    "WHERE study = :of_study AND failed IS NOT NULL GROUP BY arm, failed "
+    f"ORDER BY count DESC, last DESC, arm LIMIT {MOST_REASONS}",
+    ["arm", "reason", "count", "last"],
 )
 
-# The rewards told after pull number `of_through` and before the first pull that is still waited for.
-_missing = sa.select(sa.func.min(pull.c.number)).where(pull.c.study == _study, pull.c.withdrawn.is_(None))
-_end = sa.func.coalesce(_missing.scalar_subquery(), sa.literal_column("9223372036854775807"))
-NEXT_IN_ORDER = Statement(
-    sa.select(observation)
-    .where(
-        observation.c.study == _study,
-        observation.c.number > sa.bindparam("of_through"),
-        observation.c.number < _end,
-        observation.c.place > sa.bindparam("of_unordered"),
-        observation.c.reward.is_not(None),
-        observation.c.withdrawn.is_(None),
-    )
-    .order_by(observation.c.number)
-)
+AMENDMENTS = Statement(f"{rows_of(amendment)} WHERE study = :of_study ORDER BY number", amendment.names)
+ADD_AMENDMENT = Insert(amendment)
+
+POINTS = Statement(f"{rows_of(point)} WHERE study = :of_study ORDER BY told", point.names)
+ADD_POINT = Insert(point)

@@ -53,7 +53,7 @@ class ArmStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A study at one moment, from `study.status()`; printed, it is a table of the arms and a sentence.
+    """A study at one moment, from `study.status()`; print it to see a table of the arms and a sentence.
 
     >>> from cabai import create_study
     >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -223,7 +223,7 @@ class Status:
 
     @property
     def best(self) -> str:
-        """What the decision is about, in words.
+        """What the decision claims about the arm, in words.
 
         >>> from cabai import create_study
         >>> about = {"arms": ["a", "b"], "family": "bernoulli", "storage": "memory"}
@@ -245,7 +245,7 @@ class Status:
 
     @property
     def promise(self) -> str:
-        """What a decision is worth, in words.
+        """How sure the decision is, in words.
 
         >>> from cabai import create_study
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
@@ -275,7 +275,7 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """How it stands, in one sentence.
+        """How the study stands, in one sentence.
 
         >>> from cabai import create_study
         >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -302,7 +302,7 @@ class Status:
         if self.items is not None and self.leader is not None:
             return self._race_sentence
         if self.leader is None and self.waiting:
-            held = f"{self.waiting} told early, to be counted after pulls asked before"
+            held = f"{self.waiting} told early, waiting for pulls asked before them"
             return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
         if self.leader is None and self.failures:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
@@ -343,17 +343,18 @@ class Status:
     def _how_sure(self) -> str:
         """Of the leader of a study that stopped without a decision."""
         if self.certified_pulls is not None:
-            return "how surely, its threshold does not say."
-        unproven = "" if self.proven else ", by a threshold that is not proven"
+            return "its threshold gives no confidence."
+        unproven = "" if self.proven else ", by a threshold that is not proven,"
         return (
-            f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
-            f"(asked for: {1 - (self.error or self.delta):g})."
+            f"confidence {rounded_down(self.confidence or 0.0)}{unproven} that it {self.best} (required: "
+            f"{1 - (self.error or self.delta):g})."
         )
 
     @property
     def shown(self) -> list[str]:
-        """What has been shown without a decision, in sentences: which arms may be the best, how far the leader may be
-        from it, and which ranks are certain.
+        """What is shown without a decision, in sentences: which arms may be the best, and which ranks are certain.
+
+        Also how far the leader may be from the best.
 
         >>> from cabai import create_study
         >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
@@ -377,7 +378,7 @@ class Status:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: no NaN, no infinities.
+        """The status as a dictionary that JSON can hold: no NaN, no infinities.
 
         >>> from cabai import create_study
         >>> found = create_study("to_dict", arms=["a", "b"], family="bernoulli", storage="memory").status().to_dict()
@@ -387,7 +388,7 @@ class Status:
         return asdict(self)
 
     def rows(self) -> list[list[str]]:
-        """The arms as a table, with a heading.
+        """The arms as rows of a table, with a heading.
 
         >>> from cabai import create_study
         >>> study = create_study("rows", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -410,7 +411,7 @@ class Status:
         if self.goal == CHEAPEST and not self.stopped:
             state = "likely" if arm.name == self.leader else state
         if arm.excluded:
-            state = "too bad"
+            state = "ruled out"
         if arm.name in self.dropped:
             state = "dropped"
         if arm.name == self.decision:
@@ -419,7 +420,7 @@ class Status:
             state = (
                 "beaten" if arm.share == 1 and self.goal == BEST else f"{math.floor(100 * arm.share)} % of the evidence"
             )
-            state += ", holds it up" if arm.name == self.rival else ""
+            state += ", closest rival" if arm.name == self.rival else ""
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
@@ -447,23 +448,26 @@ class Status:
             about += f", {self.items} items, {self.threshold} race"
         more = []
         if self.under_way:
-            lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
+            lapsed = f", {self.lapsed} of them released or expired" if self.lapsed else ""
             more.append(f"{self.under_way} under way{lapsed}")
         if self.waiting_for is not None:
-            decide = "; with them the study would be decided" if self.would_decide else ""
-            more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
+            decide = "; counting them would decide the study" if self.would_decide else ""
+            more.append(f"{self.waiting} told early, waiting for {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
-            more.append(f"{self.waiting} rewards told that the study stopped without")
+            more.append(f"{self.waiting} told but not counted: the study stopped without them")
         if self.imported:
-            more.append(f"{self.imported} of what was told is imported")
+            more.append(f"{self.imported} told by import")
         if self.discarded and self.items is not None:
-            more.append(f"{self.discarded} told of an item that was told before: they do not count")
+            more.append(f"{self.discarded} told again of the same item: they do not count")
         elif self.discarded:
             out = sum(arm.discarded for arm in self.arms if not arm.in_play)
-            for number, what in ((out, "of arms that are out"), (self.discarded - out, "as sums, to a stopped study")):
+            for number, what in (
+                (out, "of arms that are out"),
+                (self.discarded - out, "as sums after the study stopped"),
+            ):
                 more += [f"{number} told {what}: they do not count"] if number else []
         if self.late:
-            more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
+            more.append(f"{self.late} told after the study stopped: {self.spent_late:.6g} of what was spent")
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
@@ -514,8 +518,9 @@ def failing(play: Books, a: int) -> str | None:
     if failures < 3 or failures * 10 <= failures + pulls:
         return None
     return (
-        f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee is about the "
-        "mean reward of pulls that succeed: if failing goes with a high or a low reward, that is not the mean of all."
+        f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee covers the "
+        "mean reward of pulls that succeed. If failures go with high or low rewards, that is not the mean of all "
+        "pulls."
     )
 
 
@@ -525,9 +530,9 @@ def lapsing(play: Books, a: int, lapses: int) -> str | None:
     if lapses < 3 or lapses * 10 <= lapses + pulls:
         return None
     return (
-        f"{lapses} of {lapses + pulls} times nothing was told of a pull of arm {play.settings.arms[a]!r} before its "
-        "lease ended. The guarantee is about the mean reward of pulls that return one: if being lost goes with a high "
-        "or a low reward, that is not the mean of all."
+        f"{lapses} of {lapses + pulls} leases of arm {play.settings.arms[a]!r} ended without a result. The guarantee "
+        "covers the mean reward of pulls that return one. If lost pulls go with high or low rewards, that is not the "
+        "mean of all pulls."
     )
 
 
@@ -540,10 +545,10 @@ def too_wide(play: Play, a: int) -> str | None:
     if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
-        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
-        f"{family.variance:g} was declared: by chance that is seen of less than one arm in a million. Without a "
-        "variance that holds there is no guarantee. Start a new study with a larger one or, if rewards have a known "
-        "range, with the family bounded."
+        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, but "
+        f"{family.variance:g} was declared. By chance, fewer than one arm in a million would show this. If the "
+        "declared variance is too small, there is no guarantee. Start a new study with a larger one or, if rewards "
+        "have a known range, with family bounded."
     )
 
 
@@ -553,8 +558,8 @@ def passing(play: Books) -> str | None:
     if full is None or play.bill <= full:
         return None
     return (
-        f"{play.bill:.6g} spent, and evaluating everything would have cost {full:g}. If arms are tried on the items of "
-        "one dataset, a study with items pays a part of that and never more."
+        f"{play.bill:.6g} spent, but evaluating everything would have cost {full:g}. If arms are tried on the items of "
+        "one dataset, use a study with items: it never pays more than that."
     )
 
 

@@ -1,5 +1,5 @@
 """Threads of one process that change the same study at the same time: whoever is first makes the changes of all that
-wait, in one transaction. A lock, a state to be read and a commit then serve many. Importing this imports SQLAlchemy."""
+wait, in one transaction. A lock, a state to be read and a commit then serve many."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study.change import Change
+from cabai.study.connections import Connection
 from cabai.study.current import Current
+from cabai.study.database import Storage
 from cabai.study.items_change import ItemsChange
 from cabai.study.ledger import Ledger
-from cabai.study.storage import Storage
 from cabai.study.turns import Turn
 
 MOST = 64  # calls in one transaction: other processes wait for it
@@ -60,20 +59,20 @@ class Together:
         it has been done: then this thread goes alone, and each of the others leads when its turn comes."""
         calls = [call]
 
-        def work(ledger: Ledger, connection: sa.Connection) -> list[Any]:
+        def work(ledger: Ledger, connection: Connection) -> list[Any]:
             change = change_of(ledger, connection, call.number)
             calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: some came meanwhile
             results = [each.work(change) for each in calls]
             change.save()
             return results
 
-        def alone(ledger: Ledger, connection: sa.Connection) -> list[Any]:
+        def alone(ledger: Ledger, connection: Connection) -> list[Any]:
             change = change_of(ledger, connection, call.number)
             result = call.work(change)
             change.save()
             return [result]
 
-        def written(work: Callable[[Ledger, sa.Connection], list[Any]]) -> list[Any]:
+        def written(work: Callable[[Ledger, Connection], list[Any]]) -> list[Any]:
             return self.current.do(lambda ledger: self.storage.write(partial(work, ledger), since=call.since))
 
         try:
@@ -95,7 +94,7 @@ class Together:
                 yield call
 
 
-def change_of(ledger: Ledger, connection: sa.Connection, number: int | None) -> Change:
+def change_of(ledger: Ledger, connection: Connection, number: int | None) -> Change:
     """A transaction on a study, of the kind that it needs."""
     kind = Change if ledger.settings.items is None else ItemsChange
     return kind(ledger, connection, number)

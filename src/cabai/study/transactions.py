@@ -1,4 +1,4 @@
-"""What is done to a study: ask, tell, lease anew or give back. Importing this imports SQLAlchemy.
+"""What is done to a study: ask, tell, lease anew or give back.
 
 Asking and telling are handed a transaction, which may serve several of them; if one raises, nothing of it is done. The
 others are handed the study's ledger and a connection, and lock the study first.
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import statements
 from cabai.study.change import Change, Result, cost_of
+from cabai.study.connections import Connection
 from cabai.study.errors import AlreadyTold, LostPull
 from cabai.study.ledger import BY_HAND, MAX_COST, Ledger
 from cabai.study.pull import Pull
@@ -36,7 +35,7 @@ def ask(
         fresh, reason = change.hand_out(live, count - len(handed), asker, beyond)
         handed += fresh
         if not handed and len(live) > len(unpaid):
-            why = f"{reason}: tell what is under way first."
+            why = f"{reason}: tell the pulls under way first."
         elif not handed:  # nothing is under way, or nothing that the budget would pay for once more
             limits = MAX_COST if change.settings.max_cost is not None else None
             ended = change.reached(change.under_way(live)) or limits
@@ -74,7 +73,7 @@ def stop(change: Change) -> None:
 
 
 def lease(
-    ledger: Ledger, connection: sa.Connection, number: int, offers: int | None, worker: str | None, *, anew: bool
+    ledger: Ledger, connection: Connection, number: int, offers: int | None, worker: str | None, *, anew: bool
 ) -> None:
     """Let the lease of a pull begin anew, or end at once if it is given back.
 
@@ -89,19 +88,19 @@ def lease(
     if offers not in (None, held.offers) or (worker is not None and held.worker not in (None, worker)):
         holder = "" if held.worker is None else f" ({held.worker!r})"
         raise LostPull(
-            f"pull {ledger.pull_id(number)} was offered to another worker{holder}, who alone may now renew it or "
-            "give it back. It may still be told: whoever tells first is counted."
+            f"pull {ledger.pull_id(number)} was offered to another worker{holder}: only that worker may now renew or "
+            "release it. You may still tell it: the first result told counts."
         )
     if held.offers > 1 and offers is None and worker is None:
         raise LostPull(
             f"pull {ledger.pull_id(number)} was offered {held.offers} times: only the worker that has it now may renew "
-            "it or give it back, so say which worker it is."
+            "or release it, so say which worker you are."
         )
     values = {"expires": row.now + ledger.settings.lease} if anew else {"expires": 0.0, "request": None}
     statements.CHANGE_PULL.run(connection, {**ledger.key(number), **values})
 
 
-def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | None], bool]) -> None:
+def lapse(ledger: Ledger, connection: Connection, was_lost: Callable[[str | None], bool]) -> None:
     """Let the leases of lost workers end now."""
     row = ledger.row(connection, lock=True)
     for pull in ledger.pulls(connection):
@@ -109,7 +108,7 @@ def lapse(ledger: Ledger, connection: sa.Connection, was_lost: Callable[[str | N
             statements.CHANGE_PULL.run(connection, {**ledger.key(pull.number), "expires": row.now})
 
 
-def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+def keep_tests(ledger: Ledger, connection: Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
     """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept. As long
     as nothing was observed, it may change."""
     row = ledger.row(connection, lock=True)
@@ -123,7 +122,7 @@ def keep_tests(ledger: Ledger, connection: sa.Connection, tests: dict[str, Any],
     return kept
 
 
-def is_unobserved(ledger: Ledger, connection: sa.Connection, row: Any) -> bool:
+def is_unobserved(ledger: Ledger, connection: Connection, row: Any) -> bool:
     """Whether no trial has returned anything that counts, and none is under way. With items, failing counts too."""
     if any(pull.expires > row.now for pull in ledger.pulls(connection)):
         return False
@@ -143,5 +142,5 @@ def check_told_before(change: Change, result: Result) -> None:
     if (told.reward, told.cost, told.failed) != (result.reward, cost, result.failed):
         first = f"failed={told.failed!r}" if told.failed is not None else f"reward={told.reward!r}"
         raise AlreadyTold(
-            f"pull {ledger.pull_id(result.number)} was told before with {first}, cost={told.cost!r}; that stands."
+            f"pull {ledger.pull_id(result.number)} was told before with {first}, cost={told.cost!r}, which is kept."
         )

@@ -31,12 +31,22 @@ class Named:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is defined by a user, not by cabai."""
-        return (type(self).__module__ or "").partition(".")[0] != "cabai"  # a function made by exec has no module
+        """Whether it is your own, not one of cabai's.
+
+        >>> import cabai
+        >>> cabai.families.family_of("bernoulli").is_own
+        False
+        """
+        return (type(self).__module__ or "").partition(".")[0] != "cabai"  # none, of a function that exec has made
 
     @property
     def key(self) -> str:
-        """Its name without parameters. For a user's own, `module:name`, so that no two have the same key."""
+        """Its name without parameters; for your own, also where it is defined, so that no two are the same.
+
+        >>> import cabai
+        >>> cabai.families.family_of("gaussian(variance=2)").key
+        'gaussian'
+        """
         if not self.is_own:
             return self.name
         try:
@@ -46,8 +56,12 @@ class Named:
 
     @property
     def address(self) -> str:
-        """How to write it so that any process finds it: like `str` but, for a user's own, with `module:name` as its
-        name."""
+        """How to write it so that any process finds it: as `str` does or, for your own, with `module:name` as its name.
+
+        >>> import cabai
+        >>> cabai.families.family_of("gaussian(variance=2)").address
+        'gaussian(variance=2)'
+        """
         text = str(self)
         return text.replace(self.name, address_of(type(self)), 1) if self.is_own else text
 
@@ -60,7 +74,14 @@ T = TypeVar("T", bound=Named)
 
 
 class Registry(Generic[T]):
-    """Looks up values of one kind by name."""
+    """All values of one kind, found by name.
+
+    >>> import cabai
+    >>> cabai.families.FAMILIES.names
+    ['gaussian', 'bernoulli', 'poisson', 'exponential', 'bounded']
+    >>> cabai.families.FAMILIES.get("gaussian(variance=2)").variance
+    2.0
+    """
 
     def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = ()) -> None:
         """`unlisted` classes can be found by name too, but are not in the list of names."""

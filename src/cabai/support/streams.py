@@ -31,7 +31,7 @@ def unit(bits):
 
 
 def uniform(record):
-    """Draw a random number in [0, 1) from the stream of a record; in a policy, pass `run`.
+    """In a policy, the next random number in [0, 1): call it with `run`.
 
     >>> import cabai
     >>> @cabai.policy
@@ -62,7 +62,7 @@ EDGE, HEIGHT = ziggurat_tables()
 
 
 def normal(record):
-    """Draw a standard normal number from the stream of a record; in a policy, pass `run`.
+    """In a policy, the next standard normal random number: call it with `run`.
 
     >>> import cabai
     >>> @cabai.policy

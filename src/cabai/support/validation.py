@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 
 class InvalidInput(ValueError):
-    """Something given to cabai is not allowed; the message says what was given and what is allowed."""
+    """Something you passed to cabai is not allowed; the message says what you gave and what is allowed.
+
+    It is a `ValueError`.
+
+    >>> import cabai
+    >>> cabai.Instance("bernoulli", means=[0.5, 1.5], costs=[1, 1])
+    Traceback (most recent call last):
+    cabai.support.validation.InvalidInput: means[1] must be in [0, 1] for the bernoulli family, got 1.5.
+    """
 
 
 def shown(value: Any) -> str:

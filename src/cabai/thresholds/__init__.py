@@ -1,4 +1,4 @@
-"""Thresholds: how much evidence it takes for one arm to beat another. One file per threshold."""
+"""How much evidence is enough: when one arm beats another, one file per threshold."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
     "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
+#: cabai's thresholds by name; `THRESHOLDS.names` lists them.
 THRESHOLDS: Registry[Threshold] = Registry(
     "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Bets, Calibrated
 )
@@ -32,9 +33,8 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
     """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
     family.
 
-    Simulations, comparisons and studies have the same default, so what you simulate is what runs.
-
-    A name that ends in .json is a file saved by `calibrate`: the threshold it certifies is used.
+    That is the default of simulations, comparisons and studies alike. A name that ends in .json is a file of
+    `Certificate.save`: the threshold that it certifies.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
@@ -62,8 +62,14 @@ def certified_in(path: str | Path) -> str:
 
 
 def cheapest(family: Family) -> str:
-    """The name of the cheapest threshold that the family has the functions for. For cabai's own families it is
-    proven."""
+    """The name of a family's default threshold: the cheapest that it has the functions for.
+
+    These thresholds are proven for cabai's own families.
+
+    >>> from cabai.families import family_of
+    >>> cheapest(family_of("gaussian")), cheapest(family_of("bounded"))
+    ('contrast', 'bets')
+    """
     bound = dict(family.binding)
     if family.key == "bounded":
         return Bets.name

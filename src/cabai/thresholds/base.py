@@ -17,19 +17,25 @@ from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, whole
 from cabai.thresholds import curve
 
+#: The names of the families that a threshold can be proven for, as in `proven_for`.
 ALL_FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 
 
 @dataclass(frozen=True)
 class Threshold(Named):
-    """A test of when one arm beats another. `proof` says what is proven and by whom; `proven_for` names the families.
+    """The test that says when one arm beats another.
 
-    A run stops when the leader beats every rival. To write your own threshold, follow the classes in
-    `cabai.thresholds`. If the evidence required only depends on the number of pulls, `parameters` is enough: it returns
-    the numbers of a curve (see `cabai.thresholds.curve`). Otherwise, write plain functions named after the slots in
-    `cabai.core.stopping` and `cabai.core.observe`. `required` is always needed: a status shows it next to the evidence.
-    Add `beats` if the test is not Z > required + price_b + price_a; then also add `surplus`, by how much b beats a, so
-    that a status can show it.
+    A run stops when the leader beats every rival. `proof` says what is proven and by whom; `proven_for` names the
+    families. To write your own, see docs/own.md. A threshold that asks for more evidence as pulls go by needs only
+    `parameters`: the numbers of a curve (`cabai.thresholds.curve`). Others have plain functions named after the slots
+    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence;
+    `beats`, if "b beats a" is not the same as Z > required + price_b + price_a; and then `surplus`, by how much b beats
+    a, or a status cannot show that.
+
+    >>> import cabai
+    >>> contrast = cabai.thresholds.threshold_of("contrast")
+    >>> contrast.is_proven_for("bernoulli")
+    True
     """
 
     kind = "threshold"
@@ -62,7 +68,7 @@ class Threshold(Named):
         return family_of(family).key in self.proven_for
 
     def standing(self, family: str | Family) -> str:
-        """A short text that says what limits the guarantee; empty if it is proven.
+        """Why the guarantee is not proven for a family, in words; empty where it is proven.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().standing("gaussian")
@@ -82,7 +88,7 @@ class Threshold(Named):
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
-        """The evidence that arm b needs to beat arm a, in nats (inf: more data are needed first).
+        """The evidence that b needs over a, in nats; infinite while more data are needed first.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])

@@ -66,6 +66,11 @@ class EValue(Threshold):
     In the form of the other thresholds: Z_{b,a} > log((K - 1)/delta) + price_b + price_a, where an arm's price, about
     log(N)/2, is what its mixture loses against the best fit. Except for bernoulli and bounded, the first reward of each
     arm is not part of Z: it makes the mixture proper.
+
+    >>> from cabai import Statistics
+    >>> data = Statistics("bernoulli", pulls=[100, 100], rewards=[90, 60])
+    >>> EValue().beats(data, 0, 1, delta=0.05), EValue().beats(data, 0, 1, delta=1e-9)
+    (True, False)
     """
 
     name = "evalue"

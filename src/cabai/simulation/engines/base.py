@@ -11,7 +11,10 @@ from cabai.simulation.work import Part, Work
 
 
 class EngineFailed(RuntimeError):
-    """The cluster, not the simulation: it cannot be reached, or its workers cannot do this work."""
+    """The cluster cannot be reached, or its workers cannot do this work; the simulation itself is not at fault.
+
+    Raised by `cabai.simulate`, `cabai.compare` and `cabai.calibrate` with an `engine`.
+    """
 
 
 class Engine(ABC):
@@ -67,6 +70,6 @@ class Engine(ABC):
 
 def unusable_worker(engine: str, error: ModuleNotFoundError) -> EngineFailed:
     return EngineFailed(
-        f"a worker of {engine} has no module {error.name!r}: install the packages that you have here on every worker, "
-        "cabai in the same version first."
+        f"a worker of {engine} has no module {error.name!r}: install on every worker the packages that you have here, "
+        "first of all the same version of cabai."
     )

@@ -1,8 +1,9 @@
-"""Run by Alembic. The connection, in a transaction of its own, comes from `cabai.study.storage`."""
+"""Run by Alembic. The connection, in a transaction of its own, comes from `cabai.study.migrating`."""
 
 from alembic import context
 
-from cabai.study.schema import VERSION_TABLE, metadata
+from cabai.study.migrations.metadata import metadata
+from cabai.study.schema import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"], target_metadata=metadata, version_table=VERSION_TABLE

@@ -1,0 +1,40 @@
+"""A connection to a database, in the middle of a transaction, whatever the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+SQLITE, POSTGRES = "sqlite", "postgresql"
+INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: nobody knows what a connection is doing then
+
+
+class DatabaseError(Exception):
+    """What a database's driver says is wrong; `is_lost` if the connection is gone with it."""
+
+    def __init__(self, error: BaseException, *, is_lost: bool = False) -> None:
+        super().__init__(" ".join(str(error).split()))
+        self.is_lost = is_lost
+
+
+class Conflict(DatabaseError):
+    """Two transactions had the same idea: for the caller to settle."""
+
+
+class Connection(Protocol):
+    """Each method raises DatabaseError for whatever goes wrong."""
+
+    kind: str  # SQLITE or POSTGRES
+    driver: Any  # the driver's own connection
+
+    def execute(self, text: str, values: Mapping[str, Any] = ...) -> None: ...
+
+    def execute_many(self, text: str, values: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def fetch(self, text: str, values: Mapping[str, Any] = ...) -> list[Any]:
+        """The rows that a statement returns."""
+        ...
+
+    def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
+        """The same, so many at a time: the others are not in memory."""
+        ...
