@@ -1,4 +1,4 @@
-"""What cabai's pictures have in common: readable in grey, labelled where the eye is, at print size."""
+"""Figures of cabai: readable in grey, with direct labels, at print size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
-    """A figure of print width and its axes, without a window or a global state."""
+    """Make a figure of print width and its axes, without a window or global state."""
     from matplotlib import rc_context
 
     from cabai.figure import Figure
@@ -47,12 +47,12 @@ def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **option
 
 
 def title(axis: Axes, text: str) -> None:
-    """What one panel says, above it."""
+    """Write a title above a panel."""
     axis.set_title(text, fontsize=9, loc="left")
 
 
 def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
-    """Write each line's name where it ends, moved apart where two would overlap."""
+    """Write each line's name at its end, moved apart if two would overlap."""
     low, high = axis.get_ylim()
     gap = 0.075 * (high - low)
     names = sorted(ends, key=lambda name: ends[name][1])
@@ -65,7 +65,7 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
             push = (gap - (heights[i + 1] - heights[i])) / 2
             heights[i] -= push
             heights[i + 1] += push
-    heights[0] = max(heights[0], low + gap / 2)  # off the axis below
+    heights[0] = max(heights[0], low + gap / 2)  # above the axis
     for above in range(1, len(heights)):
         heights[above] = max(heights[above], heights[above - 1] + gap)
     right = max(x for x, _ in ends.values())
@@ -83,7 +83,7 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
 
 
 def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float | None) -> None:
-    """One horizontal box a policy, the cheapest on top, and the bound as a line."""
+    """One horizontal box per policy, the cheapest on top, and the lower bound as a line."""
     order = sorted(costs, key=lambda policy: -costs[policy].mean())
     values = [costs[policy] for policy in order]
     axis.boxplot(
@@ -106,7 +106,7 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
 
 
 def comparison_figure(comparison: Comparison[Runs]) -> Figure:
-    """What each policy of a comparison pays: boxes hold the middle half, whiskers 5 % to 95 %, dots are means."""
+    """What each policy pays: boxes show the middle half, whiskers 5 % to 95 %, dots the means."""
     figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
     summary = comparison.summaries[0]
     cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
@@ -115,7 +115,7 @@ def comparison_figure(comparison: Comparison[Runs]) -> Figure:
 
 
 def runs_figure(runs: Runs) -> Figure:
-    """What trajectories cost, with their mean and the lower bound; and how pulls and bill are shared among the arms."""
+    """The cost of trajectories, with their mean and the lower bound; and each arm's share of pulls and cost."""
     summary = runs.summary()
     figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.25 * len(summary.pull_shares)))
     left.hist(runs.costs, bins=40, color="0.75", edgecolor="white", linewidth=0.4)
@@ -135,7 +135,7 @@ def runs_figure(runs: Runs) -> Figure:
 
 
 def study_figure(seen: Seen) -> Figure:
-    """A study: its arms with intervals and spending, the evidence against what is required, and the bill."""
+    """A study: the arms with intervals and spending, the evidence against what is required, and the bill."""
     status = seen.status
     shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
     rows = max(3.0, 0.8 + 0.22 * len(shown))
@@ -162,7 +162,7 @@ def study_figure(seen: Seen) -> Figure:
 
 
 def lines(axis: Axes, tracks: Tracks, what: str) -> None:
-    """Lines over a common axis, a limit dashed."""
+    """Draw lines over a common axis; limits are dashed."""
     for (name, kind), track in tracks.items():
         if track:
             style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}
@@ -174,7 +174,7 @@ def lines(axis: Axes, tracks: Tracks, what: str) -> None:
 
 
 def replay_figure(replay: Replay) -> Figure:
-    """What races would have paid: the share of the full cost by repeat, and the share of the items by arm."""
+    """What races would have paid: the share of the full cost per repeat, and the share of items evaluated per arm."""
     shown = replay.ranking[:40]
     figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.2 * len(shown)))
     paid, evaluated = 100 * replay.shares, 100 * replay.evaluated[shown]
@@ -195,8 +195,8 @@ def replay_figure(replay: Replay) -> Figure:
 
 
 def plan_figure(plan: Plan) -> Figure:
-    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 and to 99 %. Triangles where
-    studies were cut: they pay more than is drawn."""
+    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 % and to 99 %. Triangles mark
+    values for which studies were cut: they pay more than is drawn."""
     figure, axis = new_figure(height=3.2)
     at = np.array([point.at for point in plan.curve])
     found = {share: [point.bills.quantile(share) for point in plan.curve] for share in (0.1, 0.5, 0.9, 0.99)}
@@ -232,12 +232,12 @@ GAP_WORDS = {
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a .png or .svg file, whole or not at all."""
+    """Write a figure to a .png or .svg file, atomically."""
     write_whole(path, as_bytes(figure, picture_kind(path)))
 
 
 def picture_kind(path: str | Path) -> str:
-    """png or svg, from a file's name."""
+    """png or svg, from the name of a file."""
     kind = Path(path).suffix.lstrip(".").lower()
     if kind not in ("png", "svg"):
         raise InvalidInput(f"a plot file must end in .png or .svg, got {str(path)!r}.")
@@ -245,7 +245,7 @@ def picture_kind(path: str | Path) -> str:
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The figure as a file's contents, the same for the same figure."""
+    """The figure as the contents of a file; the same figure always gives the same bytes."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What a study was asked, and what its promise rests on, in words."""
+"""The question of a study and the assumptions behind its guarantee, in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REWARDS = {
 
 
 def question(status: Status) -> str:
-    """What the study is to find out."""
+    """The question that the study answers."""
     best = "largest" if status.direction == "maximize" else "smallest"
     what = f"Which of {len(status.arms)} arms has the {best} mean reward"
     if status.items is not None:
@@ -36,7 +36,7 @@ def question(status: Status) -> str:
 
 
 def assumptions(status: Status) -> list[str]:
-    """What must be true for the promise to hold."""
+    """What must be true for the guarantee to hold."""
     if status.items is not None:
         return [
             "An arm has one score on each item, whenever it is evaluated. Nothing else is assumed about the scores.",
@@ -54,7 +54,7 @@ def assumptions(status: Status) -> list[str]:
 
 
 def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The settings, for a table; `settings` has what the status does not."""
+    """The settings as rows of a table; `settings` has those that are not in the status."""
     rows = [
         ("arms", ", ".join(arm.name for arm in status.arms)),
         ("rewards", f"{status.family}, to {status.direction}"),
