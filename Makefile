@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-study test test-slow postgres browser lint types bench clean
+.PHONY: demo demo-study test test-slow docs postgres browser lint types bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python demo/models.py
@@ -16,6 +16,10 @@ test: $(VENV)/.dev postgres browser
 
 test-slow: $(VENV)/.dev postgres browser
 	$(BIN)/python -m pytest -m slow
+
+# The site: open build/site/index.html. A warning, such as a link to a page that is not there, is an error.
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -q -n -W --keep-going docs build/site
 
 # The tests start a PostgreSQL server of their own, if one is installed; this installs it where that can be done.
 postgres:
@@ -46,7 +50,7 @@ bench: $(VENV)/.dev
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

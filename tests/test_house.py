@@ -13,7 +13,7 @@ ROOMS = [  # from the top; each may use those before it, and itself
     "support", "views", "plots", "families", "core", "instance", "bound", "thresholds", "policies", "prices",
     "datasets", "simulation", "calibration", "study", "planning", "paper", "server", "cli",
 ]  # fmt: skip
-ROOM_OF = {"hardness": "bound", "interrupts": "support", "__main__": "cli", "quick": "cli"}
+ROOM_OF = {"hardness": "bound", "figure": "plots", "interrupts": "support", "__main__": "cli", "quick": "cli"}
 DOORS = {  # the few that open downwards, and why
     ("study", "server"): "Study.run(page=True) shows the page of the study while it runs",
     ("bound", "policies"): "Bound.hardness_of takes a policy by its name",

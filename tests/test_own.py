@@ -272,7 +272,7 @@ def test_what_a_threshold_keeps_is_there_again_when_a_study_is_loaded():
     """It is weighed as in a simulation, also where the study is loaded anew before every step."""
     instance = cabai.Instance("gaussian", [1.0, 0.5, 0.0], [1, 0.5, 0.2])
     check_same_pulls(instance, "co", Squares(), 0.0, most=300, seed=3, reload=True)
-    with pytest.raises(cabai.InvalidInput, match="threshold squares keeps more of each arm"):
+    with pytest.raises(cabai.InvalidInput, match="threshold squares needs more data per arm"):
         Squares().beats(cabai.Statistics("gaussian", pulls=[9, 9], rewards=[9, 0]), 0, 1, delta=0.1)
 
 

@@ -496,7 +496,7 @@ def test_the_shell_prints_what_python_does(tmp_path):
         (["a.csv", "--study", "x"], "give a file or --study, not both."),
         (
             ["--family", "bernoulli", "--means", "0.2,0.5", "--plot", "x.pdf"],
-            "a picture's file must end in .png or .svg",
+            "a plot file must end in .png or .svg",
         ),
     ],
 )

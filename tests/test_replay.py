@@ -320,7 +320,7 @@ def test_the_shell_takes_every_option(files):
         (["scores.csv", "--epsilon", "-1"], "epsilon must not be negative"),
         (["scores.csv", "--direction", "up"], "direction must be one of maximize, minimize, got 'up'."),
         (["scores.csv", "--repeats", "0"], "repeats must be a whole number of at least 1, got 0."),
-        (["scores.csv", "--plot", "paid.pdf"], "a picture's file must end in .png or .svg, got 'paid.pdf'."),
+        (["scores.csv", "--plot", "paid.pdf"], "a plot file must end in .png or .svg, got 'paid.pdf'."),
         (["scores.csv", "scores.csv"], "several paths must all be logs"),
         (["scores.csv", "--low", "0.5"], "scores.csv, row 2, column 'small': a score must lie from 0.5 to 1, got 0."),
     ],

@@ -108,7 +108,7 @@ def test_the_errata_page_is_what_the_code_shows():
     import importlib.util
     from pathlib import Path
 
-    script = Path(__file__).parent.parent / "docs" / "errata.py"
+    script = Path(__file__).parent.parent / "docs" / "theory" / "errata.py"
     spec = importlib.util.spec_from_file_location("errata_page", script)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -344,7 +344,7 @@ def test_from_the_shell(tmp_path):
     here("study", "tell", "x", pull, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
     done = here("study", "amend", "x", "--max-pulls", "9", "--by", "ann", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "by ann: max_pulls: 1 -> 9 (it had stopped at max_pulls, and went on)" in done.stdout
+    assert "by ann: max_pulls: 1 -> 9 (it had stopped at max_pulls, and continued)" in done.stdout
     shown = json.loads(here("study", "amend", "x", "--json", cwd=tmp_path).stdout)
     exported = json.loads(here("study", "export", "x", "--json", cwd=tmp_path).stdout)
     assert shown["amendments"] == exported["amendments"]

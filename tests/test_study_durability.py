@@ -32,6 +32,7 @@ from cabai.study import (
     Study,
     StudyNotFound,
     create_study,
+    database,
     delete_study,
     load_study,
     schema,
@@ -540,7 +541,7 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
 def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.5)
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
     study = new_study(url)
     pull = study.ask()
 
@@ -805,7 +806,7 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         told = executor.submit(study.tell, pull, 1.0, cost=1.0)
         time.sleep(0.3)
         assert not told.done()
-        monkeypatch.setattr("cabai.study.storage.PATIENCE", 0.2)
+        monkeypatch.setattr("cabai.study.database.PATIENCE", 0.2)
         with pytest.raises(StorageError, match=r"had no free connection for 0\.2 seconds: run fewer processes"):
             other.ask()
         stack.close()

@@ -1,4 +1,4 @@
-"""The lower bound on what any policy with a guarantee must pay, and the allocation that reaches it."""
+"""The lower bound on the cost of any policy with a guarantee, and the allocation that reaches it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """What it takes, at least, to find an instance's best arm.
+    """The result of `cabai.bound`: what finding an instance's best arm costs at least.
 
-    `hardness` is T*: every policy that errs with probability at most delta pays at least T* kl(delta, 1 - delta) on
-    average.
-    `cost_shares` is w*, the share of the total cost each arm gets where that is reached; `pull_shares` the same in
+    `hardness` is T*: every policy that is wrong with probability at most delta pays at least T* kl(delta, 1 - delta) on
+    average. `cost_shares` is w*, each arm's share of the total cost where that is reached; `pull_shares` is the same in
     pulls.
+
+    >>> found = bound(Instance("gaussian", means=[1, 0], costs=[1, 4]))
+    >>> found.hardness, found.cost_shares.round(3), found.pull_shares.round(3)
+    (18.0, array([0.333, 0.667]), array([0.667, 0.333]))
     """
 
     instance: Instance
@@ -38,9 +41,9 @@ class Bound:
     epsilon: float = 0.0
 
     def cost(self, delta: float) -> float:
-        """The least mean cost of any policy wrong with probability at most delta, T* kl(delta, 1 - delta).
+        """The least mean cost of any policy that is wrong with probability at most delta: T* kl(delta, 1 - delta).
 
-        T* log(1/delta) is its limit for small delta only. From delta = 1/2 on there is no such bound: with two arms,
+        For small delta, that is close to T* log(1/delta). From delta = 1/2 on there is no such bound: with two arms,
         guessing without any data is then good enough.
 
         >>> round(bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])).cost(0.05), 2)
@@ -52,11 +55,11 @@ class Bound:
         return self.hardness * kl(chance)
 
     def hardness_of(self, policy: str | Policy) -> float:
-        """What a policy itself pays in the limit: its mean cost grows as this number times log(1/delta).
+        """What a policy itself pays in the limit: its mean cost grows like this number times log(1/delta).
 
         It is T* for `ctas`, and at least T* for the others; `cabai.hardness` says where each formula comes from. It
-        holds for every threshold that asks for log(1/delta) nats and, as delta falls, little more, as all here do. It
-        is a limit: at a practical delta what the threshold adds weighs more.
+        holds for every threshold that asks for log(1/delta) nats plus terms that matter less as delta falls, as all
+        thresholds here do. It is a limit: at a practical delta, what the threshold adds matters more.
 
         >>> paper = bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
         >>> for policy in ("ctas", "co", "tas", "racing", "uniform", "d-lucb"):
@@ -72,11 +75,11 @@ class Bound:
 
         chosen = policy_of(policy)
         if self.epsilon:
-            raise InvalidInput("the hardness of a policy is known without an epsilon only.")
+            raise InvalidInput("the hardness of a policy is only known without an epsilon.")
         if chosen.name not in HARDNESS or type(chosen) is not POLICIES.classes[chosen.name]:
             raise InvalidInput(f"no hardness is known for policy {chosen}; known: {', '.join(HARDNESS)}.")
         if getattr(chosen, "exploration", 1) == 0:
-            raise InvalidInput(f"{chosen} may never see its error after an unlucky start, so it has no hardness.")
+            raise InvalidInput(f"{chosen} may never recover from an unlucky start, so it has no hardness.")
         with np.errstate(all="ignore"):
             hardness = HARDNESS[chosen.name](self)
         if not 0 < hardness < math.inf:
@@ -84,7 +87,7 @@ class Bound:
         return hardness
 
     def _shown(self) -> tuple[list[list[str]], str]:
-        """A table of the arms, and a line below it."""
+        """A table of the arms, and the line below it."""
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]
         for a, name in enumerate(self.instance.names):
             values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
@@ -102,21 +105,22 @@ class Bound:
 
 
 def kl(delta: float) -> float:
-    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between coins of those biases."""
+    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between two Bernoulli
+    distributions."""
     return (1 - 2 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
 def bound(instance: Instance, epsilon: float = 0.0) -> Bound:
-    """The lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
+    """Compute the lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
-    There is none for the `bounded` family: with the same means, rewards between 0 and 1 can be told apart for less
-    than rewards of 0 and 1.
+    There is none for the `bounded` family: with the same means, arms whose rewards lie between 0 and 1 can be told
+    apart for less than arms whose rewards are 0 or 1.
 
-    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per
-    pull of the best arm when arm a has x times its pulls.
+    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  where g_a(x) is the
+    evidence per pull of the best arm if arm a has x times as many pulls.
 
-    With an `epsilon`, the best arm must be told from arms that are better than it by epsilon: for gaussian rewards that
-    is T* with every gap wider by epsilon. It holds at every delta if the best arm alone is within epsilon of the best;
+    With an `epsilon` (gaussian rewards only), it is T* with every gap wider by epsilon: the best arm must be told from
+    arms that are better than it by epsilon. It holds at every delta if only the best arm is within epsilon of the best;
     where several are, a policy may answer with any of them, and there is no such bound.
 
     >>> bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))

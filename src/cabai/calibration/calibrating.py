@@ -59,7 +59,7 @@ def calibrate(
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Find the least evidence with which a policy keeps delta on the hardest instances of a family, by simulation.
+    """Find, by simulation, the least evidence with which a policy keeps delta on the hardest instances of a family.
 
     `costs` are the arms' mean costs, as far as you know them; their number is the number of arms. `max_pulls` is how
     long a run may last: errors are counted up to there, and a trajectory that has not ended by then is not an error.

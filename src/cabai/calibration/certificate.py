@@ -33,12 +33,17 @@ class Searched:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The result of `calibrate`: a threshold, what is known about it, and with which confidence.
+    """The result of `cabai.calibrate`: a threshold, what is known about it, and how surely.
 
     With probability `confidence`, the search has given a threshold for which this is true: on each instance in
     `searched`, the policy drops the best arm or returns another one within `max_pulls` pulls with probability at most
-    delta. With an epsilon, another one is returned wrongly if it is worse than the best by more than epsilon. It says
-    nothing about other instances, nor about later pulls.
+    delta. With an epsilon, an arm is wrong if it is worse than the best by more than epsilon. It says nothing about
+    other instances, nor about later pulls.
+
+    >>> import cabai
+    >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
+    >>> found.policy, found.delta, found.max_pulls, found.confidence
+    ('racing', 0.2, 20, 0.99)
     """
 
     threshold: str
@@ -58,7 +63,7 @@ class Certificate:
 
     @property
     def c(self) -> float:
-        """The constant of the threshold.
+        """The constant c of the threshold log(c (1 + log t) / delta).
 
         >>> import cabai
         >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
@@ -79,7 +84,7 @@ class Certificate:
         return f"{what} within {self.max_pulls} pulls with probability at most {self.delta:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as a dictionary for JSON.
+        """The certificate as a dictionary that JSON can hold.
 
         >>> import cabai
         >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
@@ -89,7 +94,7 @@ class Certificate:
         return asdict(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a JSON file, whole or not at all: `Certificate.load(path)` reads it.
+        """Write the certificate to a JSON file; `Certificate.load(path)` reads it.
 
         >>> import cabai, tempfile
         >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
@@ -102,7 +107,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """The certificate in a file that `save` wrote.
+        """Read the certificate in a file that `save` wrote.
 
         >>> Certificate.load("nowhere.json")
         Traceback (most recent call last):

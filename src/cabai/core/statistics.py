@@ -20,11 +20,11 @@ from cabai.support.validation import InvalidInput, numbers
 
 
 class Statistics:
-    """What has been observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
+    """What was observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
 
-    That is all any threshold but `bets` looks at. The first rewards may be left out where the threshold does not need
-    them (all but `evalue` outside the bernoulli and bounded families). `bets` needs the rewards themselves
-    (`Statistics.of`) or, and then it sees a little less, the sum of their squares.
+    Every threshold except `bets` looks at nothing else. Only `evalue` outside the bernoulli and bounded families needs
+    the first rewards. `bets` needs the rewards themselves (`Statistics.of`) or, and then it sees a little less, the sum
+    of their squares.
 
     >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]])
     Statistics('bernoulli', pulls=[4, 4], rewards=[3.0, 1.0])
@@ -45,7 +45,7 @@ class Statistics:
         firsts = None if first is None else numbers(first, "first")
         self.squares = None if squares is None else numbers(squares, "squares")
         if len({len(each) for each in (counts, sums, firsts, self.squares) if each is not None}) > 1:
-            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry an arm.")
+            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry per arm.")
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):
@@ -61,7 +61,7 @@ class Statistics:
                         f"first[{a}] = {firsts[a]:g} cannot be one of {counts[a]:g} rewards with sum {sums[a]:g}."
                     )
         self._pulls, self._rewards, self._first = counts.astype(np.int64), sums, firsts
-        self.samples: list[list[float]] | None = None  # the rewards themselves, where they are known
+        self.samples: list[list[float]] | None = None  # the rewards themselves, if known
 
     def __len__(self) -> int:
         return len(self._pulls)
@@ -70,7 +70,7 @@ class Statistics:
     def of(
         cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None
     ) -> Statistics:
-        """The statistics of each arm's rewards, in the order they came.
+        """Sum up each arm's rewards, given in the order they came.
 
         >>> Statistics.of("gaussian", [[1.0, 2.0], [0.5]]).means
         array([1.5, 0.5])
@@ -86,7 +86,7 @@ class Statistics:
 
     @property
     def pulls(self) -> NDArray[np.int64]:
-        """The pulls of each arm.
+        """The number of pulls of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).pulls
         array([4, 4])
@@ -95,7 +95,7 @@ class Statistics:
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """The rewards of each arm.
+        """The sum of the rewards of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).rewards
         array([3., 1.])
@@ -104,7 +104,7 @@ class Statistics:
 
     @property
     def first(self) -> NDArray[np.float64] | None:
-        """The first of each arm.
+        """The first reward of each arm, if known.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).first
         array([1., 0.])
@@ -113,7 +113,7 @@ class Statistics:
 
     @property
     def means(self) -> NDArray[np.float64]:
-        """The means of each arm.
+        """The mean reward of each arm.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).means
         array([0.75, 0.25])
@@ -123,7 +123,7 @@ class Statistics:
 
     @property
     def leader(self) -> int:
-        """The arm with the best mean; the lowest index among equals.
+        """The number of the arm with the best mean; the lowest among equals.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).leader
         0
@@ -131,7 +131,7 @@ class Statistics:
         return int(self.means.argmax())
 
     def state(self, setup: Setup) -> tuple[NDArray[Any], np.void]:
-        """Arms and run as they are in a game after these data, as far as a threshold looks at them."""
+        """The records of arms and run after these data, as far as the threshold uses them."""
         if self.first is None and setup.threshold.needs_first(self.family):
             raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
         arms, run = setup.start()
@@ -152,11 +152,11 @@ class Statistics:
 
 
 def fits(family: Family, pulls: float, total: float, first: float) -> bool:
-    """Whether `pulls` rewards of a family can have that sum and that first reward."""
+    """Whether `pulls` rewards of a family can have this sum and this first reward."""
     rest, rounding = total - first, 1e-12 * pulls * (abs(total) + abs(first))
     if pulls == 1:
         return abs(rest) <= rounding
-    if family.name == "bounded":  # its sums are rounded, and the first reward is not set aside anyway
+    if family.name == "bounded":  # its sums are rounded, and the first reward is never set aside
         low, high = family.mean_range
         return low * (pulls - 1) - rounding <= rest <= high * (pulls - 1) + rounding
     return family.allows_mean(rest / (pulls - 1))
@@ -164,14 +164,19 @@ def fits(family: Family, pulls: float, total: float, first: float) -> bool:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`pairwise[a, b]` is Z of arm a over b, negative where the data prefer b; `overall` is the leader's least Z."""
+    """The result of `cabai.evidence`: `pairwise[a, b]` is Z of arm a over b, negative where the data prefer b.
+
+    >>> found = evidence(Statistics("gaussian", pulls=[100, 100], rewards=[150, 100]))
+    >>> found.leader, round(float(found.pairwise[0, 1]), 2)
+    (0, 6.25)
+    """
 
     pairwise: NDArray[np.float64]
     leader: int
 
     @property
     def overall(self) -> float:
-        """Z(t): the evidence of the leader over its closest rival; 0 when the best mean is tied.
+        """Z(t): the evidence of the leader over its closest rival; 0 if the best mean is tied.
 
         >>> round(evidence(Statistics("gaussian", pulls=[100, 100], rewards=[150, 100])).overall, 2)
         6.25
@@ -180,10 +185,10 @@ class Evidence:
 
 
 def evidence(statistics: Statistics) -> Evidence:
-    """The evidence in the data, for each pair of arms and overall.
+    """Compute the evidence Z in the data, for each pair of arms and overall.
 
-    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), m the pooled mean of the two: the log of the likelihood ratio between
-    "each has its own mean" and "they have the same mean", here with the sign of mean_a - mean_b.
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), where m is their pooled mean. This is the log likelihood ratio of
+    "each arm has its own mean" and "both have the same mean", here with the sign of mean_a - mean_b.
 
     >>> z = evidence(Statistics("gaussian", pulls=[100, 100, 10], rewards=[150, 100, 5]))
     >>> z.pairwise

@@ -1,4 +1,4 @@
-"""Arms on shared items: races, and what they would have cost on known scores."""
+"""Arms on the items of a dataset: tables of scores, races, and what a race would have cost on known scores."""
 
 from typing import TYPE_CHECKING
 

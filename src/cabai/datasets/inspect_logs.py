@@ -39,15 +39,27 @@ class Log:
 
 
 def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
-    """The scores in Inspect's logs, files or folders of them.
+    """Read the scores in logs of Inspect, given as files or folders.
 
     An arm is a model, or the value of another field of the logs' section `eval`: `arm="task_args.prompt"`. An item is a
     sample; if there are several tasks, its name begins with the task's. Grades become numbers as in Inspect's own
     metrics: C is 1, P is 0.5, I and N are 0. A sample without a score, for example because it failed, is missing.
 
-    `scorer` names the score to use if there are several; `scorer="name.key"` is for one that has keys. With several
-    epochs, an item's score is their mean, or each epoch is a separate item (`epochs="items"`). If the logs have costs
-    of samples (`total_cost`), the table has them too.
+    `scorer` names the score to take if there are several; `scorer="name.key"` is for one that has keys. With several
+    epochs, an item's score is their mean, or each epoch is an item of its own (`epochs="items"`). If the logs record
+    what samples cost (`total_cost`), the table has costs.
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> def log(model, grades):
+    ...     samples = [{"id": i, "scores": {"match": {"value": grade}}} for i, grade in enumerate(grades)]
+    ...     return json.dumps({"eval": {"model": model, "task": "riddles"}, "samples": samples})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for model, grades in (("small", "CII"), ("large", "CCP")):
+    ...         written = Path(folder, f"{model}.json").write_text(log(model, grades))
+    ...     table = read_inspect(folder)
+    >>> table.arms, table.scores.tolist()
+    (('large', 'small'), [[1.0, 1.0, 0.5], [1.0, 0.0, 0.0]])
     """
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")

@@ -31,13 +31,25 @@ class Log:
 
 
 def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
-    """The scores in files `samples_*.jsonl` of lm-evaluation-harness, or in folders of them.
+    """Read the scores in files `samples_*.jsonl` of lm-evaluation-harness, given as files or folders.
 
-    An arm is a model: its name comes from the results file next to the samples or, without one, from the folder. An
-    item is a document of a task; if there are several tasks, its name begins with the task's.
+    An arm is a model: its name comes from the results file beside the samples or, without one, from the folder. An item
+    is a document of a task; if there are several tasks, its name begins with the task's.
 
-    `metric` names the score to use if there are several, such as `acc` or `exact_match`; where a task has several
+    `metric` names the score to take if there are several, such as `acc` or `exact_match`; where a task has several
     filters, the filter follows a comma, as in the harness's own results: `exact_match,strict-match`.
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for model, scores in (("small", (1, 0, 0)), ("large", (1, 1, 0))):
+    ...         file = Path(folder, model, "samples_riddles.jsonl")
+    ...         file.parent.mkdir()
+    ...         lines = [json.dumps({"doc_id": i, "acc": score}) for i, score in enumerate(scores)]
+    ...         written = file.write_text("\\n".join(lines))
+    ...     table = read_lm_eval(folder)
+    >>> table.arms, table.scores.tolist()
+    (('large', 'small'), [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
     """
     logs = [load(path) for path in files_in(*paths)]
     chosen = the_metric(logs, metric)

@@ -21,7 +21,9 @@ def read_table(
     source: Any, *, costs: Any = None, low: float = 0.0, high: float = 1.0, scorer: str | None = None,
     epochs: str | None = None, arm: str | None = None, metric: str | None = None,
 ) -> ScoreTable:  # fmt: skip
-    """The scores of arms on items, nan where there are none, from any of these:
+    """Read the scores of arms on items from a file, a DataFrame, logs or a mapping; NaN where a score is missing.
+
+    `source` is one of these:
 
     - a path to a CSV or Parquet file, or a pandas DataFrame, long (columns arm, item, score and perhaps cost) or wide
       (a row per item, a column per arm, and perhaps a column item);

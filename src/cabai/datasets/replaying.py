@@ -32,13 +32,24 @@ ROWS = 20  # arms that are printed
 
 
 class MissingScores(UserWarning):
-    """Items were left out because not every arm has a score on them."""
+    """Items were left out, because not every arm has a score on them.
+
+    A warning of `cabai.replay`.
+    """
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Races on one table, each in another random order; from `cabai.replay`. Printed, it is a table of the arms, and
-    what was paid."""
+    """The result of `cabai.replay`: races on one table of scores, each in another random order of the items.
+
+    Print it to see a table of the arms, and what was paid.
+
+    >>> import cabai
+    >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+    >>> found = cabai.replay(scores, repeats=20)
+    >>> found.full_cost, found.same_winner
+    (400.0, 1.0)
+    """
 
     table: ScoreTable
     race: str
@@ -55,13 +66,25 @@ class Replay:
 
     @property
     def full_cost(self) -> float:
-        """What evaluating everything costs."""
+        """What evaluating every arm on every item costs.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, costs={"small": 1, "large": 3}, repeats=5).full_cost
+        800.0
+        """
         costs = self.table.costs
         return float(self.table.scores.size if costs is None else costs.sum())
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """By repeat, the share of the full cost that was paid."""
+        """The share of the full cost that was paid, by repeat.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> bool((cabai.replay(scores, repeats=5).shares < 1).all())
+        True
+        """
         return self.costs / self.full_cost
 
     @property
@@ -71,8 +94,15 @@ class Replay:
 
     @property
     def same_winner(self) -> float:
-        """The share of the repeats that chose an arm with the best mean of all; or, with goal cheapest, the cheapest
-        arm that is good enough by all scores."""
+        """The share of the repeats that chose the arm which all scores together say is the answer.
+
+        That is an arm with the best mean or, with `goal="cheapest"`, the cheapest arm within epsilon of it.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, repeats=20).same_winner
+        1.0
+        """
         if self.goal is not None:
             return float((self.decisions == self._answer(self.goal)).mean())
         best = self.ranking[0]
@@ -81,20 +111,40 @@ class Replay:
 
     @cached_property
     def ranking(self) -> list[int]:
-        """The numbers of the arms, the best first by all scores."""
+        """The numbers of the arms, the best first, by all scores.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, repeats=5).ranking
+        [1, 0]
+        """
         return sorted_arms(self.table, self.direction)
 
     @property
     def within_epsilon(self) -> float:
-        """The share of the repeats that chose an arm whose mean is within epsilon of the best."""
+        """The share of the repeats that chose an arm whose mean is within epsilon of the best.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, epsilon=0.3, repeats=20).within_epsilon
+        1.0
+        """
         means = self._means
         good = means >= means.max() - self.epsilon - 1e-12
         return max(self.same_winner, float(good[self.decisions].mean()))
 
     @property
     def right(self) -> float:
-        """The share of the repeats whose answer is as promised: an arm within epsilon of the best and, with goal
-        cheapest, every cheaper arm is worse than the best by more than epsilon - slack."""
+        """The share of the repeats whose answer is what the race promises.
+
+        The promise is an arm within epsilon of the best and, with `goal="cheapest"`, also that every cheaper arm is
+        worse than the best by more than epsilon - slack.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, repeats=20).right
+        1.0
+        """
         if self.goal is None:
             return self.within_epsilon
         answers = right_answers(self._means, self._running_costs(self.goal), self.epsilon, self.goal.slack)
@@ -111,7 +161,13 @@ class Replay:
         return next(a for a in by_cost(self._running_costs(goal)) if good[a])
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """All results as a dictionary that JSON can hold.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> cabai.replay(scores, repeats=20).to_dict()["decisions"]
+        {'small': 0, 'large': 20}
+        """
         arms = self.table.arms
         counts = np.bincount(self.decisions, minlength=len(arms))
         return {
@@ -139,7 +195,13 @@ class Replay:
 
     @property
     def evaluated(self) -> NDArray[np.float64]:
-        """By arm, the mean share of the items that it was evaluated on."""
+        """The mean share of the items that each arm was evaluated on.
+
+        >>> import cabai
+        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+        >>> bool((cabai.replay(scores, repeats=20).evaluated < 1).all())
+        True
+        """
         shares: NDArray[np.float64] = self.pulls.mean(axis=0) / len(self.table.items)
         return shares
 
@@ -204,14 +266,14 @@ def replay(
     workers: int | None = None, progress: Callable[[int], None] | None = None, goal: str = BEST,
     slack: float | None = None, running_costs: Any = None,
 ) -> Replay:  # fmt: skip
-    """What a race of the arms would have cost on known scores: run `repeats` times, each in another random order of the
-    items.
+    """What a race of the arms would have cost on scores that you have.
 
-    `table` holds the scores: a path to a CSV or Parquet file or to logs, a pandas DataFrame, or a mapping of each arm
-    to its scores. `costs` are what evaluations cost: by arm, or a table. See `cabai.datasets.read_table` for the
-    formats. With `goal="cheapest"`, the race looks for the cheapest arm to run that is within epsilon of the best, as
-    `cabai.evaluate` does; running an arm costs `running_costs` or, without them, the mean of `costs`. Scores lie from
-    `low` to `high`. Items on which not every arm has a score are left out, with a warning.
+    The race is run `repeats` times, each in another random order of the items. `table` holds the scores: a path to a
+    CSV or Parquet file or to logs, a pandas DataFrame, or a mapping of each arm to its scores. `costs` are what
+    evaluations cost: by arm, or a table. `cabai.datasets.read_table` says how each is read. With `goal="cheapest"`, the
+    race looks for the cheapest arm to run that is within epsilon of the best, as `cabai.evaluate` does; arms cost to
+    run `running_costs` (default: the mean of `costs`). Scores lie from `low` to `high`. Items on which not every arm
+    has a score are left out, with a warning.
 
     >>> import random
     >>> draw = random.Random(1).random

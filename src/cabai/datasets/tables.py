@@ -12,7 +12,14 @@ from cabai.support.validation import InvalidInput, shown
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The score, and perhaps the cost, of every arm on every item. NaN where there is none."""
+    """The score, and perhaps the cost, of every arm on every item; NaN where a score is missing.
+
+    >>> import cabai
+    >>> table = cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]})
+    >>> table.scores
+    array([[ 0.,  1.,  0.],
+           [ 1.,  1., nan]])
+    """
 
     arms: tuple[str, ...]
     items: tuple[str, ...]
@@ -33,11 +40,21 @@ class ScoreTable:
 
     @property
     def missing(self) -> int:
-        """How many evaluations have no score."""
+        """How many evaluations have no score.
+
+        >>> import cabai
+        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).missing
+        1
+        """
         return int(np.isnan(self.scores).sum())
 
     def whole(self) -> ScoreTable:
-        """The items that every arm has a score on."""
+        """The same table, with only the items that every arm has a score on.
+
+        >>> import cabai
+        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).whole().items
+        ('0', '1')
+        """
         kept = np.flatnonzero(~np.isnan(self.scores).any(axis=0))
         costs = None if self.costs is None else self.costs[:, kept]
         return ScoreTable(self.arms, tuple(self.items[i] for i in kept), self.scores[:, kept], costs)

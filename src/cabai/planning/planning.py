@@ -46,24 +46,24 @@ def plan(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """What a study will cost, what a budget can conclude, and what would be enough: simulated before anything is paid.
+    """Simulate a study before you pay: what it will cost, what a budget can conclude, and what would be enough.
 
-    `means` and `costs` say what is known about each arm: a number, a range `"0.02..0.03"` or `(0.02, 0.03)`, in which
-    every value is equally likely, a distribution `"beta(3, 97)"`, `"normal(1, 0.2)"`, `"lognormal(0.05, 0.5)"` (median,
-    sigma) or `"gamma(2, 0.01)"` (shape, scale), or one of SciPy. Without costs each pull costs 1. Each of `draws`
-    simulated studies has its own truth, drawn from that. It is run with the policy, test and defaults of
+    `means` and `costs` say what you know of each arm: a number; a range `"0.02..0.03"` or `(0.02, 0.03)`, in which all
+    values are equally likely; a distribution `"beta(3, 97)"`, `"normal(1, 0.2)"`, `"lognormal(0.05, 0.5)"` (median,
+    sigma) or `"gamma(2, 0.01)"` (shape, scale); or a distribution of SciPy. Without costs, each pull costs 1. Each of
+    `draws` simulated studies has a truth of its own, drawn from that, and runs with the policy, test and defaults of
     `create_study`.
 
-    `source` may be a `study.toml`, which says the arms and settings; a pilot's table with the columns arm, reward and
-    cost, from whose posterior truths are drawn; or a study (`cabai.load_study`), with its settings and its data. With
-    both a file and a pilot, give `pilot=`. A table of scores on items, or `items` with one, plans a race on a dataset
-    of so many items (`cabai.evaluate`).
+    `source` may be a `study.toml` with arms and settings; a pilot's table with the columns arm, reward and cost, from
+    which plausible truths are drawn; or a study (`cabai.load_study`), with its settings and its data. With both a file
+    and a pilot, give `pilot=`. A table of scores on items, or `items` with one, plans a race on a dataset of that many
+    items (`cabai.evaluate`).
 
-    With a `budget`, the plan says the chance of a decision within it, and what it is enough for with the wanted
-    `chance`: the smallest epsilon, delta and gap (the best arm ahead of the next by so much, the others as given),
-    where they were left out. Without one, it says which budget is enough. With `worth`, it says what each arm adds to
-    the mean bill. `curve` is "gap" or "epsilon": what studies pay at several of them; True is gap, or epsilon for a
-    race. All numbers use the same truths and rewards.
+    With a `budget`, the plan gives the chance to decide within it, and what it is enough for at the wanted `chance`:
+    the smallest epsilon, delta and gap (the best arm ahead of the next by that much, the others as given), if you left
+    these out. Without a budget, it gives the budget that is enough. With `worth`, it gives what each arm adds to the
+    mean bill. `curve` is "gap" or "epsilon": what studies pay at several of them; True is gap, or epsilon for a race.
+    All numbers are from the same truths and rewards.
 
     >>> plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], budget=60, draws=200)
     bernoulli, maximize, 2 arms, delta 0.05, policy top-two, threshold contrast

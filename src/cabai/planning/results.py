@@ -37,11 +37,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study will cost, and what a budget can conclude; from `cabai.plan`. Printed, it says everything in words.
+    """The result of `cabai.plan`: what a study will cost, and what a budget can conclude; print it to read it.
 
-    `solved` has, by name, what is enough for the wanted chance: the budget and, where a budget was given, the smallest
-    epsilon, gap and delta. `at_least` in the dictionary names the numbers that are only lower bounds, because some
-    simulated studies were cut short.
+    `solved` has, by name, what is enough for the wanted chance: the budget and, if you gave a budget, the smallest
+    epsilon, gap and delta. `at_least` in the dictionary names numbers that are lower limits, because some simulated
+    studies were cut before their end.
 
     >>> import cabai
     >>> plan = cabai.plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], draws=200)
@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def budget(self) -> float | None:
-        """The budget that was given or, if none was, the one that is enough for the wanted chance.
+        """The budget that you gave or, without one, the budget that is enough for the wanted chance.
 
         >>> import cabai
         >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], draws=50).budget
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def chance(self) -> Amount | None:
-        """To decide within the budget.
+        """The chance that a study decides within the budget, with its standard error.
 
         >>> import cabai
         >>> cabai.plan(family="bernoulli", means=[0.9, 0.2], costs=[1, 1], budget=20, draws=50).chance.value
@@ -90,7 +90,7 @@ class Plan:
         return None if self.budget is None else self.bills.chance(self.budget)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: no NaN, no infinities.
+        """The plan as a dictionary that JSON can hold: no NaN, no infinities.
 
         >>> import cabai
         >>> found = cabai.plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], draws=50).to_dict()

@@ -1,4 +1,4 @@
-"""The policies: one file each, of plain functions that simulation compiles and a live study calls as they are."""
+"""Policies, one file each: plain functions that simulations compile and live studies call directly."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ __all__ = [
     "policy_of",
 ]
 
-DEFAULT = "top-two"  # of simulations and studies alike
+#: The name of the default policy, of simulations and studies alike.
+DEFAULT = "top-two"
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
+#: cabai's policies by name; `POLICIES.names` lists them.
 POLICIES: Registry[Policy] = Registry(
     "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,)
 )
 
 
 def policy_of(given: str | Policy, goal: str = BEST) -> Policy:
-    """The policy of that name, or the policy itself; for another goal than the best arm, the default is its own.
+    """The policy of that name, or the policy itself; each goal has a default policy of its own.
 
     >>> print(policy_of("ctas(tracking=ratio)"), policy_of(DEFAULT, "cheapest"))
     ctas(tracking=ratio) cheapest
@@ -57,15 +59,15 @@ def policy(
     arm_memory: Fields | None = None,
     run_memory: Fields | None = None,
 ) -> Any:
-    """A policy of your own, from a plain Python function that chooses the next arm; a decorator.
+    """Make a policy of your own from a plain Python function that chooses the next arm; a decorator.
 
-    `choose(arms, run, rules)` sees the records of `cabai.core.state`: arms[a].pulls, arms[a].mean, arms[a].cost, run.t,
-    run.leader and so on, and returns the number of the arm to pull. It is compiled by Numba, so it may use numbers,
-    loops and the functions of `math`, and runs as fast as the policies here. `cabai.uniform(run)` and
-    `cabai.normal(run)` give it random numbers, as many as it asks for. What it wants to keep from one pull to the next
-    has fields that it names: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`, with their values at the
-    start. It stops when the leader beats every rival, unless `stop` says otherwise. A `choose` that looks at
-    `rules.level` depends on delta: simulate it with one delta at a time.
+    `choose(arms, run, rules)` returns the number of the arm to pull. It sees the records of `cabai.core.state`:
+    `arms[a].pulls`, `arms[a].mean`, `arms[a].cost`, `run.t`, `run.leader` and so on. Numba compiles it, so it may use
+    numbers, loops and the functions of `math`, and runs as fast as cabai's own policies. `cabai.uniform(run)` and
+    `cabai.normal(run)` give it random numbers. To keep something from one pull to the next, name fields with their
+    values at the start: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. It stops when the leader beats
+    every rival, unless you give `stop`. A `choose` that looks at `rules.level` depends on delta: simulate it with one
+    delta at a time.
 
     >>> import cabai
     >>> @cabai.policy

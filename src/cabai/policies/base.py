@@ -1,4 +1,4 @@
-"""What a policy is: a rule that chooses the next arm and one that stops, the parameters of both, and what they keep."""
+"""The base class of policies: a rule to choose the next arm, a rule to stop, their parameters and their memory."""
 
 from __future__ import annotations
 
@@ -14,35 +14,45 @@ from cabai.thresholds import Threshold
 
 @dataclass(frozen=True)
 class Policy(Named):
-    """How to choose the next arm and when to stop. The decision is the leader, the arm in play with the best mean.
+    """How to choose the next arm, and when to stop.
 
-    `choose(arms, run, rules)` returns the arm to pull; `stop(arms, run, rules)` is asked after each pull, once every
-    arm has been pulled, and says whether the run is over. Both are plain functions of the records in
-    `cabai.core.state`; simulation compiles them. What they keep from one pull to the next has fields of its own, named
-    here with their values at the start.
+    The decision is the leader: the arm in play with the best mean. `choose(arms, run, rules)` returns the arm to pull;
+    `stop(arms, run, rules)` is called after each pull, once every arm has been pulled, and says whether the run is
+    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. Whatever they keep
+    from one pull to the next has fields, named here with their values at the start. `cabai.policy` makes a policy from
+    one function.
+
+    >>> import cabai
+    >>> print(cabai.policies.policy_of("ctas(exploration=0.5)"))
+    ctas(exploration=0.5)
     """
 
     kind = "policy"
-    goal: ClassVar[str] = BEST  # what it looks for
+    goal: ClassVar[str] = BEST  # the goal it supports
     choose: ClassVar[Any]
-    stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
-    cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
-    depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
-    tests_pairs: ClassVar[bool] = True  # whether it stops, and drops arms, because one beats another
+    stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # the default rule
+    cost_blind: ClassVar[bool] = False  # whether it takes every cost as 1; the real costs are still paid
+    depends_on_delta: ClassVar[bool] = False  # if not, one trajectory is enough for several deltas
+    tests_pairs: ClassVar[bool] = True  # whether it stops and drops arms because one arm beats another
     arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
-    keeps: ClassVar[tuple[str, ...]] = ()  # of the run's, what must be as it was left, not only to be quicker
-    functions: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names
-    within: ClassVar[tuple[Any, ...]] = ()  # and where epsilon is not 0
+    keeps: ClassVar[tuple[str, ...]] = ()  # run fields that a study must restore exactly: they are not just caches
+    functions: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names
+    within: ClassVar[tuple[Any, ...]] = ()  # the same, if epsilon is not 0
 
     @property
     def stops_by_itself(self) -> bool:
-        """Whether it stops by a rule of its user's own, so that no threshold's proof covers its decisions."""
+        """Whether it stops by a rule of your own, so that no threshold's proof covers its decisions.
+
+        >>> import cabai
+        >>> cabai.policies.policy_of("co").stops_by_itself
+        False
+        """
         return self.is_own and not self.stop.__module__.startswith("cabai.")
 
     def parameters(self, arms: int) -> dict[str, float]:
-        """The policy's own numbers among the rules.
+        """The policy's own parameters in `rules`.
 
         >>> from cabai.policies import CTAS
         >>> CTAS(exploration=0.5).parameters(3)

@@ -1,4 +1,4 @@
-"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, else follow the estimated optimal shares."""
+"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, otherwise track the optimal cost shares."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class CTAS(Tracking):
     While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm
     that lags its share most: by the largest deficit J w_a - C_a (`tracking="deficit"`, the paper's), or by the largest
     ratio w_a / C_a (`tracking="ratio"`), which is much cheaper when arms are many.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "ctas", trajectories=100).summary().errors
+    0
     """
 
     tracking: str = "deficit"

@@ -30,8 +30,8 @@ def highest_rival(arms, run, rules):
 
 
 def stop(arms, run, rules):
-    """At the end of a round: is the leader's lower end above every rival's upper end, less epsilon?"""
-    if run.waiting >= 0:  # the rival's pull of this round is still to come
+    """At the end of a round: whether the leader's lower end is above every rival's upper end minus epsilon."""
+    if run.waiting >= 0:  # the rival is still to be pulled in this round
         return False
     highest = highest_rival(arms, run, rules) - rules.epsilon
     leader = arms[run.leader]
@@ -41,7 +41,7 @@ def stop(arms, run, rules):
 
 
 def choose(arms, run, rules):
-    """A round pulls the leader, then the rival that `stop` has just found."""
+    """In each round, pull the leader, then the rival that `stop` has just found."""
     if run.waiting >= 0:
         rival = run.waiting
         run.waiting = -1
@@ -58,6 +58,11 @@ class DLUCB(Policy):
     Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
     interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` are about pairs of arms and have no
     intervals: `evalue`'s stand in for them.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "d-lucb", trajectories=100).summary().errors
+    0
     """
 
     name = "d-lucb"
@@ -66,7 +71,7 @@ class DLUCB(Policy):
     cost_blind = True
     depends_on_delta = True
     tests_pairs = False
-    run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival whose pull of this round is still to come
+    run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival that is still to be pulled in this round
     keeps = ("waiting",)
 
     def threshold(self, given: Threshold) -> Threshold:

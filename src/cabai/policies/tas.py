@@ -9,7 +9,13 @@ from cabai.policies.ctas import CTAS
 
 @dataclass(frozen=True)
 class TAS(CTAS):
-    """CTAS, blind to costs. It explores as its own paper does: while some arm has fewer than sqrt(t) - K/2 pulls."""
+    """CTAS, blind to costs, as its own paper has it: it explores while some arm has fewer than sqrt(t) - K/2 pulls.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "tas", trajectories=100).summary().errors
+    0
+    """
 
     slack: float = 0.5
     name = "tas"

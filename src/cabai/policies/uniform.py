@@ -13,7 +13,13 @@ def choose(arms, run, rules):
 
 @dataclass(frozen=True)
 class Uniform(Policy):
-    """Pull the arms in turn until the leader beats every rival."""
+    """Pull the arms in turn until the leader beats every rival.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "uniform", trajectories=100).summary().errors
+    0
+    """
 
     name = "uniform"
     choose = staticmethod(choose)

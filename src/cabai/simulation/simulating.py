@@ -140,18 +140,18 @@ def simulate(
     a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
     without them, a run on arms that are tied, or nearly tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the family's proven test that costs least is used: `contrast`, or `bets` for bounded rewards.
-    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run. With
-    `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best, and a right
-    answer is one of which every cheaper arm is worse than the best by more than epsilon - `slack` (half of epsilon
-    unless given). Running an arm costs what `running_costs` says or, without it, the arm's mean cost: see
-    docs/cheapest.md. `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called
-    with the number of trajectories done.
+    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
+    With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
+    With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
+    is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:
+    half of epsilon). `running_costs` is what arms cost to run (default: their mean costs). See docs/cheapest.md.
+    `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
+    trajectories done.
 
     `engine` says where trajectories run: None, in threads of this process; "processes"; "dask" or "ray", on the cluster
     at `address`, or the one that this process is connected to, or else a new one of this machine's cores; or a
-    `dask.distributed.Client`. `workers` is how many run at a time: by default, all cores of the machine or the cluster.
-    With keep="summary", only what a summary needs is kept, so any number of trajectories needs little memory. None of
+    `dask.distributed.Client`. `workers` is how many run at a time (default: all cores of the machine or the cluster).
+    With keep="summary", only what a summary needs is kept: any number of trajectories needs little memory. None of
     these changes a result.
 
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cabai.study import schema, statements
 from cabai.study.cheapest_play import kind_of
 from cabai.study.connections import Conflict, Connection
+from cabai.study.database import Storage
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:

@@ -41,7 +41,13 @@ _numbers = itertools.count(1)  # of evaluations without a name
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of `cabai.evaluate`; printed, it is a table of the arms and a sentence."""
+    """The result of `cabai.evaluate`; print it to see a table of the arms and a sentence.
+
+    >>> import cabai
+    >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+    >>> found.decision, found.spent < found.full_cost
+    ('large', True)
+    """
 
     study: Study
     status: Status
@@ -49,26 +55,56 @@ class Evaluation:
 
     @property
     def decision(self) -> str | None:
-        """The arm that won; None if the budget ended first."""
+        """The arm that won; None if the budget ended first.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.decision
+        'large'
+        """
         return self.status.decision
 
     @property
     def statement(self) -> str | None:
-        """What was decided, in words; None if nothing was."""
+        """What was decided, in words; None if nothing was.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.statement
+        'large has the highest mean of these two on these 200 items, wrong with probability at most 0.05'
+        """
         return self.status.statement
 
     @property
     def spent(self) -> float:
-        """The bill."""
+        """What all evaluations cost together.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.spent < 200
+        True
+        """
         return self.status.spent
 
     @property
     def full_cost(self) -> float | None:
-        """What evaluating everything would have cost, by the mean cost of each arm; None where one is not known."""
+        """What evaluating everything would have cost, by the mean cost of each arm; None if one is not known.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.full_cost
+        400.0
+        """
         return self.status.full_cost
 
     def to_frame(self) -> pd.DataFrame:
-        """The scores as a table, one row an item and one column an arm."""
+        """The scores as a DataFrame: one row per item, one column per arm (extra `frames`).
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.to_frame().shape
+        (200, 2)
+        """
         items = self.study.settings.items
         assert items is not None
         ids = [items.id(i) for i in range(items.count)]
@@ -106,26 +142,27 @@ def evaluate(
     catch: Any = None,
     progress: bool | None = None,
 ) -> Evaluation:
-    """Find the best of several models, prompts or configurations on a dataset, for a part of what evaluating them all
-    costs, and never for more.
+    """Find the best of several models, prompts or configurations on a dataset, for less than a full evaluation.
 
-    `test(arm, item)` returns a score in [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be
-    `async`: then `workers` is how many are awaited at once. `items` are any sequence, or the path of a JSONL or CSV
-    file with one item a row; items that are dictionaries with an "id" are known by it, others by their position.
+    Retries aside, it never costs more than evaluating every arm on every item. `test(arm, item)` returns a score in
+    [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be `async`: then `workers` is how many are
+    awaited at once. `items` is any sequence, or the path of a JSONL or CSV file with one item per row. An item that is
+    a dictionary with an "id" is known by it, any other by its position.
 
     With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
-    "is the small model within two points of the best?" Arms cost to run what evaluations cost, or `running_costs`.
+    "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what
+    evaluations cost).
 
-    With a `name` (and a `storage`, sqlite:///cabai.db unless given), everything is stored as it is told: killed and
-    called again, it goes on, also past a `max_cost` that was raised. `reuse` takes scores of an earlier evaluation of
-    the same items, given itself or by its name: they are not paid again, and a new model pays mostly for itself.
+    With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
+    again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
+    of the same items, given itself or by its name: you do not pay for them again, and a new model pays mostly for
+    itself.
 
-    A test that raises is tried again, `retries` times. Then the item counts as the worst score (or what `failed` says;
-    "stop" ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with
-    `RunFailed` and none of them counts. A test that is wrong (a NameError or a TypeError, say, or a result that is no
-    score) ends the run at once and counts nowhere; `catch` names the exceptions that are failures instead, and
-    `study.run` says which are if it is not given. What was gathered is in the error's `evaluation`. See `create_study`
-    for the rest.
+    A test that raises is tried again, `retries` times. Then the item counts as the worst score (or as `failed`; "stop"
+    ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with `RunFailed` and
+    none of them counts. A wrong test (for example a NameError, a TypeError, or a result that is not a score) ends the
+    run at once and counts nowhere; `catch` names the exceptions that are failures instead, and `Study.run` says what
+    the default is. What was gathered is in the error's `evaluation`. See `create_study` for the rest.
 
     >>> answers = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
     >>> found = evaluate(["small", "large"], range(200), lambda arm, item: answers[arm][item], seed=1)

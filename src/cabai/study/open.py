@@ -61,25 +61,26 @@ def create_study(
 ) -> Study:
     """Start a study: which of these arms has the best mean reward?
 
-    `arms` are names, or a dictionary from names to metadata of any kind that JSON can hold. `costs` declares the arms'
-    mean costs where they are known; else they are learned. `direction="minimize"` looks for the smallest mean. With
-    `epsilon`, any arm within epsilon of the best is good enough, and tied arms end a study. `max_cost` and `max_pulls`
-    end it without a guarantee. A pull that is not told within `lease` seconds is offered again or, with
-    `on_lapse="fail"`, has failed. `seed` feeds policies that toss coins. `storage` is `memory`, `sqlite:///FILE` or
-    `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT`, where `cabai serve` runs.
+    `arms` are names, or a dictionary from names to metadata that JSON can hold. `family` says what rewards are, such as
+    "bernoulli" for 0 and 1 (docs/study.md). `costs` declares the arms' mean costs if you know them; otherwise the study
+    learns them. `direction="minimize"` looks for the smallest mean. With `epsilon`, any arm within epsilon of the best
+    is good enough, and tied arms end a study. `max_cost` and `max_pulls` end it without a guarantee. A pull that is not
+    told within `lease` seconds is offered again or, with `on_lapse="fail"`, counts as failed. `seed` is for policies
+    that choose at random. `storage` is `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or
+    `http://HOST:PORT`, where `cabai serve` runs.
 
     With `goal="cheapest"`, the answer is the cheapest arm to run that is within epsilon of the best, and every cheaper
-    arm is shown to be worse than the best by more than epsilon - `slack` (half of epsilon unless given). Arms cost to
-    run what `running_costs` says; without it, what they cost to try. See docs/cheapest.md.
+    arm is shown to be worse than the best by more than epsilon - `slack` (default: half of epsilon). `running_costs` is
+    what arms cost to run (default: what they cost to try). See docs/cheapest.md.
 
-    With `items`, the number of items of a dataset or a list of their ids, arms are raced on those items, in a random
-    order that `seed` (random unless given) determines, and `pull.item` says which item to evaluate the arm on. Scores
-    lie in [0, 1] unless the family is another `bounded`. `race` is `paired` or, for epsilon 0 and as the default there,
-    `champion`. An evaluation that failed counts as the worst score, or the one that `failed` says; with "stop" it is
-    refused. No more than max(2 for each arm in play, `speculate` times those told) evaluations are under way.
+    With `items`, the number of items of a dataset or a list of their ids, the arms race on those items. `seed` (random
+    by default) determines their random order, and `pull.item` says which item to evaluate the arm on. Scores lie in
+    [0, 1] unless you give another `bounded` family. `race` is `paired` or, for epsilon 0 and as the default there,
+    `champion`. A failed evaluation counts as the worst score, or as the score `failed`; with `failed="stop"` it is
+    refused. At most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
 
-    Without `items`, a study does not know that tests may share a dataset and that a dataset ends: with `full_cost`,
-    what evaluating all of it would cost, it warns when the bill passes that.
+    Without `items`, a study does not know that tests share a dataset, which ends. With `full_cost`, what evaluating all
+    of it would cost, it warns when the bill passes that.
 
     With `reserve`, a share of delta such as 0.1, arms may join later (`add_arm`) and be dropped by hand (`drop`), and
     the guarantee holds.
@@ -88,8 +89,8 @@ def create_study(
     there: rows with an arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as
     imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
 
-    With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were before it was
-    amended, and if it began with what is imported, where something is.
+    With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were these before it
+    was amended, and if it began with the same import.
 
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
@@ -298,7 +299,7 @@ def names_bare_gaussian(family: Any) -> bool:
 
 
 def load_study(name: str, *, storage: str = STORAGE) -> Study:
-    """A study that was created before, here or by another process or machine.
+    """Load a study that was created before, here or by another process or machine.
 
     >>> made = create_study("made before", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> load_study("made before", storage="memory").arms

@@ -53,7 +53,7 @@ class ArmStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A study at one moment, from `study.status()`; printed, it is a table of the arms and a sentence.
+    """A study at one moment, from `study.status()`; print it to see a table of the arms and a sentence.
 
     >>> from cabai import create_study
     >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -223,7 +223,7 @@ class Status:
 
     @property
     def best(self) -> str:
-        """What the decision is about, in words.
+        """What the decision claims about the arm, in words.
 
         >>> from cabai import create_study
         >>> about = {"arms": ["a", "b"], "family": "bernoulli", "storage": "memory"}
@@ -245,7 +245,7 @@ class Status:
 
     @property
     def promise(self) -> str:
-        """What a decision is worth, in words.
+        """How sure the decision is, in words.
 
         >>> from cabai import create_study
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
@@ -275,7 +275,7 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """How it stands, in one sentence.
+        """How the study stands, in one sentence.
 
         >>> from cabai import create_study
         >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -352,8 +352,9 @@ class Status:
 
     @property
     def shown(self) -> list[str]:
-        """What has been shown without a decision, in sentences: which arms may be the best, how far the leader may be
-        from it, and which ranks are certain.
+        """What is shown without a decision, in sentences: which arms may be the best, and which ranks are certain.
+
+        Also how far the leader may be from the best.
 
         >>> from cabai import create_study
         >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
@@ -365,19 +366,22 @@ class Status:
         possible = [arm.name for arm in self.arms if arm.may_be_best]
         if self.decision is None and possible and len(possible) < len(self.arms):
             found.append(f"May be the best {sure}: {listed(possible)}.")
-        if (self.decision is None or self.within) and self.within is not None:
+        is_news = self.decision is None or 0 < (self.within or 0.0) < self.epsilon  # else the decision says as much
+        if self.within is not None and is_news:
             found.append(
                 f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
             )
         worst = len(self.arms)
         certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
-        if certain and worst > 2:
+        best = [arm.ranks for arm in self.arms if arm.name == self.decision]
+        doubts = bool(best) and self.epsilon == 0 and best != [[1, 1]]  # ranks need more evidence than the decision
+        if certain and worst > 2 and not doubts:
             certain.sort(key=lambda arm: arm.ranks or [])
             found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: no NaN, no infinities.
+        """The status as a dictionary that JSON can hold: no NaN, no infinities.
 
         >>> from cabai import create_study
         >>> found = create_study("to_dict", arms=["a", "b"], family="bernoulli", storage="memory").status().to_dict()
@@ -387,7 +391,7 @@ class Status:
         return asdict(self)
 
     def rows(self) -> list[list[str]]:
-        """The arms as a table, with a heading.
+        """The arms as rows of a table, with a heading.
 
         >>> from cabai import create_study
         >>> study = create_study("rows", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")

@@ -18,6 +18,7 @@ from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.connections import Connection
 from cabai.study.current import Current
+from cabai.study.database import Storage
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
 from cabai.study.history import Point
@@ -27,7 +28,6 @@ from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.study.together import Together
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
@@ -47,7 +47,9 @@ OBSERVATION += ["pulls", "period", "origin"]
 
 
 class Study:
-    """One live run, stored. Made by `cabai.create_study` and `cabai.load_study`; may be shared by threads.
+    """One live run, stored: ask what to pull, tell what came back.
+
+    `cabai.create_study` and `cabai.load_study` return one. Threads may share it. Print it to see how it stands.
 
     >>> from cabai import create_study
     >>> study = create_study("which model", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -93,7 +95,7 @@ class Study:
 
     @property
     def settings(self) -> Settings:
-        """What the study is about: what `create_study` was given, checked, and amended since.
+        """The settings that `create_study` was given, checked, and as amended since.
 
         >>> from cabai import create_study
         >>> study = create_study("settings", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -114,7 +116,7 @@ class Study:
 
     @property
     def storage(self) -> str:
-        """Where the study is stored; a password is not shown.
+        """Where the study is stored, without a password.
 
         >>> from cabai import create_study
         >>> create_study("storage", arms=["a", "b"], family="bernoulli", storage="memory").storage
@@ -124,8 +126,9 @@ class Study:
 
     @property
     def stopped(self) -> bool:
-        """Whether the study has ended: with a decision, or at its limit without one. It never goes on again, unless it
-        stopped at a limit that is raised: see `amend`.
+        """Whether the study has ended: with a decision, or without one at a limit or by hand.
+
+        It never continues, unless it stopped at a limit that you raise: see `amend`.
 
         >>> from cabai import create_study
         >>> study = create_study("stopped", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -141,7 +144,7 @@ class Study:
     def decision(self) -> str | None:
         """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
-        None until there is enough evidence. A study that stopped at its budget's limit, or where the certificate of its
+        None until there is enough evidence. A study that stopped at its budget, or where the certificate of its
         threshold ends, has no decision; `status().leader` is the best guess.
 
         >>> from cabai import create_study
@@ -160,20 +163,20 @@ class Study:
     @overload
     def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
     def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
-        """What to pull next; with n, a list of n pulls (fewer where a budget ends).
+        """What to pull next; with n, a list of n pulls, or fewer if the budget ends.
 
-        Each is leased to the caller: it counts as pulled when others ask, and is offered again if it is not told in
-        time. Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or
-        while the results in hand would decide and only earlier ones are missing.
+        Each pull is leased to you: it counts as pulled when others ask, and is offered again if it is not told in time.
+        Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or while
+        the results in hand would decide and only earlier ones are missing.
 
         With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far, and an arm
         that has returned no reward has one pull under way at a time. So with known costs the bill never exceeds
-        `max_cost`, and without by no more than what the pulls under way cost beyond what was reserved for them. Where
-        the arm that the policy chose is not paid for by what is left, no other is pulled instead: the study stops as
-        soon as nothing is under way.
+        `max_cost`; otherwise it exceeds it by no more than what the pulls under way cost beyond their reservations. If
+        the rest of the budget does not pay for the arm that the policy chose, no other arm is pulled instead: the study
+        stops as soon as nothing is under way.
 
-        A worker that did not hear the answer asks again with the same `request`, a text of its own making: pulls under
-        way that were handed to it for that request are handed out again, and no new ones.
+        A worker that did not receive the answer asks again with the same `request`, a text of its choice: it gets the
+        pulls under way that were handed out for that request, and no new ones.
 
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
@@ -209,11 +212,11 @@ class Study:
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
     ) -> None:
-        """What a pull returned and what it cost; durable when this returns.
+        """Record what a pull returned and what it cost; it is stored durably when this returns.
 
-        Telling the same again changes nothing; telling something else is refused with `AlreadyTold`. `cost` may be left
-        out where the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no
-        reward. Results count in the order of asking: one that is told early waits for those of earlier pulls.
+        Telling the same again changes nothing; telling something else raises `AlreadyTold`. You may leave out `cost` if
+        the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no reward.
+        Results count in the order of asking: a result that is told early waits for those of earlier pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("tell", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -249,17 +252,17 @@ class Study:
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
-        """What many pulls of each arm returned in all, for those who get sums: {"a": (pulls, reward, cost), ...}.
+        """Record what many pulls of each arm returned in total, as {"a": (pulls, reward, cost), ...}.
 
-        `cost` is of all these pulls, and may be left out where the study knows it. All is told in one transaction; the
-        log keeps the sums. A `period` that is named, such as "2026-11-16 07h", counts once: the same again changes
-        nothing, other counts are refused with `AlreadyTold`. Tell complete periods only: one that is cut short because
-        of what it returned voids the guarantee, which holds at the times of telling. For bernoulli and poisson rewards,
-        and tests that look at sums only: contrast, and evalue for bernoulli. Refused while pulls asked for one by one
-        are under way.
+        `cost` is the total of these pulls; you may leave it out if the study knows it. All counts are recorded in one
+        transaction; the log keeps the sums. A named `period`, such as "2026-11-16 07h", counts once: the same again
+        changes nothing, other counts raise `AlreadyTold`. Tell complete periods only: a period that is cut short
+        because of what it returned voids the guarantee, which holds at the times of telling. It works for bernoulli and
+        poisson rewards, and for tests that look at sums only: contrast, and evalue for bernoulli. It is refused while
+        pulls asked for one by one are under way.
 
-        Returns how to divide the next period, as the policy would: shares by arm, of as many pulls as this one had or
-        as `following` says. Empty once the study has stopped.
+        Returns how the policy would divide the next period: shares by arm, of as many pulls as this one had, or of
+        `following` pulls. Empty once the study has stopped.
 
         >>> from cabai import create_study
         >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
@@ -277,8 +280,9 @@ class Study:
         return found  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
-        """How the policy would divide so many pulls among the arms, if rewards were as they were so far; fewer where
-        what is left of `max_pulls`, or of `max_cost` at what pulls have cost so far, does not pay for them all.
+        """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
+
+        Fewer if the rest of `max_pulls`, or of `max_cost` at what pulls have cost so far, does not pay for all.
 
         >>> from cabai import create_study
         >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
@@ -301,10 +305,11 @@ class Study:
         return self._read(work)
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Give a pull back untried: it is the next to be offered. Does nothing if it was told meanwhile.
+        """Give a pull back untried: it is the next to be offered.
 
-        Only the worker that has the pull now may do so: `LostPull` is raised if it was offered again since `pull` was
-        handed out, or to another worker than the `worker` given. An id alone says nothing of who gives it back.
+        Does nothing if the pull has been told. Only the worker that has the pull now may give it back: `LostPull` is
+        raised if it was offered again since `pull` was handed out, or to another worker than `worker`. An id alone does
+        not say who gives it back.
 
         >>> from cabai import create_study
         >>> study = create_study("release", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -317,9 +322,9 @@ class Study:
         self._lease(pull, worker, anew=False)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Lease a pull anew, while it is still being tried: `run` does so by itself. Does nothing if it was told.
+        """Renew the lease of a pull that is still being tried; `run` does so by itself.
 
-        Raises `LostPull` where another worker has the pull now, as `release` does.
+        Does nothing if the pull has been told. Raises `LostPull` if another worker has it now, as `release` does.
 
         >>> from cabai import create_study
         >>> study = create_study("renew", arms=["a", "b"], family="bernoulli", lease=60, storage="memory")
@@ -329,9 +334,10 @@ class Study:
         self._lease(pull, worker, anew=True)
 
     def stop(self) -> None:
-        """End the study by hand: for good, and without a decision. Does nothing if it has stopped already.
+        """End the study by hand, for good and without a decision.
 
-        What is under way may still be told: it is on the bill, and marked late.
+        Does nothing if it has stopped already. Pulls under way may still be told: they are on the bill, and marked
+        late.
 
         >>> from cabai import create_study
         >>> study = create_study("stop", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
@@ -353,12 +359,12 @@ class Study:
         metadata: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> None:
-        """Change the budget, the lease or arms' metadata of a study: for everybody who works on it, from now on.
+        """Change the budget, the lease or the arms' metadata, for everybody who works on the study.
 
-        A study that stopped at its budget goes on if the new one allows it: nothing about a budget enters the test, so
-        the guarantee is what it was. A study that is decided, that was stopped by hand, or whose certificate has ended
-        takes other metadata only. `metadata` is of the arms that it names; None forgets what was kept of an arm. `by`
-        is kept in the log, with the time and what was changed (`amendments`): the user and the machine unless given.
+        A study that stopped at its budget continues if the new one allows it: the test does not depend on the budget,
+        so the guarantee is unchanged. A study that is decided, that was stopped by hand, or whose certificate has ended
+        accepts only new metadata. `metadata` changes the arms that it names; None removes an arm's metadata. `by` is
+        kept in the log, with the time and what was changed (`amendments`); the default is the user and the machine.
 
         >>> from cabai import create_study
         >>> study = create_study("amend", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -381,13 +387,13 @@ class Study:
         self._read(Ledger.row)  # so that the settings are at once what they are now
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
-        """Put an arm out by hand: it is not pulled any more, and cannot be the decision, which then is about "the arms
-        still in". Does nothing if it is out by hand already.
+        """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
-        Pulls under way of the arm are withdrawn: told after all, they are paid, and count nowhere. Whoever drops arms
-        may have looked at the results, so more evidence is required after each. With a `reserve` the decision is wrong
-        with probability delta at most, as ever; without one, 2 delta. Not with policies that drop arms themselves (co,
-        racing), nor with items. Two arms must be left.
+        The decision is then about "the arms still in". Does nothing if the arm was dropped by hand before. Pulls of the
+        arm that are under way are withdrawn: if they are told, they are paid, and count nowhere. You may have looked at
+        the results before you drop an arm, so more evidence is required after each. With a `reserve`, the decision is
+        wrong with probability at most delta, as before; without one, at most 2 delta. Not with policies that drop arms
+        themselves (co, racing), nor with items. Two arms must be left.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
@@ -400,10 +406,10 @@ class Study:
         self._change_arms(lambda change: amending.drop(change, arm, who))
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        """Let another arm join a study that was created with a `reserve`: a share of delta for such arms.
+        """Add an arm to a study that was created with a `reserve`, a share of delta for such arms.
 
-        It is pulled at once, and its pulls are chosen like all others; the other arms' results count as before. `cost`
-        is its mean cost, where the study knows those of the others.
+        The study pulls it at once, and chooses its pulls like all others; the other arms' results count as before.
+        `cost` is its mean cost, if the study knows those of the others.
 
         >>> from cabai import create_study
         >>> study = create_study("add_arm", arms=["a", "b"], family="bernoulli", reserve=0.1, storage="memory")
@@ -422,8 +428,9 @@ class Study:
         self._read(Ledger.row)
 
     def amendments(self) -> list[dict[str, Any]]:
-        """Every amendment, the oldest first: when it was made, by whom, what it changed (from, to), and why the study
-        had stopped, if it went on by it.
+        """Every amendment, the oldest first: when, by whom, and what it changed (from, to).
+
+        `reopened` says why the study had stopped, if the amendment made it continue.
 
         >>> from cabai import create_study
         >>> study = create_study("amendments", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -446,18 +453,20 @@ class Study:
         progress: Callable[[], None] | None = None,
         page: bool = False,
     ) -> Status:
-        """Pull until the study stops: `test(arm)` tries an arm and returns (reward, cost), or the reward alone where
-        costs are known. In a study with items it is `test(arm, item)`, with the item's id.
+        """Call `test` on the arms that the study chooses, until the study stops.
+
+        `test(arm)` tries an arm and returns (reward, cost), or only the reward if costs are known. In a study with
+        items it is `test(arm, item)`, with the item's id.
 
         `workers` tests run at a time, in threads. A trial that fails (a time-out, a broken connection) is a failed
-        pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A test that is wrong ends the run
-        at once: its pull is given back and its exception raised as it is, or, for a result that is not legal,
-        `RunFailed`, and the pull is kept as failed. `catch` names the exceptions that are failures of the trial: unless
-        given, all but those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
+        pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A wrong test ends the run at
+        once: its pull is given back and its exception is raised as it is. For an illegal result, `RunFailed` is raised,
+        and the pull is kept as failed. `catch` names the exceptions that are failures of the trial; by default, all but
+        those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
 
-        On Ctrl-C the tests under way are waited for, and on another one they are left and their pulls given back; the
-        study can be run again. `progress` is called after each pull. With `page=True` the study can be watched in a
-        browser meanwhile, at an address that is printed (extra `server`).
+        On Ctrl-C, the run waits for the tests under way; on a second Ctrl-C it leaves them and gives their pulls back.
+        You can run the study again. `progress` is called after each pull. With `page=True` you can watch the study in a
+        browser, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -489,8 +498,8 @@ class Study:
         """What is known now: every arm, the evidence, the bill, and the decision.
 
         With `forecast`, also what is still to be paid (`status.forecast`): a range, from a few hundred simulated
-        continuations of this study. That takes some tenths of a second, and the first time in a process longer; nothing
-        is decided by it.
+        continuations of this study. That takes some tenths of a second, and longer the first time in a process; it
+        decides nothing.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -509,10 +518,10 @@ class Study:
         return self._forecast(status, play) if forecast else status
 
     def history(self) -> list[Point]:
-        """How evidence and the bill grew: a few hundred points at most, however many results there are.
+        """How the evidence and the bill grew: a few hundred points at most, however many results there are.
 
-        Each has told (results so far), time, spent, arms (still in play), leader, rival, evidence and required. Where
-        results come within milliseconds of each other, there are fewer.
+        Each has told (results so far), time, spent, arms (still in play), leader, rival, evidence and required. There
+        are fewer where results come within milliseconds of each other.
 
         >>> from cabai import create_study
         >>> study = create_study("a history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -551,7 +560,7 @@ class Study:
 
     @property
     def columns(self) -> list[str]:
-        """What is known of each observation, by name.
+        """The names of the fields of each observation.
 
         >>> from cabai import create_study
         >>> create_study("columns", arms=["a", "b"], family="bernoulli", storage="memory").columns[:3]
@@ -560,8 +569,9 @@ class Study:
         return OBSERVATION if self.settings.items is None else OF_AN_ITEM
 
     def scores(self) -> dict[str, dict[str | int, float]]:
-        """In a study with items, every score that is known, by arm and by the item's id. A failed evaluation has the
-        score that it counts as.
+        """In a study with items, every known score, by arm and by the item's id.
+
+        A failed evaluation has the score that it counts as.
 
         >>> from cabai import create_study
         >>> study = create_study("scores", arms=["a", "b"], items=["x", "y"], costs=[1, 1], seed=1, storage="memory")
@@ -575,7 +585,7 @@ class Study:
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """`observations` as a table, one row each, times in UTC.
+        """The observations as a DataFrame, one row each, with times in UTC (extra `frames`).
 
         >>> from cabai import create_study
         >>> study = create_study("to_frame", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -591,9 +601,9 @@ class Study:
         return frame
 
     def report(self, file: str | os.PathLike[str] | None = None) -> str:
-        """One HTML page that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+        """The study as one HTML page that needs no other files: the question, the assumptions, the bill, the decision.
 
-        Returns it, and writes it to `file` if one is named.
+        Returns the page, and writes it to `file` if you name one.
 
         >>> from cabai import create_study
         >>> study = create_study("a report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -613,8 +623,7 @@ class Study:
         return page
 
     def plot(self) -> Figure:
-        """The arms with their intervals and spending, the evidence against what is required, and the bill, as a figure
-        of Matplotlib (extra `plots`).
+        """A figure of the arms, the evidence against what is required, and the bill (extra `plots`).
 
         >>> from cabai import create_study
         >>> study = create_study("a plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")

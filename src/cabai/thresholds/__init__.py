@@ -1,4 +1,4 @@
-"""How much evidence is enough: when one arm beats another. One file per threshold."""
+"""How much evidence is enough: when one arm beats another, one file per threshold."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ __all__ = [
     "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
+#: cabai's thresholds by name; `THRESHOLDS.names` lists them.
 THRESHOLDS: Registry[Threshold] = Registry(
     "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Bets, Calibrated
 )
 
 
 def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
-    """The threshold of that name, or the threshold itself; for None, the cheapest proven one of the family.
+    """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
+    family.
 
-    That is what simulations, comparisons and studies take alike unless told otherwise: what was simulated is what runs.
-
-    A name that ends in .json is a file that `calibrate` has saved: what it certifies is taken.
+    That is the default of simulations, comparisons and studies alike. A name that ends in .json is a file of
+    `Certificate.save`: the threshold that it certifies.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
@@ -47,7 +48,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
 
 def certified_in(path: str | Path) -> str:
-    """The threshold in a certificate's file."""
+    """The threshold in a certificate file."""
     try:
         written = json.loads(Path(path).read_text(encoding="utf-8"))["threshold"]
     except OSError as error:
@@ -61,7 +62,14 @@ def certified_in(path: str | Path) -> str:
 
 
 def cheapest(family: Family) -> str:
-    """The name of the cheapest test that a family has the functions for; all are proven for cabai's own families."""
+    """The name of a family's default threshold: the cheapest that it has the functions for.
+
+    These thresholds are proven for cabai's own families.
+
+    >>> from cabai.families import family_of
+    >>> cheapest(family_of("gaussian")), cheapest(family_of("bounded"))
+    ('contrast', 'bets')
+    """
     bound = dict(family.binding)
     if family.key == "bounded":
         return Bets.name

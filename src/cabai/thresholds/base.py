@@ -1,4 +1,4 @@
-"""What a threshold is: when one arm beats another."""
+"""The base class of thresholds: when one arm beats another."""
 
 from __future__ import annotations
 
@@ -17,33 +17,39 @@ from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, whole
 from cabai.thresholds import curve
 
+#: The names of the families that a threshold can be proven for, as in `proven_for`.
 ALL_FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 
 
 @dataclass(frozen=True)
 class Threshold(Named):
-    """When one arm beats another. `proof` says what is proven and by whom; `proven_for` names the families.
+    """The test that says when one arm beats another.
 
-    A stopping rule is then: the leader beats every rival. A threshold of your own is a class like those in
-    `cabai.thresholds`, one file each. Where it asks for more evidence as pulls go by, `parameters` is all it needs:
-    the numbers of a curve (see `cabai.thresholds.curve`). Else it has plain functions of its own, named after the slots
-    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence, and
-    `beats` where b does not beat a just when Z > required + price_b + price_a; then also `surplus`, by how much it
-    does, or a status cannot show that.
+    A run stops when the leader beats every rival. `proof` says what is proven and by whom; `proven_for` names the
+    families. To write your own, see docs/own.md. A threshold that asks for more evidence as pulls go by needs only
+    `parameters`: the numbers of a curve (`cabai.thresholds.curve`). Others have plain functions named after the slots
+    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence;
+    `beats`, if "b beats a" is not the same as Z > required + price_b + price_a; and then `surplus`, by how much b beats
+    a, or a status cannot show that.
+
+    >>> import cabai
+    >>> contrast = cabai.thresholds.threshold_of("contrast")
+    >>> contrast.is_proven_for("bernoulli")
+    True
     """
 
     kind = "threshold"
     proof: ClassVar[str] = "none"
     proven_for: ClassVar[tuple[str, ...]] = ()
     functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
-    within: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names where epsilon is not 0
-    choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
-    rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
-    arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
-    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes of each arm: a study does not store it
+    within: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names if epsilon is not 0
+    choosing: ClassVar[tuple[Any, ...]] = ()  # replacements for slots of policies, if the divergence would mislead them
+    rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions read from the rules, besides the level
+    arm_fields: ClassVar[Fields] = {}  # what it keeps per arm, with initial values
+    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes per arm; a study does not store it
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        """The level, which depends on delta, and other numbers among the rules; those left out are 0.
+        """The level, which depends on delta, and the other parameters; those left out are 0.
 
         >>> from cabai.families import Gaussian
         >>> from cabai.thresholds import Stylized
@@ -53,7 +59,7 @@ class Threshold(Named):
         raise NotImplementedError
 
     def is_proven_for(self, family: str | Family) -> bool:
-        """Whether errors are proven to stay below delta in this family, whatever the policy samples.
+        """Whether the error probability is proven to be at most delta for this family, whatever the policy samples.
 
         >>> from cabai.thresholds import EValue, Paper
         >>> EValue().is_proven_for("gaussian"), Paper().is_proven_for("gaussian")
@@ -62,7 +68,7 @@ class Threshold(Named):
         return family_of(family).key in self.proven_for
 
     def standing(self, family: str | Family) -> str:
-        """In words, what speaks against taking the guarantee as given; nothing where it is proven.
+        """Why the guarantee is not proven for a family, in words; empty where it is proven.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().standing("gaussian")
@@ -71,18 +77,18 @@ class Threshold(Named):
         return "" if self.is_proven_for(family) else "not proven for this family"
 
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
-        """Refuse a policy or an epsilon that this threshold does not hold for; a proven one holds for all."""
+        """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
-        """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
-        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
+        """Set the threshold's `arm_fields` from summary statistics."""
+        raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")
 
     def needs_first(self, family: Family) -> bool:
-        """Whether the test looks at each arm's first reward."""
+        """Whether the test uses each arm's first reward."""
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
-        """The evidence that b needs over a, in nats (inf: more data are needed first).
+        """The evidence that b needs over a, in nats; infinite while more data are needed first.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
@@ -96,7 +102,7 @@ class Threshold(Named):
         return float(setup.bound(required)(int(run["t"]), Record(setup.rules)) + price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
-        """Does arm b beat arm a now, at this delta?
+        """Whether arm b beats arm a now, at this delta.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
@@ -116,7 +122,7 @@ class Threshold(Named):
                 raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
-        """Does the leader beat every rival now, at this delta?
+        """Whether the leader beats every rival now, at this delta.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().stops(Statistics("gaussian", pulls=[100, 100], rewards=[150, 80]), delta=0.05)

@@ -16,6 +16,11 @@ class KT(Threshold):
 
     Its proof bounds the loss of a Krichevsky-Trofimov mixture by its worst case; `evalue` uses the loss itself and is
     never later to stop.
+
+    >>> from cabai import Statistics
+    >>> data = Statistics("bernoulli", pulls=[100, 100], rewards=[90, 60])
+    >>> KT().beats(data, 0, 1, delta=0.05), round(KT().required(data, 0, 1, delta=0.05), 2)   # log(2 * 200 / 0.05)
+    (True, 8.99)
     """
 
     name = "kt"

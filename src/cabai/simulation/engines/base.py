@@ -11,7 +11,10 @@ from cabai.simulation.work import Part, Work
 
 
 class EngineFailed(RuntimeError):
-    """An error of the cluster, not of the simulation: it cannot be reached, or its workers cannot do this work."""
+    """The cluster cannot be reached, or its workers cannot do this work; the simulation itself is not at fault.
+
+    Raised by `cabai.simulate`, `cabai.compare` and `cabai.calibrate` with an `engine`.
+    """
 
 
 class Engine(ABC):

@@ -1,0 +1,205 @@
+"""What a build adds to the pages: the reference of names and of commands, formulas without a script, and links.
+
+A page has a block `{api}` with public names, or a block `{commands}`. A build puts there what the docstrings, or
+`--help`, say now: so no copy is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+
+import cabai
+from cabai.support.registry import Named
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^```\{(api|commands)\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ENVIRONMENT = re.compile(r"\\(?:begin|end)\{(?:align|equation|gather)\*?\}")  # rows are rows without them
+# What compiled code and subclasses use; docs/own.md says how to write a subclass.
+INNER = {
+    "Family": {"binding", "call", "drawing", "parameters", "scale", "spread", "tilt", "tilt_ranges", "check_size"},
+    "Policy": {"parameters", "stop", "threshold"},
+    "Threshold": {"check_use", "needs_first", "parameters", "recall"},
+    "Instance": {"drawing", "spreads"},
+    "Statistics": {"state"},
+    "Status": {"of", "with_forecast"},
+}
+logger = logging.getLogger(__name__)
+
+
+def public_names() -> dict[str, Any]:
+    """Every public name by its shortest path, and what it names: those of cabai, then those of the modules among them.
+
+    >>> "create_study" in public_names(), "datasets.read_table" in public_names(), "datasets.replay" in public_names()
+    (True, True, False)
+    """
+    found = {name: getattr(cabai, name) for name in cabai.__all__}
+    for name, module in list(found.items()):
+        if isinstance(module, ModuleType):
+            inside = {each: getattr(module, each) for each in module.__all__}
+            found |= {f"{name}.{each}": value for each, value in inside.items() if each not in cabai.__all__}
+    return found
+
+
+def members(cls: type) -> list[str]:
+    """The methods and properties that users of a class call, in the order of its source."""
+    if issubclass(cls, BaseException) or (issubclass(cls, Named) and Named not in cls.__bases__):
+        return []  # a family, threshold or policy has those of its base class
+    named = [*Named.__dict__, *cls.__dict__] if issubclass(cls, Named) else list(cls.__dict__)
+    hidden = INNER.get(cls.__name__, set())
+    kinds = (property, classmethod, staticmethod)
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if not name.startswith("_") and name not in hidden
+        and (isinstance(value := inspect.getattr_static(cls, name, None), kinds) or inspect.isfunction(value)
+             or hasattr(type(value), "__get__"))
+    ]  # fmt: skip
+
+
+def fields(cls: type) -> Iterator[tuple[str, str]]:
+    """The fields of a dataclass that is a result, each with the comment behind it."""
+    if not is_result(cls):
+        return
+    source = textwrap.dedent(inspect.getsource(cls))
+    lines = source.splitlines()
+    for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            rest = lines[(node.end_lineno or 1) - 1][node.end_col_offset :]
+            yield node.target.id, rest.partition("#")[2].strip()
+
+
+def is_result(cls: type) -> bool:
+    """Whether cabai makes such values, so that nobody needs to know how."""
+    is_made = dataclasses.is_dataclass(cls) and not issubclass(cls, Named)
+    return is_made and cls.__init__.__code__.co_filename == "<string>"  # type: ignore[misc]
+
+
+def directive(name: str, value: Any) -> str:
+    """How autodoc is asked for a name."""
+    shorten(value)
+    if isinstance(value, ModuleType):
+        summary = (inspect.getdoc(value) or "").partition("\n\n")[0]
+        parts = [directive(path, each) for path, each in public_names().items() if path.startswith(f"{name}.")]
+        return "\n\n".join([f".. py:module:: cabai.{name}\n\n{summary}", *parts])
+    kind = "data"
+    options = [":no-value:"]
+    if inspect.isclass(value):
+        kind, options = "class", [f":members: {', '.join(members(value))}"] if members(value) else []
+        if issubclass(value, BaseException):
+            kind = "exception"
+    elif inspect.isroutine(value):
+        kind, options = "function", []
+    return "\n".join([f".. auto{kind}:: cabai.{name}", *(f"   {option}" for option in options)])
+
+
+def shorten(value: Any) -> None:
+    """Have signatures once, not overloaded, and with arrays that are called so."""
+    if inspect.isclass(value) or inspect.isroutine(value):
+        analyzer = ModuleAnalyzer.for_module(value.__module__)
+        analyzer.analyze()
+        analyzer.overloads.clear()
+    for each in vars(value).values() if inspect.isclass(value) else [value]:
+        function = each.fget if isinstance(each, property) else getattr(each, "__func__", each)
+        if inspect.isfunction(function):
+            for name, kind in function.__annotations__.items():
+                function.__annotations__[name] = re.sub(r"NDArray\[[\w.]+\]", "np.ndarray", str(kind))
+
+
+def api(names: list[str]) -> str:
+    known = public_names()
+    return "```{eval-rst}\n" + "\n\n".join(directive(name, known[name]) for name in names) + "\n```"
+
+
+def commands() -> str:
+    """`--help` of every command, as a section each."""
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    from cabai.cli import app
+
+    def all_of(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        inner = getattr(command, "commands", {})
+        if not inner or path:
+            yield path
+        for name, each in inner.items():
+            yield from all_of(each, (*path, name))
+
+    parts = []
+    for path in all_of(get_command(app), ()):
+        done = CliRunner().invoke(app, [*path, "--help"], prog_name="cabai", terminal_width=88, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        parts.append(f"## cabai {' '.join(path)}\n\n```text\n{done.output.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def fill_in(app: Sphinx, page: str, text: list[str]) -> None:
+    """The blocks that a build fills in. The README is the first page here; folders of the repository are not shown."""
+    folder = Path(app.srcdir, page).parent
+
+    def link(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(folder / found[2].partition("#")[0]))
+        if target == ROOT / "README.md":
+            return f"[{found[1]}]({os.path.relpath(Path(app.srcdir, 'index.md'), folder)})"
+        return found[1] if target.is_dir() else found[0]
+
+    made = FENCE.sub(lambda fence: api(fence[2].split()) if fence[1] == "api" else commands(), text[0])
+    text[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)\s]*)\)", link, made)
+
+
+def add_fields(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Below a result's description, its fields; and pages that a docstring names become links."""
+    lines[:] = [re.sub(r"docs/([\w/-]+)\.md", r":doc:`\1`", line) for line in lines]
+    if what == "class":
+        listed = list(fields(value))
+        if listed:
+            example = next((i for i, line in enumerate(lines) if line.startswith(">>>")), len(lines))
+            names = ", ".join(f"`{field}`" for field, _ in listed)
+            said = [f"- `{field}`: {comment}" for field, comment in listed if comment]
+            lines[example:example] = ["", f"Fields: {names}.", "", *said, ""]
+
+
+def without_signature(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: Any, returns: Any) -> Any:
+    """What nobody calls has none: results and studies."""
+    if what == "class" and (is_result(value) or value is cabai.Study):
+        return "", None
+    short = None if signature is None else signature.replace(" | None = None", " = None")
+    return short, returns
+
+
+def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
+    """A formula as MathML, which browsers show without a script."""
+    try:
+        made = tex2mathml(ENVIRONMENT.sub("", node.astext()), as_block=as_block)
+    except MathError as error:
+        logger.warning("cannot show the formula %s: %s", node.astext(), error, location=node)
+        made = node.astext()
+    self.body.append(f'<div class="math">{made}</div>' if as_block else made)
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", fill_in)
+    app.connect("autodoc-process-docstring", add_fields)
+    app.connect("autodoc-process-signature", without_signature)
+    app.add_html_math_renderer(
+        "mathml",
+        (lambda self, node: formula(self, node, as_block=False), None),
+        (lambda self, node: formula(self, node, as_block=True), None),
+    )
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

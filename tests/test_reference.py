@@ -1,0 +1,83 @@
+"""The reference: every public name is in it, and says what it is in a sentence and an example."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from sphinx.pycode import ModuleAnalyzer
+
+import cabai
+
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
+from site_parts import FENCE, members, public_names  # noqa: E402
+
+NAMES = public_names()
+REFERENCE = (DOCS / "reference.md").read_text(encoding="utf-8")
+
+
+def documented() -> dict[str, str]:
+    """The docstring of every public name, and of the methods and properties of classes."""
+    found = {}
+    for name, value in NAMES.items():
+        is_data = not (inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, ModuleType))
+        found[name] = comment_of(name) if is_data else inspect.getdoc(value) or ""
+        if inspect.isclass(value):
+            for member in members(value):
+                found[f"{name}.{member}"] = inspect.getdoc(inspect.getattr_static(value, member)) or ""
+    return found
+
+
+def comment_of(name: str) -> str:
+    """What is written above a constant, which has no docstring."""
+    room, _, constant = name.partition(".")
+    module = getattr(cabai, room)
+    for place in (module.__name__, f"{module.__name__}.base"):
+        comments = ModuleAnalyzer.for_module(place).find_attr_docs()
+        if ("", constant) in comments:
+            return "\n".join(comments["", constant]).strip()
+    return ""
+
+
+DOCUMENTED = documented()
+
+
+def test_every_public_name_is_in_the_reference_once():
+    listed = [name for block in FENCE.findall(REFERENCE) for name in block[1].split()]
+    assert sorted(listed) == sorted(cabai.__all__)  # what is in a module among them comes with it
+
+
+def test_what_the_reference_leaves_out_is_there():
+    """A method that the reference leaves out is for compiled code or subclasses, and exists."""
+    from site_parts import INNER
+
+    for name, hidden in INNER.items():
+        assert {each for each in hidden if not hasattr(getattr(cabai, name), each)} == set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_what_it_is_stands_in_one_sentence(name):
+    summary = " ".join(DOCUMENTED[name].partition("\n\n")[0].split())
+    assert summary, "no docstring"
+    assert summary[-1] in ".?:"
+    assert not re.search(r"[.?!] [A-Z`]", summary), summary
+    assert len(summary) <= 150, summary
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_an_example_shows_it(name):
+    value = NAMES.get(name)
+    text = DOCUMENTED[name]
+    if inspect.isclass(value) and issubclass(value, Warning):
+        assert "A warning of `" in text
+    elif inspect.isclass(value) and issubclass(value, Exception):
+        assert "Raised by " in text or ">>>" in text
+    elif isinstance(value, ModuleType):
+        assert any(each.startswith(f"{name}.") for each in NAMES)  # their examples are its own
+    elif inspect.isclass(value) or inspect.isroutine(value) or value is None:
+        assert ">>>" in text
