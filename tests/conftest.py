@@ -18,8 +18,8 @@ import cabai
 
 @pytest.fixture(scope="session", autouse=True)
 def signals() -> Iterator[None]:
-    """Ctrl-C and hanging up do what they usually do, here and in the processes that tests start, also where whoever
-    started the tests ignores them: a background job of a script, nohup.
+    """Ctrl-C and hanging up do what they usually do, here and in the processes that tests start, even if the process
+    that started the tests ignores them: a background job of a script, nohup.
 
     A signal that is handled here has its default effect in a process started from here; hanging up does nothing here.
     """

@@ -108,8 +108,8 @@ def renew(state, fresh):
 
 
 def all_orders_of_a_pair(state, fresh, columns, excluded, cleared):
-    """Whether arm 0 is shown too bad by arm 1, and whether arm 1 is shown good enough beside arm 0, after some items of
-    each sequence of columns, as in `all_orders`."""
+    """Whether arm 0 is shown too bad by arm 1, and whether arm 1 is shown good enough compared with arm 0, after some
+    items of each sequence of columns, as in `all_orders`."""
     arms, kinds = columns.shape
     for code in range(len(excluded)):
         renew(state, fresh)

@@ -61,7 +61,7 @@ class InThread:
 
 
 class Process:
-    """`cabai serve` in a process of its own, which may be killed and started again on the same port."""
+    """`cabai serve` in a separate process, which may be killed and started again on the same port."""
 
     def __init__(self, storage: str, folder: Path) -> None:
         self.storage, self.tokens = storage, folder / "tokens"

@@ -26,8 +26,8 @@ def programs() -> Path | None:
 
 
 class Postgres:
-    """A server, and a new database for whoever asks. It does not wait for the disk unless told to: what it has handed
-    to the system outlives a killed server, if not a power cut."""
+    """A server, and a new database on request. It does not wait for the disk unless told to: what it has passed to the
+    system survives a killed server, but not a power cut."""
 
     def __init__(self) -> None:
         found = programs()

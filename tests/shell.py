@@ -1,4 +1,4 @@
-"""The command `cabai`, as tests run it: in a process of its own, or here, which need not load everything anew."""
+"""The command `cabai`, as tests run it: in a separate process, or in this one, which need not load everything again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def apart(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 
 
 def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str]:
-    """The same in this process, with `env` added to its environment. It opens storages of its own and closes them;
-    signals, warnings and where modules are found are as they were when it ends."""
+    """The same in this process, with `env` added to its environment. It opens its own storages and closes them;
+    signals, warnings and the module path are restored when it ends."""
     out, err, opened = io.StringIO(), io.StringIO(), {}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (

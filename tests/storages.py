@@ -23,7 +23,7 @@ def close(prefix: str) -> None:
 
 
 def looked(opened: Any, work: Callable[[sa.Connection], Any]) -> Any:
-    """What `work(connection)` returns, in a transaction of its own, beside the storage's own code."""
+    """What `work(connection)` returns, in a separate transaction, without the storage's own code."""
     if getattr(opened, "engine", None) is not None:
         with opened.engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:
             return work(connection)

@@ -17,7 +17,7 @@ NAMES = itertools.count()
 
 
 def new(**options) -> cabai.study.Study:
-    """A study of its own name, in memory."""
+    """A study with a unique name, in memory."""
     usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"} | options
     if usual["family"] == "gaussian":
         usual["family"] = "gaussian(variance=1)"

@@ -1,4 +1,4 @@
-"""What docs/theory/amending.md claims, attacked: somebody does with a study what makes a wrong decision likeliest.
+"""What docs/theory/amending.md claims, attacked: a user does what makes a wrong decision most likely.
 
 Delta is 0.1 and all arms are tied, an arm being "worse" than those before it. Of n runs, at most so many may be wrong
 that a rate of exactly what is claimed would exceed it once in a million times.

@@ -155,7 +155,7 @@ def test_help_teaches():
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_stops_within_a_second(workers):
-    """Measured in CPU time, of which each worker uses one second a second, so that a busy machine does not matter."""
+    """Measured in CPU time, of which each worker uses one second per second, so that a busy machine does not matter."""
     endless = ["simulate", "--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     others = used.ru_utime + used.ru_stime

@@ -110,9 +110,9 @@ def test_the_cache_is_closed_to_others_whatever_the_umask(homes):
 
 
 def test_compiled_code_is_never_read_from_a_folder_that_others_could_write_to(homes, monkeypatch):
-    """It is a pickle, which runs as whoever reads it. A name that can be guessed can be taken first."""
+    """It is a pickle, which runs with the rights of its reader. A name that can be guessed can be taken first."""
     planted = homes / "TMPDIR" / f"cabai-{os.geteuid()}"
-    (homes / "XDG_CACHE_HOME").chmod(0o777)  # so there is no good place but among the temporary files
+    (homes / "XDG_CACHE_HOME").chmod(0o777)  # so only temporary files are left
     assert Path(cache_folder()).is_relative_to(planted)
     for mode in (0o777, 0o770, 0o702):
         planted.chmod(mode)

@@ -73,7 +73,7 @@ def test_a_run_without_noise_pays_the_hardness_for_each_nat(name, policy):
     instance = INSTANCES[name]
     low, high = (20, 70) if policy == "d-lucb" else (50, 200)
     slope = (noiseless_cost(instance, policy, high) - noiseless_cost(instance, policy, low)) / (high - low)
-    # A pull of the dearest arm is worth sqrt(c_max/c_a) of arm a to co, at a cost of sqrt(c_max c_a) <= c_max.
+    # A pull of the most expensive arm is worth sqrt(c_max/c_a) of arm a to co, at a cost of sqrt(c_max c_a) <= c_max.
     tolerance = 2 * len(instance) * instance.costs.max() / (high - low)
     assert bound(instance).hardness_of(policy) == pytest.approx(slope, rel=0, abs=tolerance)
 

@@ -78,8 +78,8 @@ def test_no_module_uses_a_room_below_its_own():
 
 
 def test_modules_import_each_other_in_no_circle():
-    """Nor lazily: a circle means that two files are one idea. A package's own `__init__` only lists names; a door that
-    opens downwards is opened by whoever asks for what is behind it."""
+    """Nor lazily: a circle means that two files are one idea. A package's own `__init__` only lists names; an import
+    that goes downwards happens only on request."""
     graph = {
         name: {
             used

@@ -118,7 +118,7 @@ def test_the_first_tells_what_async_tests_return():
 
 
 def test_a_script_shows_one_traceback_and_ends(tmp_path):
-    """Of a process of its own, in which nobody catches it, and whose test never returns."""
+    """Of a separate process, in which nobody catches it, and whose test never returns."""
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time, cabai\n"

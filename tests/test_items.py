@@ -50,7 +50,7 @@ def play(study, scores, workers=1, seed=0, cost=1.0):
 @pytest.mark.parametrize("race", ["paired", "champion"])
 @pytest.mark.parametrize("workers", [1, 5])
 def test_a_study_asks_what_the_race_asks(race, workers):
-    """Pull by pull, whoever is loaded anew in between."""
+    """Pull by pull, even if studies are loaded again in between."""
     scores, study = table(), new(race=race, seed=3)
     again = cabai.load_study(study.name, storage="memory")
     order = study.settings.items.order(3)

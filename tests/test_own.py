@@ -1,4 +1,4 @@
-"""A family, a threshold and a policy of one's own, from docs/examples: simulated, live, and in other processes."""
+"""A user's own family, threshold and policy, from docs/examples: simulated, live, and in other processes."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ class Squares(cabai.Threshold):
 
 
 def test_what_a_threshold_keeps_is_there_again_when_a_study_is_loaded():
-    """It is weighed as in a simulation, also where the study is loaded anew before every step."""
+    """It is weighed as in a simulation, even if the study is loaded again before every step."""
     instance = cabai.Instance("gaussian", [1.0, 0.5, 0.0], [1, 0.5, 0.2])
     check_same_pulls(instance, "co", Squares(), 0.0, most=300, seed=3, reload=True)
     with pytest.raises(cabai.InvalidInput, match="threshold squares needs more data per arm"):

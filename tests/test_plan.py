@@ -156,7 +156,7 @@ def test_what_was_cut_is_never_told_as_a_bill():
     decided, cut = np.array([1, 1, 1, 1, 0], bool), np.array([0, 0, 0, 0, 1], bool)
     bills = Bills(costs, decided, np.zeros(5, bool), cut)
     assert bills.quantile(0.4) == (2.0, 0.0, False)
-    assert bills.quantile(0.6) == (2.5, 0.0, True)  # whoever was cut at 2.5 may pay 3.5
+    assert bills.quantile(0.6) == (2.5, 0.0, True)  # a study that was cut at 2.5 may pay 3.5
     assert bills.quantile(1.0) == (4.0, 0.0, True)
     assert bills.mean.at_least
     assert (bills.chance(2.0).value, bills.chance(2.0).at_least) == (0.4, False)

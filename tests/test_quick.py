@@ -62,7 +62,7 @@ def test_what_is_not_is_left_to_the_whole_shell(words):
 
 
 def played(main, folder, monkeypatch, capsys) -> list[tuple]:
-    """What each of the commands prints, in a folder of its own, the pulls called by their numbers."""
+    """What each of the commands prints, in a separate folder, with pulls replaced by their numbers."""
     folder.mkdir()
     monkeypatch.chdir(folder)
     options = {"arms": ["a", "b", "c"], "family": "bernoulli", "seed": 3}

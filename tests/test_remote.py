@@ -155,7 +155,7 @@ def test_run_loops_over_http(address, workers):
 
 def test_what_a_killed_run_had_under_way_is_taken_over(address):
     study = cabai.create_study("killed", **ARMS, storage=address)
-    gone = study.ask(2, worker=f"{socket.gethostname()}:{os.getpid()}:abcdef:0")  # of a run here that is no more
+    gone = study.ask(2, worker=f"{socket.gethostname()}:{os.getpid()}:abcdef:0")  # of a run that has ended
     assert study.run(lambda arm: (arm == "large", 0.1)).decision == "large"
     offers = {each["pull"]: each["offers"] for each in study.observations()}
     assert [offers[pull.id] for pull in gone] == [2, 2]

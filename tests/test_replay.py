@@ -1,4 +1,4 @@
-"""`cabai.replay` and `cabai replay`: tables as people have them, what is read from them, and what is said of them."""
+"""`cabai.replay` and `cabai replay`: users' tables, what is read from them, and what is reported."""
 
 from __future__ import annotations
 

@@ -534,7 +534,7 @@ def last_states(monkeypatch, instance, policy, **options):
     return found
 
 
-# Every pair is compiled anew, so the default run has some of them, and the slow one all.
+# Every pair is compiled again, so the default run has some of them, and the slow one all.
 EVERY_PAIR = list(itertools.product(
     ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"),
     (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)),

@@ -49,7 +49,7 @@ def server(one_server):
 
 @pytest.fixture
 def study(server, storage, request):
-    """A new study of its own name, and its path."""
+    """A new study with a unique name, and its path."""
     study = cabai.create_study(request.node.name[-100:], **ARMS, storage=storage)
     vars(study)["path"] = f"/api/studies/{quote(study.name, safe='')}"
     return study

@@ -1,4 +1,4 @@
-"""The engine: same seed, same result; limits, grids, results, and policies of one's own."""
+"""The engine: same seed, same result; limits, grids, results, and a user's own policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The URLs that say where studies are stored: what is wrong with one is said in a line, and no password is shown."""
+"""The URLs that say where studies are stored: errors are one line, and no password is shown."""
 
 from __future__ import annotations
 

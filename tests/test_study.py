@@ -187,7 +187,7 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     assert (study.status().under_way, study.status().lapsed) == (3, 0)
     assert (again.id, again.offers) == (pulls[1].id, 2)
     study.tell(again, 1, 1.0)
-    study.release(again)  # told meanwhile: does nothing
+    study.release(again)  # told in the meantime: does nothing
     assert study.ask().id not in {pull.id for pull in pulls}
     assert (study.status().pulls, study.status().waiting) == (0, 1)  # for the first
     study.tell(pulls[0], 1, 1.0)
@@ -213,11 +213,11 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
         getattr(study, call)(theirs.id)
     clock.now += 60
     assert (study.ask(worker="C").id == mine.id) == (call == "release")
-    study.tell(mine, 1, 1.0)  # whoever tells first is counted
+    study.tell(mine, 1, 1.0)  # the first result told counts
     with pytest.raises(cabai.AlreadyTold):
         study.tell(theirs, 0, 1.0)
     for pull in (mine, theirs):
-        getattr(study, call)(pull)  # told meanwhile: does nothing
+        getattr(study, call)(pull)  # told in the meantime: does nothing
     with pytest.raises(cabai.InvalidInput, match="worker must be a string"):
         getattr(study, call)(theirs, worker=5)
 

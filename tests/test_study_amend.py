@@ -181,7 +181,7 @@ def test_the_log_says_who_amended_what_and_when(clock):
     study = stopped()
     study.amend(max_pulls=10, lease=20.0, by="ann")
     clock.now += 5
-    study.amend(max_pulls=10)  # what holds already is no amendment
+    study.amend(max_pulls=10)  # setting the present value is not an amendment
     study.amend(max_pulls=12)
     first, second = study.amendments()
     assert first == {"made": clock.now - 5, "by": "ann", "reopened": "max_pulls",

@@ -216,7 +216,7 @@ def test_nothing_is_decided_before_an_arm_that_joined_is_beaten():
 
 @pytest.mark.parametrize("threshold", ["contrast", "evalue", "bets"])
 def test_the_level_is_that_of_the_formula(threshold):
-    """log(1/(delta w v)), computed here anew, and what a status says is required."""
+    """log(1/(delta w v)), computed again here, and what a status says is required."""
     study = new(arms=["a", "b", "c", "d"], policy="uniform", threshold=threshold, reserve=0.2, delta=0.1)
     start(study, [1, 0, 0, 0])
     assert level_of(study) == pytest.approx(math.log(4 / 0.8) - math.log(0.8) - math.log(0.1), abs=1e-9)

@@ -375,7 +375,7 @@ def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
     assert (status.pulls, status.failures, status.spent) == (2, 1, 5.5)
     assert (status.evidence, status.confidence) == (before.evidence, before.confidence)
     assert (a.low, a.high) == (before.arms[0].low, before.arms[0].high)
-    assert [study.ask().arm for _ in range(2)] == ["b", "b"]  # a has become dear: 4.5 · 1² against 1 · 1², 1 · 2²
+    assert [study.ask().arm for _ in range(2)] == ["b", "b"]  # a has become expensive: 4.5 · 1² against 1 · 1², 1 · 2²
     told = study.observations()[-1]
     assert (told["reward"], told["failed"], told["cost"]) == (None, "crashed", 3.5)
     study.tell(study.ask(), failed="free of charge")

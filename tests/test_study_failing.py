@@ -1,4 +1,4 @@
-"""A test that is wrong ends a run at once, and is not bought again; a trial that fails is."""
+"""A test with a bug ends a run at once, and is not repeated; a failed trial is."""
 
 from __future__ import annotations
 

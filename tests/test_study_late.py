@@ -1,4 +1,4 @@
-"""What was decided is said in the same words for ever, whatever is told later."""
+"""A decision is reported in the same words for ever, whatever is told later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever works on a study notices that it was amended elsewhere, in time to act by what holds now."""
+"""Workers notice that a study was amended elsewhere, in time to use the new settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTS = {"a": (10, 5, 1.0), "b": (10, 6, 1.0), "c": (10, 2, 1.0)}
 
 @contextmanager
 def handles(folder, far: bool, **settings):
-    """Two handles of one study: that of whoever amends it, and that of a worker, in the database or over HTTP."""
+    """Two handles of one study: one that amends it, and a worker's, in the database or over HTTP."""
     storage = f"sqlite:///{folder}/cabai.db"
     server = InThread(storage) if far else None
     try:

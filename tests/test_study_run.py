@@ -192,7 +192,7 @@ def test_an_interrupt_by_signal_waits_for_the_tests_under_way(workers):
 
 
 def test_a_test_cut_short_by_an_interrupt_gives_its_pull_back():
-    """Its failure is no fault of the arm's: nothing is told, and the pull is offered again."""
+    """Its failure is not the arm's fault: nothing is told, and the pull is offered again."""
     from cabai.study.runner import run
 
     study, over, calls = new(), threading.Event(), itertools.count(1)

@@ -1,4 +1,4 @@
-"""What makes a study quick changes nothing: compiled functions, memory spelt in part, readers beside writers."""
+"""What makes a study fast changes no result: compiled functions, memory written in parts, readers next to writers."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
 
 
 def test_what_is_remembered_is_spelt_as_json_would():
-    """Against the whole, spelt at once."""
+    """Compared with the whole, written at once."""
     arm = np.dtype([("a", "i8"), ("other", "f8"), ("b", "f8"), ("c", "f8", (2,)), ("d", "u8")])
     chance = np.random.default_rng(1)
     arms, run = np.zeros(7, arm), np.zeros(1, arm)[0]

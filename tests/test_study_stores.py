@@ -1,4 +1,4 @@
-"""Stores that earlier versions have left: each is brought up to date, on both databases, and its studies go on.
+"""Stores of earlier versions: each is migrated, on both databases, and its studies continue.
 
 A file in `stores` holds the rows of every table as that version wrote them, and what it said of each study.
 """

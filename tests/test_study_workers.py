@@ -31,7 +31,7 @@ def new_study(url: str, **options: Any) -> Study:
 @pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
 def test_workers_killed_beside_others_lose_nothing_and_nothing_stays_leased(url: str, kills: int) -> None:
     """Four at a time, each killed at any moment and replaced. What the dead have left is told by those who live."""
-    study, chance = new_study(url, lease=2), random.Random(3)  # no worker that lives stands still for so long
+    study, chance = new_study(url, lease=2), random.Random(3)  # no living worker stands still for so long
     study.tell(study.ask(), 0.0, cost=1.0)
     seeds = iter(range(10**9))
 

@@ -1,4 +1,4 @@
-"""A certificate's file stands for its threshold wherever one is taken; with an epsilon, for that epsilon alone."""
+"""A certificate's file is accepted wherever a threshold is; with an epsilon, only for that epsilon."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ def test_the_sum_of_two_prices_is_at_most_log_2t(family):
     total = np.add.outer(found, found)
     log_2t = np.log(2.0 * np.add.outer(pulls, pulls))
     assert (total <= log_2t + 1e-12).all()
-    assert total[0, 0] == pytest.approx(log_2t[0, 0], abs=1e-12)  # one failure each: as dear as kt
+    assert total[0, 0] == pytest.approx(log_2t[0, 0], abs=1e-12)  # one failure each: as expensive as kt
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "bounded"])

@@ -1,4 +1,4 @@
-"""What Windows does not have is not needed to import anything, and where it is used something else stands for it."""
+"""What Windows does not have is not needed to import anything, and where it is used there is a replacement."""
 
 from __future__ import annotations
 

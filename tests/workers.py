@@ -27,7 +27,7 @@ Told = dict[str, tuple[float | None, float, str | None]]  # reward, cost and fai
 
 
 class Child:
-    """A forked process that runs `work(report)`; what it reports arrives at once, also if it is killed."""
+    """A forked process that runs `work(report)`; what it reports arrives at once, even if it is killed."""
 
     def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
         self.reader, writer = os.pipe()
@@ -127,7 +127,7 @@ def told_in(reports: list[list[Any]]) -> Told:
 
 
 def stored(study: Study) -> tuple[Any, list[Any], list[Any]]:
-    """The study's row, its arms' rows and its log, read beside the study's own code."""
+    """The study's row, its arms' rows and its log, read without the study's own code."""
 
     def work(connection: sa.Connection) -> tuple[Any, list[Any], list[Any]]:
         row = connection.execute(sa.select(schema.study).where(schema.study.c.name == study.name)).one()
@@ -174,7 +174,7 @@ def check_log(study: Study, told: Told) -> None:
 
 
 def under_way(study: Study) -> list[Any]:
-    """The pulls for which the study waits, read beside its own code."""
+    """The pulls that the study waits for, read without its own code."""
     query = sa.select(schema.pull).where(schema.pull.c.study == study._ledger.id, schema.pull.c.withdrawn.is_(None))
     return looked(study._storage, lambda connection: list(connection.execute(query)))
 
