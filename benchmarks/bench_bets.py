@@ -2,7 +2,7 @@
 
     python benchmarks/bench_bets.py [--quick]
 
-Pulls per arm of two arms pulled in turn at delta 0.05, for several laws. Then the tutorial's digits, as beta rewards
+Pulls per arm of two arms pulled in turn at delta 0.05, for several laws. Then the demo's digits, as beta rewards
 with the means, standard deviations and costs of its pilot, with epsilon 0.005 (goal: 6.5 CPU seconds). Then mean cost
 over evalue's on 20 random instances that nothing was tuned on. Then CPU seconds per trajectory over evalue's, warm, on
 one core (goal: 4).
@@ -99,7 +99,7 @@ def main(quick: bool) -> None:
         )
     print("Pulls per arm, two arms in turn, delta 0.05")
     print(table(rows, left=2))
-    print("\nThe tutorial's digits, CPU seconds of training, epsilon 0.005")
+    print("\nThe demo's digits, CPU seconds of training, epsilon 0.005")
     for policy in ("top-two", "co", "ctas", "tas"):
         found = simulate(DIGITS, policy, epsilon=0.005, trajectories=n // 2).summary()
         goal = " (goal 6.5)" if policy == "top-two" else ""

@@ -3,7 +3,7 @@
     python demo/digits.py          run the study, or go on with it, and show what it found
     python demo/digits.py svc      one pull of one arm, as a command of `cabai run` must print it
 
-docs/tutorial.md explains every choice made here.
+docs/study.md explains the choices made here.
 """
 
 from __future__ import annotations

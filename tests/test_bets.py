@@ -381,6 +381,7 @@ def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, epsilon=0.0)
         seed=6, max_pulls=max_pulls, epsilon=epsilon,
     )  # fmt: skip
     errors = int(runs.wrong.sum())
+    print(f"{law} {sampler} {arms} arms, epsilon {epsilon}: wrong {errors / trajectories:.5f}")
     assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
     return errors
 

@@ -252,7 +252,7 @@ def test_an_error_in_cabai_itself_is_one_line_too():
     command = [sys.executable, "-c", code, "bound", *PAPER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "ZeroDivisionError: division by zero. It is an error in cabai: please report it" in done.stderr
+    assert "ZeroDivisionError: division by zero. It is a bug in cabai. Please report it" in done.stderr
     environment = os.environ | {"CABAI_TRACEBACK": "1"}
     assert "Traceback" in subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment).stderr
 

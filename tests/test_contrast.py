@@ -408,6 +408,7 @@ def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls, epsilon=0
         max_pulls=max_pulls, epsilon=epsilon,
     )  # fmt: skip
     errors = int(runs.wrong.sum())
+    print(f"{family} {sampler} {arms} arms, epsilon {epsilon}: wrong {errors / trajectories:.5f}")
     assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
     return errors
 

@@ -1,4 +1,4 @@
-"""The demo: its pulls are what the tutorial says, its file says what its program says, and its report can be made."""
+"""The demo: its pulls are what docs/study.md says, its file says what its program says, and its report can be made."""
 
 from __future__ import annotations
 

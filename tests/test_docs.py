@@ -96,6 +96,16 @@ def test_the_example_policy_runs():
     assert "closest-rival" in done.stdout
 
 
+def test_the_study_file_of_the_page_runs(tmp_path):
+    page = DOCS / "study.md"
+    (tmp_path / "judges.toml").write_text(blocks(page, "toml")[0][1])
+    (tmp_path / "judge.py").write_text(next(block for _, block in blocks(page, "python") if ">>>" not in block))
+    done = here("run", "judges.toml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "within 0.02 of the largest mean, wrong with probability at most 0.05" in done.stdout
+    assert (tmp_path / "cabai.db").is_file()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_picture_a_page_shows_is_there(page):
     shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))

@@ -264,7 +264,7 @@ def test_ctrl_c_stops_within_seconds_and_says_what_is_cancelled(engine):
     assert time.monotonic() - started < 15
     assert (process.returncode, out) == (130, "")
     where = {"processes": "in other processes", "dask": "on Dask", "ray": "on Ray"}[engine]
-    assert err == f"cabai: stopped: 2 tasks that were under way or queued {where} are cancelled.\n"
+    assert err == f"cabai: stopped: 2 tasks that were under way or queued {where} were cancelled.\n"
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_after_ctrl_c_a_cluster_that_goes_on_is_idle(dask):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "2 tasks that were under way or queued on Dask are cancelled" in err
+    assert "2 tasks that were under way or queued on Dask were cancelled" in err
     deadline = time.monotonic() + 15
     while (busy() or running()) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -84,7 +84,7 @@ def test_items_are_read_from_a_file(tmp_path):
         ("{", "line 1 is not JSON"),
         ("", "at least one item"),
         ('{"id": 1}\n{"q": 1}\n', "1 of 2 items have no id"),
-        ('{"id": 1}\n{"id": 1}\n', "'1' is there twice"),
+        ('{"id": 1}\n{"id": 1}\n', "'1' appears twice"),
         ('{"id": null}\n', "an item's id must be"),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_new_model_reuses_the_scores_of_the_others(tmp_path):
     for arm in ARMS:
         assert len(new.scores[arm]) == known[arm] + paid[arm]
     assert new.full_cost == 4 * 300
-    with pytest.raises(cabai.InvalidInput, match="need a new order"):
+    with pytest.raises(cabai.InvalidInput, match="gives an order that study"):
         cabai.evaluate([*ARMS, "d"], ITEMS, test, reuse=old, seed=1)
     calls.clear()
     everything = {arm: {item["id"]: score(arm, item) for item in ITEMS} for arm in ARMS}
@@ -292,15 +292,15 @@ def test_everything_reused_is_known_exactly_and_right():
 
 def test_scores_of_another_dataset_or_range_are_not_reused():
     first = cabai.evaluate(["a", "b"], [f"old {i}" for i in range(50)], lambda arm, item: arm == "a", seed=1)
-    with pytest.raises(cabai.InvalidInput, match="was about other items"):
+    with pytest.raises(cabai.InvalidInput, match="had other items"):
         cabai.evaluate(["a", "b"], [f"new {i}" for i in range(50)], lambda arm, item: arm == "b", reuse=first)
-    with pytest.raises(cabai.InvalidInput, match="was about other items"):
+    with pytest.raises(cabai.InvalidInput, match="had other items"):
         cabai.evaluate(["a", "b"], [{"id": i} for i in range(50)], lambda arm, item: arm == "b", reuse=first)
     same = [f"old {i}" for i in range(50)]
     with pytest.raises(cabai.InvalidInput, match="another range"):
         cabai.evaluate(["a", "b"], same, lambda a, i: 50, reuse=first, family="bounded(low=0, high=100)")
     second = cabai.evaluate(["a", "b", "c"], same, lambda arm, item: arm == "c", reuse=first, seed=2)
-    with pytest.raises(cabai.InvalidInput, match="need a new order"):
+    with pytest.raises(cabai.InvalidInput, match="gives an order that study"):
         cabai.evaluate(["a", "b", "c", "d"], same, lambda arm, item: arm == "d", reuse=second, seed=1)
 
 
@@ -309,7 +309,7 @@ def test_what_is_no_score_ends_the_run_and_counts_nowhere(result):
     def test(arm, item):
         return result if arm == "b" and item["number"] % 2 else score(arm, item)
 
-    with pytest.raises(cabai.RunFailed, match="what is no score and cost") as failed:
+    with pytest.raises(cabai.RunFailed, match="did not return a score and a cost") as failed:
         cabai.evaluate(ARMS, ITEMS, test, seed=1)
     found = failed.value.evaluation
     assert found.status.failures == 0

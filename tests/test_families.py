@@ -287,14 +287,14 @@ def test_a_variance_is_refused_outside_the_gaussian_family(name):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a"], r"names must be 2 non-empty strings, one an arm, got \['a'\]\."),
-        (["a", "b", "c"], r"names must be 2 non-empty strings, one an arm, got "),
-        ("ab", r"names must be 2 non-empty strings, one an arm, got 'ab'\."),
-        (["a", ""], r"names must be 2 non-empty strings, one an arm, got \['a', ''\]\."),
-        ([1, 2], r"names must be 2 non-empty strings, one an arm, got \[1, 2\]\."),
-        (["a", None], r"names must be 2 non-empty strings, one an arm, got \['a', None\]\."),
+        (["a"], r"names must be 2 non-empty strings, one per arm, got \['a'\]\."),
+        (["a", "b", "c"], r"names must be 2 non-empty strings, one per arm, got "),
+        ("ab", r"names must be 2 non-empty strings, one per arm, got 'ab'\."),
+        (["a", ""], r"names must be 2 non-empty strings, one per arm, got \['a', ''\]\."),
+        ([1, 2], r"names must be 2 non-empty strings, one per arm, got \[1, 2\]\."),
+        (["a", None], r"names must be 2 non-empty strings, one per arm, got \['a', None\]\."),
         (["a", "a"], r"names must differ from each other, got \['a', 'a'\]\."),
-        (5, r"names must be 2 non-empty strings, one an arm, got 5\."),
+        (5, r"names must be 2 non-empty strings, one per arm, got 5\."),
     ],
 )
 def test_bad_names_are_refused(names, message):

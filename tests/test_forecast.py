@@ -115,7 +115,7 @@ def test_with_a_budget_no_more_than_its_rest_is_forecast():
     assert status.at_most == pytest.approx(rest)
     assert status.forecast.high <= rest * (1 + 1e-9)
     assert 0 <= status.forecast.chance < 1
-    assert "; a decision within its budget: " in status.sentence
+    assert "; chance of a decision within the budget: " in status.sentence
     by_pulls = begun(max_pulls=50).status(forecast=True)
     assert by_pulls.forecast.high <= 10 * 2
     assert by_pulls.forecast.chance is not None

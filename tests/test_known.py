@@ -205,10 +205,10 @@ def test_the_arm_that_holds_a_study_up_is_the_one_with_the_least_share():
     assert set(shares) == {arm.name for arm in status.arms} - {status.leader}
     assert status.rival == min(shares, key=shares.get)
     by_name = {arm.name: arm for arm in status.arms}
-    assert by_name[status.rival].standing.startswith("in: holds the study up, evidence ")
+    assert by_name[status.rival].standing.startswith("in: closest rival, evidence ")
     assert shares[status.rival] == pytest.approx(max(status.evidence, 0) / status.required)
     assert by_name[status.leader].standing == "leads"
-    assert ", holds it up" in str(status)
+    assert ", closest rival" in str(status)
 
 
 def test_arms_that_a_policy_has_dropped_stay_out():

@@ -272,7 +272,7 @@ def test_what_a_threshold_keeps_is_there_again_when_a_study_is_loaded():
     """It is weighed as in a simulation, also where the study is loaded anew before every step."""
     instance = cabai.Instance("gaussian", [1.0, 0.5, 0.0], [1, 0.5, 0.2])
     check_same_pulls(instance, "co", Squares(), 0.0, most=300, seed=3, reload=True)
-    with pytest.raises(cabai.InvalidInput, match="threshold squares keeps more of each arm"):
+    with pytest.raises(cabai.InvalidInput, match="threshold squares needs more data per arm"):
         Squares().beats(cabai.Statistics("gaussian", pulls=[9, 9], rewards=[9, 0]), 0, 1, delta=0.1)
 
 
@@ -290,9 +290,9 @@ def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
     assert (runs.summary().proven, runs.summary().standing) == (False, "its stopping rule is not proven")
     compared = repr(cabai.compare(runs.instance, [impatient, "uniform"], trajectories=10))
     assert compared.startswith("delta 0.05, threshold contrast, 10 trajectories")
-    assert compared.endswith("impatient stops by a rule of its own, not by the threshold: nothing is proven of it, and "
+    assert compared.endswith("impatient stops by its own rule, not by the threshold: nothing is proven about it, and "
                              "the lower bound need not hold.")  # fmt: skip
-    with pytest.raises(cabai.InvalidInput, match="stops by a rule of its own, which no threshold's proof covers"):
+    with pytest.raises(cabai.InvalidInput, match="stops by its own rule, which no threshold's proof covers"):
         cabai.create_study("impatient", arms=["a", "b"], family="bernoulli", policy=impatient, storage="memory")
 
 
@@ -346,5 +346,7 @@ def test_what_has_no_name_and_what_no_grid_can_draw_are_refused(own):
 
     with pytest.raises(cabai.InvalidInput, match=r"the threshold .*Nameless has no name"):
         cabai.simulate(cabai.Instance("gaussian", [1, 0], [1, 1]), threshold=Nameless(), trajectories=2)
-    with pytest.raises(cabai.InvalidInput, match=r"random instances are drawn of gaussian, .* got family geometric"):
+    with pytest.raises(
+        cabai.InvalidInput, match=r"random instances are drawn only for gaussian, .* got family geometric"
+    ):
         random_instance(own["family"], 3, seed=0, number=0)

@@ -295,7 +295,7 @@ def test_a_report_needs_nothing_else(storage, folder):
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert not [tag for tag, attributes in Tags(text).found if {"src", "href", "srcset"} & set(attributes)]
     assert "url(" not in text
-    for part in ("What was asked", "What was assumed", "The bill", "large has the largest mean"):
+    for part in ("Question", "Assumptions", "The bill", "large has the largest mean"):
         assert part in text
     found = here("study", "report", "report", "--storage", storage, "--out", str(folder / "report.pdf"))
     assert (found.returncode, found.stdout) == (2, "")

@@ -257,7 +257,7 @@ def test_logs_are_known_by_their_ending_and_options_for_others_are_refused(tmp_p
     renamed = (logs / "large.eval").rename(logs / "large.log")
     assert read_table([renamed, logs / "small.eval"]).scores.shape == (2, 4)
     (tmp_path / "table.csv").write_text("a,b\n1,0\n")
-    with pytest.raises(InvalidInput, match="scorer is for logs of Inspect, which this is not"):
+    with pytest.raises(InvalidInput, match="scorer is only for logs of Inspect, which this is not"):
         read_table(tmp_path / "table.csv", scorer="match")
     with pytest.raises(InvalidInput, match="several paths must all be logs"):
         read_table([tmp_path / "table.csv", tmp_path / "table.csv"])
@@ -274,7 +274,7 @@ def test_the_shell_replays_logs(logs, tmp_path):
     done = here("replay", str(logs), "--metric", "acc")
     assert (done.returncode, done.stderr) == (
         2,
-        "cabai: metric is for logs of lm-evaluation-harness, which this is not.\n",
+        "cabai: metric is only for logs of lm-evaluation-harness, which this is not.\n",
     )
     write_samples(tmp_path / "out" / "m1", "piqa", [lm_eval_sample(i, acc=1.0) for i in range(3)])
     write_samples(tmp_path / "out" / "m2", "piqa", [lm_eval_sample(i, acc=0.0) for i in range(3)])

@@ -178,7 +178,7 @@ def test_evaluate_works_over_http(address):
 def test_what_http_does_not_do_is_said(address, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "docs" / "examples")
     study = cabai.create_study("refusals", **ARMS, storage=address)
-    with pytest.raises(cabai.InvalidInput, match="not deleted over HTTP"):
+    with pytest.raises(cabai.InvalidInput, match="cannot be deleted over HTTP"):
         cabai.delete_study("refusals", storage=address)
     with pytest.raises(cabai.InvalidInput, match="a server runs no code that a request names"):
         cabai.create_study("own", **ARMS, policy="thompson:thompson", storage=address)
@@ -188,7 +188,7 @@ def test_what_http_does_not_do_is_said(address, tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text(recipe)
     done = here("run", str(tmp_path / "study.toml"))
     assert done.returncode == 2
-    assert "takes no commands" in done.stderr
+    assert "accepts no commands" in done.stderr
 
 
 def test_tokens_are_needed_and_come_from_the_address_or_the_environment(server, address, monkeypatch):
@@ -196,7 +196,7 @@ def test_tokens_are_needed_and_come_from_the_address_or_the_environment(server, 
     monkeypatch.delenv("CABAI_TOKEN", raising=False)
     with pytest.raises(cabai.InvalidInput, match=r"a token is needed.*CABAI_TOKEN"):
         cabai.list_studies(storage=bare)
-    with pytest.raises(cabai.InvalidInput, match="has refused"):
+    with pytest.raises(cabai.InvalidInput, match="refused: "):
         cabai.list_studies(storage=f"http://wrong@127.0.0.1:{server.port}")
     names = cabai.list_studies(storage=address)
     assert cabai.list_studies(storage=f"{bare}/?token={server.tokens['read']}") == names

@@ -111,7 +111,7 @@ def test_an_index_with_a_name_names_the_items():
 
 def test_a_price_list_with_an_arm_twice_is_refused(tmp_path):
     (tmp_path / "prices.csv").write_text("arm,cost\nsmall,1\nlarge,2\nhuge,3\nsmall,1\n")
-    with pytest.raises(InvalidInput, match="rows 2 and 5: arm 'small' is there twice"):
+    with pytest.raises(InvalidInput, match="rows 2 and 5: arm 'small' appears twice"):
         read_table(WIDE, costs=tmp_path / "prices.csv")
 
 
@@ -127,20 +127,20 @@ REFUSED = {
     "item,a,b\nx,1,-inf\n": "row 2, column 'b': a score must be a number",
     "item,a,b\nx,1,1_0\n": "row 2, column 'b': a score must be a number",
     "qid,a,b\n1,1,0\n2,1,0\n": r"row 3, column 'qid': a score must lie from 0 to 1, got 2.*perhaps a column item",
-    "item,a,b\nx,1\n": "row 2: it has 2 cells, and the first row has 3",
+    "item,a,b\nx,1\n": "row 2: it has 2 cells, but the first row has 3",
     "item,a,b\n": "has no rows",
-    "item,a,b\nx,1,0\nx,1,0\n": "rows 2 and 3: item 'x' is there twice",
+    "item,a,b\nx,1,0\nx,1,0\n": "rows 2 and 3: item 'x' appears twice",
     "item,a,b\n,1,0\n": "row 2: the item has no name",
-    "item,a,a\nx,1,0\n": "column 2 needs a name of its own, got 'a'",
-    "item,a,\nx,1,0\n": "column 3 needs a name of its own, got ''",
+    "item,a,a\nx,1,0\n": "column 2 needs its own name, got 'a'",
+    "item,a,\nx,1,0\n": "column 3 needs its own name, got ''",
     "item,a,score\nx,1,0\n": "is the column 'score' an arm",
-    "arm,item,score\na,x,1\nb,x,0\na,x,1\n": "rows 2 and 4: arm 'a' is there twice on item 'x'",
+    "arm,item,score\na,x,1\nb,x,0\na,x,1\n": "rows 2 and 4: arm 'a' appears twice on item 'x'",
     "arm,item,score\na,x,1\nb,x,\nb,y,often\n": "row 4, column 'score': a score must be a number",
     "arm,item,score\na,x,1\n,x,0\n": "row 3, column 'arm': it is empty",
     "arm,item,score,cost\na,x,1,1\nb,x,0,-1\n": "row 3, column 'cost': a cost must be 0 or more, and finite, got -1",
-    "arm,item,score,cost\na,x,1,1\nb,x,0,\n": "arm 'b' has a score and no cost on item 'x'; so have 0 more",
+    "arm,item,score,cost\na,x,1,1\nb,x,0,\n": "arm 'b' has a score but no cost on item 'x'; evaluations like this: 1",
     "arm,item,score,cost\na,x,1,0\nb,x,0,0\n": "at least one cost must be more than 0",
-    "arm,score\na,1\nb,0\n": "a column for the arm, 'arm', and one for the score, 'score', and none for the item",
+    "arm,score\na,1\nb,0\n": "a column for the arm, 'arm', and one for the score, 'score', but none for the item",
     "model,system,item,score\na,b,x,1\n": "the columns 'model' and 'system' could both be the arm: call one",
     "item,a\nx,1\n": "needs at least 2 arms and 1 item, got 1 and 1",
     "item,a,b\nx,1,\ny,,0\n": "no item has a score of every arm: arm 'a' has none on 1 of 2 items",
@@ -166,7 +166,7 @@ def test_a_table_that_could_be_misread_is_refused_with_the_place(tmp_path, text)
         ({"a": 1, "b": 0}, "the scores of arm 'a' must be a list, or a mapping of items to scores, got 1"),
         ({"a": [1, 0], "b": [1, 3]}, "arm 'b' on item '1': a score must lie from 0 to 1, got 3"),
         (ScoreTable(("a", "b"), ("x",), np.array([[1.0], [2.0]])), "arm 'b' on item 'x': a score must lie from 0 to 1"),
-        (WIDE.assign(item="q"), "rows q0 and q1: item 'q' is there twice"),
+        (WIDE.assign(item="q"), "rows q0 and q1: item 'q' appears twice"),
         (WIDE.assign(small=[[1]] * len(WIDE)), "row q0, column 'small': a score must be a number"),
         (WIDE.iloc[:0], "the DataFrame has no rows"),
         (pd.DataFrame(), "the DataFrame has no rows"),
@@ -184,11 +184,14 @@ def test_values_of_python_that_are_no_table_are_refused(table, message):
 @pytest.mark.parametrize(
     ("costs", "message"),
     [
-        ({"small": 1}, r"there is no cost of arm 'large' and 1 more: costs are of small\."),
+        ({"small": 1}, r"there is no cost for arm 'large' and 1 more: there are costs for small\."),
         ({"small": 1, "large": -1, "huge": 1}, "arm 'large': a cost must be 0 or more, and finite, got -1"),
         ({"small": 1, "large": "cheap", "huge": 1}, "arm 'large': a cost must be a number"),
         (dict.fromkeys(ARMS, 0), "at least one cost must be more than 0"),
-        ({arm: {"q0": 1} for arm in ARMS}, "arm 'small' has a score and no cost on item 'q1'; so have 356 more"),
+        (
+            {arm: {"q0": 1} for arm in ARMS},
+            "arm 'small' has a score but no cost on item 'q1'; evaluations like this: 357",
+        ),
     ],
 )
 def test_costs_that_are_missing_or_wrong_are_refused(costs, message):
@@ -267,10 +270,10 @@ def test_what_is_printed():
     low, high = np.quantile(found.costs / COSTS.sum(), [0.05, 0.95])
     mean = found.costs.mean() / COSTS.sum()
     assert paid == (
-        f"Paid: {100 * mean:.3g} % of the full cost of 960 in the mean, {100 * low:.3g} % to {100 * high:.3g} % in "
+        f"Paid: {100 * mean:.3g} % of the full cost of 960 on average, {100 * low:.3g} % to {100 * high:.3g} % in "
         "nine of ten repeats."
     )
-    assert winner == "Winner: the same as by all scores in 30 of 30 repeats; within 0.1 of the best in 30."
+    assert winner == "Winner: the same as with all scores in 30 of 30 repeats; within 0.1 of the best in 30."
 
 
 def test_of_many_arms_the_best_are_printed():
@@ -317,7 +320,7 @@ def test_the_shell_takes_every_option(files):
         (["scores.csv", "--epsilon", "-1"], "epsilon must not be negative"),
         (["scores.csv", "--direction", "up"], "direction must be one of maximize, minimize, got 'up'."),
         (["scores.csv", "--repeats", "0"], "repeats must be a whole number of at least 1, got 0."),
-        (["scores.csv", "--plot", "paid.pdf"], "a picture's file must end in .png or .svg, got 'paid.pdf'."),
+        (["scores.csv", "--plot", "paid.pdf"], "a plot file must end in .png or .svg, got 'paid.pdf'."),
         (["scores.csv", "scores.csv"], "several paths must all be logs"),
         (["scores.csv", "--low", "0.5"], "scores.csv, row 2, column 'small': a score must lie from 0.5 to 1, got 0."),
     ],

@@ -1,4 +1,4 @@
-"""The paper, made again: the report's structure, a few of its numbers, and that it appears whole or not at all."""
+"""The paper, reproduced: the report's structure, a few of its numbers, and that it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_errata_page_is_what_the_code_shows():
     import importlib.util
     from pathlib import Path
 
-    script = Path(__file__).parent.parent / "docs" / "errata.py"
+    script = Path(__file__).parent.parent / "docs" / "theory" / "errata.py"
     spec = importlib.util.spec_from_file_location("errata_page", script)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -406,7 +406,7 @@ def test_a_study_that_stopped_at_its_limit_says_what_would_let_it_go_on(server):
     answer = server.send("POST", "/api/studies/short/ask", {})
     refused(answer, 409, "study-stopped")
     assert (answer[2]["reason"], answer[2]["decision"]) == ("max_pulls", None)
-    assert answer[2]["next"] == "Amend it with a larger max_pulls: then it goes on."
+    assert answer[2]["next"] == "Amend it with a larger max_pulls to continue."
 
 
 def test_the_same_request_is_answered_with_the_same_pulls(server, study):
@@ -615,7 +615,7 @@ def test_what_is_not_safe_or_makes_no_sense_is_refused_in_one_line(options, tmp_
 def test_a_port_in_use_is_one_line(server, tmp_path):
     done = here("serve", "--port", str(server.port), cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "cannot listen at 127.0.0.1" in done.stderr
+    assert "cannot listen on 127.0.0.1" in done.stderr
 
 
 def test_the_command_prints_one_line_and_ctrl_c_ends_it(tmp_path: Path):

@@ -182,7 +182,7 @@ def test_a_pull_given_back_is_the_next_to_be_offered(clock):
     pulls = study.ask(3)
     study.release(pulls[1])
     assert (study.status().under_way, study.status().lapsed) == (3, 1)
-    assert "\n3 under way, 1 of them given back or not told in time\n" in str(study)
+    assert "\n3 under way, 1 of them released or expired\n" in str(study)
     again = study.ask()
     assert (study.status().under_way, study.status().lapsed) == (3, 0)
     assert (again.id, again.offers) == (pulls[1].id, 2)
@@ -201,7 +201,7 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
     clock.now += 101
     theirs = study.ask(worker="B")
     assert theirs.id == mine.id
-    expected = rf"pull {mine.id} was offered to another worker \('B'\), who alone may now renew it"
+    expected = rf"pull {mine.id} was offered to another worker \('B'\): only that worker may now renew"
     for lost, who in [(mine, {}), (mine, {"worker": "A"}), (mine.id, {"worker": "A"}), (theirs, {"worker": "A"})]:
         with pytest.raises(cabai.LostPull, match=expected):
             getattr(study, call)(lost, **who)
@@ -218,7 +218,7 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
         study.tell(theirs, 0, 1.0)
     for pull in (mine, theirs):
         getattr(study, call)(pull)  # told meanwhile: does nothing
-    with pytest.raises(cabai.InvalidInput, match="worker must be a text"):
+    with pytest.raises(cabai.InvalidInput, match="worker must be a string"):
         getattr(study, call)(theirs, worker=5)
 
 
@@ -279,7 +279,7 @@ def test_a_study_never_undecides(clock):
     assert (after.confidence, after.remaining_cost, after.late) == (0.7, 0.0, len(late))
     assert after.spent == decided.spent + len(late)
     assert (decided.spent_late, after.spent_late) == (0.0, len(late))
-    assert f"\n{len(late)} told after the study had stopped, {len(late)} of what was spent\n" in str(after)
+    assert f"\n{len(late)} told after the study stopped: {len(late)} of what was spent\n" in str(after)
     assert {arm.name: arm.pulls for arm in after.arms} == spent_on  # what decided, and no more
     assert after.waiting == len(late)
     assert [each["late"] for each in study.observations()] == [False] * decided.pulls + [True] * len(late)

@@ -116,7 +116,9 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
     study.drop("a")
     study.drop("a")
     assert len(study.amendments()) == 1
-    with pytest.raises(cabai.InvalidInput, match=r"only two arms are left: to drop 'b' would leave one.*stop"):
+    with pytest.raises(
+        cabai.InvalidInput, match=r"only two arms are left: without 'b' there is nothing to compare.*stop"
+    ):
         study.drop("b")
     with pytest.raises(cabai.InvalidInput, match="there is no arm 'x': the arms are a, b, c"):
         study.drop("x")
@@ -130,10 +132,10 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
         ({"policy": "d-lucb"}, "got d-lucb"),
         ({"policy": "top-two", "threshold": "stylized"}, "contrast, evalue or bets, got stylized"),
         ({"policy": "top-two", "threshold": "mixture", "family": "gaussian"}, "contrast, evalue or bets, got mixture"),
-        ({"policy": "top-two", "family": None, "items": 10}, "only where it has no items"),
+        ({"policy": "top-two", "family": None, "items": 10}, "only if it has no items"),
         (
             {"policy": "cheapest", "goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]},
-            "only where the best arm is looked for, got goal 'cheapest'",
+            "only if its goal is the best arm, got goal 'cheapest'",
         ),
     ],
 )
@@ -151,7 +153,7 @@ def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(options, messag
 def test_an_arm_is_not_dropped_where_the_bound_would_say_nothing(delta):
     study = new(policy="top-two", delta=delta)
     before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match=r"2 delta = 1.* at most, which says nothing\. Create .* reserve"):
+    with pytest.raises(cabai.InvalidInput, match=r"at most 2 delta = 1.*, which says nothing\. If arms .* reserve"):
         study.drop("c")
     assert tables(study) == before
     kept = new(policy="top-two", delta=delta, reserve=0.2)
@@ -167,13 +169,13 @@ def test_an_arm_that_was_dropped_does_not_join_again():
     study.drop("a")
     before = tables(study)
     for arm in "xa":
-        with pytest.raises(cabai.InvalidInput, match=f"arm '{arm}' was dropped, which is for good"):
+        with pytest.raises(cabai.InvalidInput, match=f"arm '{arm}' was dropped for good"):
             study.add_arm(arm)
     assert tables(study) == before
     study.add_arm("y")
     study.add_arm("y")  # the same again, as after a lost answer
     study.stop()
-    with pytest.raises(cabai.InvalidInput, match="has stopped: its arms are what they were"):
+    with pytest.raises(cabai.InvalidInput, match="has stopped: its arms can no longer change"):
         study.add_arm("y")
 
 
@@ -265,14 +267,14 @@ def test_confidences_and_intervals_pay_too():
     ("options", "given", "message"),
     [
         ({}, {"arm": "d"}, "was created without a reserve"),
-        ({"reserve": 0.1}, {"arm": "a"}, "there is an arm 'a' already"),
+        ({"reserve": 0.1}, {"arm": "a"}, "there is already an arm 'a'"),
         ({"reserve": 0.1}, {"arm": ""}, "arm"),
         ({"reserve": 0.1}, {"arm": "x" * 201}, "an arm's name must be"),
-        ({"reserve": 0.1}, {"arm": 7}, "an arm's name must be a text"),
-        ({"reserve": 0.1}, {"arm": "d", "cost": 1.0}, "learns what arms cost"),
-        ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d"}, "knows the arms' costs: give cost"),
+        ({"reserve": 0.1}, {"arm": 7}, "an arm's name must be a string"),
+        ({"reserve": 0.1}, {"arm": "d", "cost": 1.0}, "measures costs: leave cost out"),
+        ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d"}, "was created with known costs: give cost"),
         ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d", "cost": -1}, "must not be negative"),
-        ({"reserve": 0.1}, {"arm": "d", "metadata": {1, 2}}, "metadata must be what JSON can hold"),
+        ({"reserve": 0.1}, {"arm": "d", "metadata": {1, 2}}, "metadata must be valid as JSON"),
     ],
 )
 def test_bad_arms_do_not_join(options, given, message):
@@ -288,7 +290,7 @@ def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():
     start(study, [1, 1, 1])
     for change in (lambda: study.drop("a"), lambda: study.add_arm("d")):
         with pytest.raises(
-            cabai.InvalidInput, match=r"has stopped: its arms are what they were. Raise its budget first"
+            cabai.InvalidInput, match=r"has stopped: its arms can no longer change. Raise its budget with amend"
         ):
             change()
     study.amend(max_pulls=20)

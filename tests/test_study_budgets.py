@@ -203,7 +203,9 @@ def test_a_batch_before_any_cost_is_known_has_one_pull_of_each_arm():
     study = new(max_cost=1)
     pulls = study.ask(1000)
     assert [pull.arm for pull in pulls] == ["a", "b", "c"]
-    with pytest.raises(cabai.NoPull, match=r"what a pull of arm 'a' costs is not known, and the first is under way"):
+    with pytest.raises(
+        cabai.NoPull, match=r"the cost of a pull of arm 'a' is not known yet, and the first one is under way"
+    ):
         study.ask()
     study.tell(pulls[0], failed="broke", cost=0.0)  # says nothing of what a pull costs
     again = study.ask(1000)
@@ -392,7 +394,7 @@ def test_many_failed_pulls_are_warned_of():
         told += [(pull.arm, study.status().failures, w.category, str(w.message)) for w in caught]
     assert [(arm, n) for arm, n, _, _ in told] == [("a", 3), ("a", 10)]  # not every time
     assert all(category is cabai.FailedPulls for _, _, category, _ in told)
-    assert told[0][3].startswith("3 of 4 pulls of arm 'a' failed. The guarantee is about the mean reward of pulls that")
+    assert told[0][3].startswith("3 of 4 pulls of arm 'a' failed. The guarantee covers the mean reward of pulls that")
     assert study.status().warnings == [told[0][3].replace("3 of 4", "12 of 13").removesuffix(" The last: no")]
     assert "Warning: 12 of 13 pulls" in str(study)
     assert "12 failed" in str(study)

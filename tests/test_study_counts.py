@@ -85,8 +85,8 @@ def test_evalue_takes_sums_of_bernoulli_rewards():
         ({"threshold": "bets"}, "threshold bets looks at single rewards of bernoulli arms"),
         ({"family": "poisson", "threshold": "evalue"}, "threshold evalue looks at single rewards of poisson arms"),
         ({"family": "poisson", "policy": "d-lucb"}, "threshold evalue looks at single rewards of poisson arms"),
-        ({"threshold": "calibrated(c=3)"}, "calibrated threshold is certified for pulls"),
-        ({"family": None, "policy": "top-two", "items": 10}, "every evaluation is told by itself"),
+        ({"threshold": "calibrated(c=3)"}, "calibrated threshold is certified only for pulls"),
+        ({"family": None, "policy": "top-two", "items": 10}, "takes evaluations one by one"),
     ],
 )
 def test_sums_are_refused_where_the_test_looks_at_more(options, message):
@@ -100,9 +100,9 @@ def test_sums_are_refused_where_the_test_looks_at_more(options, message):
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ({}, "must be a dictionary from names of arms"),
+        ({}, "must be a dictionary that maps names of arms"),
         ([], "must be a dictionary"),
-        ({"x": (1, 1, 1)}, "must be a dictionary from names of arms"),
+        ({"x": (1, 1, 1)}, "must be a dictionary that maps names of arms"),
         ({"a": 5}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
         ({"a": (5, 3)}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
         ({"a": (5, 3, None)}, "need a cost"),
@@ -136,7 +136,7 @@ def test_a_period_counts_once():
     study.tell_counts({"a": (10, 5), "b": (10, 4)})
     assert study.status().pulls == 60
     for wrong in ("", 7, "x" * 201):
-        with pytest.raises(cabai.InvalidInput, match="period must be a text"):
+        with pytest.raises(cabai.InvalidInput, match="period must be a string"):
             study.tell_counts({"a": (10, 5)}, period=wrong)
 
 
@@ -173,7 +173,7 @@ def test_limits_count_every_pull():
     assert study.tell_counts({"a": (30, 5), "b": (30, 5), "c": (30, 5)}) != {}
     assert study.tell_counts({"a": (30, 5), "b": (30, 5), "c": (30, 5)}) == {}
     assert (study.status().reason, study.status().pulls) == ("max_pulls", 180)
-    with pytest.raises(cabai.InvalidInput, match="has stopped at max_pulls: raise it first"):
+    with pytest.raises(cabai.InvalidInput, match="has stopped at max_pulls: raise it with amend"):
         study.tell_counts({"a": (30, 5)})
     study.amend(max_pulls=1000)
     study.tell_counts({"a": (30, 5)})

@@ -19,7 +19,7 @@ DEEP = "[" * 100_000
 
 DAMAGES = [
     (f"{STUDY} settings = ''", "is damaged: "),
-    (f"{STUDY} settings = '[]'", "its settings are not an object of JSON"),
+    (f"{STUDY} settings = '[]'", "its settings are not a JSON object"),
     (f"{STUDY} settings = '{{}}'", "'arms'"),
     (f"{STUDY} settings = '{DEEP}'", "is damaged: "),
     (f"{STUDY} settings = replace(settings, '\"delta\": 0.05', '\"delta\": 7')", "delta must lie strictly between"),

@@ -32,6 +32,7 @@ from cabai.study import (
     Study,
     StudyNotFound,
     create_study,
+    database,
     delete_study,
     load_study,
     schema,
@@ -330,7 +331,7 @@ def fill_the_disk(url: str, limit: Any, free: Any) -> None:
     assert [words[0] for words in reports].count("full") == 1
     full = next(words[1] for words in reports if words[0] == "full")
     assert "disk" in full
-    assert "What was acknowledged before is kept, this call was not." in full
+    assert "Everything acknowledged before is stored; this call was not acknowledged." in full
     told = told_in(reports)
     assert len(told) > 5
     study = load_study("study", storage=url)
@@ -439,7 +440,9 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     postgres.stop(at_once=True)
     try:
         started = time.monotonic()
-        with pytest.raises(StorageError, match="What was acknowledged before is kept, this call was not"):
+        with pytest.raises(
+            StorageError, match="Everything acknowledged before is stored; this call was not acknowledged"
+        ):
             study.tell(pull, 2.0, cost=1.0)
         with pytest.raises(StorageError):
             study.status()
@@ -538,7 +541,7 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
 def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.5)
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
     study = new_study(url)
     pull = study.ask()
 
@@ -803,8 +806,8 @@ def test_a_server_without_a_connection_left_is_waited_for(url: str, monkeypatch:
         told = executor.submit(study.tell, pull, 1.0, cost=1.0)
         time.sleep(0.3)
         assert not told.done()
-        monkeypatch.setattr("cabai.study.storage.PATIENCE", 0.2)
-        with pytest.raises(StorageError, match=r"has no connection left, for 0\.2 seconds now: run fewer processes"):
+        monkeypatch.setattr("cabai.study.database.PATIENCE", 0.2)
+        with pytest.raises(StorageError, match=r"had no free connection for 0\.2 seconds: run fewer processes"):
             other.ask()
         stack.close()
         told.result(10)

@@ -45,7 +45,7 @@ def test_a_wrong_program_stops_at_once_with_its_own_traceback(kind):
     assert calls == {"a": 1}
     assert type(stopped.value) is kind
     [note] = stopped.value.__notes__
-    assert "this is an error in the test of arm 'a', not a failure of a trial" in note
+    assert "this is an error in the test of arm 'a', not a failed trial" in note
     assert f"catch=(OSError, {kind.__name__})" in note
     assert stopped.value.__context__ is None
     files = [frame.filename for frame in traceback.extract_tb(stopped.value.__traceback__)]
@@ -78,7 +78,7 @@ def test_the_user_names_what_is_caught():
 
 @pytest.mark.parametrize("catch", ["OSError", 5, KeyboardInterrupt, (OSError, "x"), [BaseException]])
 def test_catch_takes_classes_of_exceptions_only(catch):
-    with pytest.raises(cabai.InvalidInput, match="catch must be classes of exceptions"):
+    with pytest.raises(cabai.InvalidInput, match="catch must be exception classes"):
         new().run(lambda arm: (1, 1.0), catch=catch)
 
 
@@ -131,7 +131,7 @@ def test_a_result_of_a_wrong_shape_is_bought_once_and_kept(result, why, cost):
         calls[arm] += 1
         return result
 
-    with pytest.raises(cabai.RunFailed, match="the test of arm 'a' has returned what is no reward and cost") as ended:
+    with pytest.raises(cabai.RunFailed, match="the test of arm 'a' did not return a reward and a cost") as ended:
         study.run(test)
     assert why in str(ended.value)
     assert ("that cost 2" in str(ended.value)) == (cost == 2.0)
@@ -246,7 +246,7 @@ def test_a_function_that_is_wrong_shows_where_and_one_line(cost, tmp_path):
         ("key", ["max_failures = 2"], "failed 2 times in a row"),
         ("key", ['catch = ["failing_judges:Busy", "OSError"]', 'cost = "seconds"'], "'score'. This is an error"),
         ("typo", ['catch = ["NameError"]', "max_failures = 2"], "failed 2 times in a row"),
-        ("wrong", ['cost = "cpu"'], "has returned what is no reward and cost"),
+        ("wrong", ['cost = "cpu"'], "did not return a reward and a cost"),
     ],
 )  # fmt: skip
 def test_a_file_names_what_is_caught(function, more, why, tmp_path):
@@ -262,8 +262,8 @@ def test_a_file_names_what_is_caught(function, more, why, tmp_path):
         ("5", "catch must be names of exceptions"),
         ("[5]", "catch must be names of exceptions"),
         ('"NoSuchError"', "exception 'builtins:NoSuchError' cannot be found"),
-        ('"failing_judges:typo"', "catch must be classes of exceptions"),
-        ('"KeyboardInterrupt"', "catch must be classes of exceptions"),
+        ('"failing_judges:typo"', "catch must be exception classes"),
+        ('"KeyboardInterrupt"', "catch must be exception classes"),
     ],
 )
 def test_a_wrong_catch_is_one_line(catch, message, tmp_path):

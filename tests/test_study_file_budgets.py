@@ -48,7 +48,7 @@ def test_a_budget_below_what_is_spent_is_said_to_be(run):
     said, bill = run(max_cost=3)
     assert bill == 8
     assert "max_cost was 8.0, and is now 3.0" in said
-    assert "8 is spent already: nothing more is pulled with this max_cost." in said
+    assert "8 is already spent: nothing more is pulled with this max_cost." in said
     assert said.count("\n") == 2
 
 

@@ -89,7 +89,7 @@ def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_de
         status = study.status()
         assert (status.pulls, status.waiting) == (counted, len(told) - counted)
         if status.waiting:
-            assert f"\n{status.waiting} rewards told that the study stopped without\n" in str(status)
+            assert f"\n{status.waiting} told but not counted: the study stopped without them\n" in str(status)
 
 
 def test_what_is_told_early_waits_and_is_shown(clock):
@@ -99,10 +99,10 @@ def test_what_is_told_early_waits_and_is_shown(clock):
     status = study.status()
     assert (status.pulls, status.waiting, status.waiting_for, status.spent) == (0, 1, first.id, 1.0)
     assert (status.leader, status.arms[1].waiting, status.arms[1].mean, status.arms[1].spent) == (None, 1, None, 1.0)
-    assert status.sentence == "Nothing counts yet: 1 told early, to be counted after pulls asked before. 1 spent."
+    assert status.sentence == "Nothing counts yet: 1 told early, waiting for pulls asked before them. 1 spent."
     study.tell(third, 0, 1.0)
     study = reloaded(study)
-    assert f"\n2 told early, to be counted after {first.id}, asked before them\n" in str(study)
+    assert f"\n2 told early, waiting for {first.id}, asked before them\n" in str(study)
     assert "1 waiting" in str(study)
     assert [each["counted"] for each in study.observations()] == [False, False]
     study.tell(first, 1, 1.0)
@@ -142,13 +142,15 @@ def test_nothing_needless_is_asked_for_while_the_results_in_hand_decide(clock):
     while not study.status().would_decide:
         pull = study.ask()
         study.tell(pull, int(pull.arm == "a"), 1.0)
-    with pytest.raises(cabai.NoPull, match="the results in hand decide, once those of pulls asked before") as refused:
+    with pytest.raises(
+        cabai.NoPull, match="the results told so far decide, once those of pulls asked before"
+    ) as refused:
         study.ask()
     assert not isinstance(refused.value, cabai.StudyStopped)
     status = study.status()
     assert status.would_decide
     assert (status.stopped, status.decision, status.pulls) == (False, None, 0)
-    assert "; with them the study would be decided\n" in str(status)
+    assert "; counting them would decide the study\n" in str(status)
     with pytest.raises(cabai.NoPull):
         reloaded(study).ask(5)
     study.tell(missing, 0, 1.0)  # the one that was missing may make a difference
@@ -211,7 +213,7 @@ def test_lost_pulls_are_counted_shown_and_warned_of(clock):
     assert b.offers == b.pulls + b.under_way + b.lapses
     assert [lapses for _, _, lapses in caught] == [3, 10]
     assert all(category is cabai.FailedPulls for category, _, _ in caught)
-    expected = f"{b.lapses} of {b.lapses + b.pulls} times nothing was told of a pull of arm 'b' before its lease ended."
+    expected = f"{b.lapses} of {b.lapses + b.pulls} leases of arm 'b' ended without a result."
     assert study.status().warnings[0].startswith(expected)
     assert f"{b.lapses} lapsed" in str(study)
     assert {each["offers"] for each in study.observations() if each["arm"] == "b"} == {1, 3}

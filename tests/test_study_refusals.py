@@ -34,8 +34,8 @@ BAD_SETTINGS = [
     ({"arms": ["a", 1]}, "non-empty strings"),
     ({"arms": ["a", "x" * 201]}, "at most 200 characters"),
     ({"arms": ["a", "b\n"]}, "printable"),
-    ({"arms": {"a": {1, 2}, "b": None}}, "what JSON can hold"),
-    ({"arms": {"a": math.nan, "b": None}}, "what JSON can hold"),
+    ({"arms": {"a": {1, 2}, "b": None}}, "valid as JSON"),
+    ({"arms": {"a": math.nan, "b": None}}, "valid as JSON"),
     ({"family": "gauss"}, "unknown family 'gauss'; did you mean gaussian"),
     ({"family": None}, "a study needs a family, such as bernoulli"),
     ({"family": "gaussian(variance=0)"}, "variance must be positive"),
@@ -69,10 +69,10 @@ BAD_SETTINGS = [
     ({"max_pulls": 2**63}, r"max_pulls must be below 2\*\*63"),
     ({"max_pulls": 10**5000}, "max_pulls must be below .*, got a value of type int that cannot be shown"),
     ({"delta": 10**5000}, "delta must be a number, got a value of type int that cannot be shown"),
-    ({"arms": {"a": 10**5000, "b": None}}, "what JSON can hold, got a value of type dict that cannot be shown"),
-    ({"arms": {"a": nested(100_000), "b": None}}, "what JSON can hold, got a value of type dict that cannot be shown"),
+    ({"arms": {"a": 10**5000, "b": None}}, "valid as JSON, got a value of type dict that cannot be shown"),
+    ({"arms": {"a": nested(100_000), "b": None}}, "valid as JSON, got a value of type dict that cannot be shown"),
     ({"arms": {"a": nested(100), "b": None}}, "must not be nested more than 100 levels deep"),
-    ({"arms": {"a": "x" * 10**6 + "\ud800", "b": {1, 2}}}, r"what JSON can hold, got .{200}\.\.\.: "),
+    ({"arms": {"a": "x" * 10**6 + "\ud800", "b": {1, 2}}}, r"valid as JSON, got .{200}\.\.\.: "),
     ({"family": 10**5000}, "family must be a name or a family, got a value of type int that cannot be shown"),
     ({"seed": True}, "seed must be a whole number"),
 ]
@@ -182,7 +182,7 @@ def test_a_pull_that_was_never_handed_out_is_refused():
         with pytest.raises(cabai.InvalidInput, match="n must be a whole number of at least 1"):
             study.ask(n)
     for worker in (5, "x" * 201):
-        with pytest.raises(cabai.InvalidInput, match="worker must be a text of at most 200 characters"):
+        with pytest.raises(cabai.InvalidInput, match="worker must be a string of at most 200 characters"):
             study.ask(worker=worker)
     assert tables(study) == before
     study.tell(mine.id, 1, 1.0)  # the id will do
@@ -208,7 +208,7 @@ def test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing(kn
         (failed, {"failed": "lost", "cost": 1.0}),
         (failed, {"reward": 1, "cost": 0.5}),
     ]:
-        with pytest.raises(cabai.AlreadyTold, match="that stands"):
+        with pytest.raises(cabai.AlreadyTold, match="which is kept"):
             study.tell(told, **values)
     assert tables(study) == before
 
@@ -219,7 +219,7 @@ def test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing(kn
 )
 def test_sums_that_no_number_can_hold_are_refused(family, rewards, cost):
     study = new(family=family, arms=["a", "b"])
-    with pytest.raises(cabai.InvalidInput, match="too large to hold"):
+    with pytest.raises(cabai.InvalidInput, match="too large to store"):
         start(study, rewards, cost)
     json.dumps(study.status().to_dict(), allow_nan=False)
     assert study.status().pulls == len(study.observations())
@@ -293,9 +293,9 @@ def test_a_study_with_other_settings_is_not_loaded_and_the_error_says_which(opti
     start(study, [1])
     usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
     before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match=f"there is a study {study.name!r} with other settings: {message}"):
+    with pytest.raises(cabai.InvalidInput, match=f"study {study.name!r} already exists with other settings: {message}"):
         cabai.create_study(study.name, **usual | options, load_if_exists=True)
-    with pytest.raises(cabai.InvalidInput, match="there is a study"):
+    with pytest.raises(cabai.InvalidInput, match="already exists"):
         cabai.create_study(study.name, **usual)
     assert tables(study) == before
     again = cabai.create_study(study.name, **usual, load_if_exists=True)

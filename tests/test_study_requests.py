@@ -72,7 +72,7 @@ def test_with_items_too():
 
 @pytest.mark.parametrize("request_", ["", "x" * 201, 7, "\ud800" * 100])
 def test_a_request_is_a_short_text(request_):
-    with pytest.raises(InvalidInput, match="request must be a text of 1 to 200 characters"):
+    with pytest.raises(InvalidInput, match="request must be a string of 1 to 200 characters"):
         new().ask(request=request_)
 
 

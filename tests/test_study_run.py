@@ -69,11 +69,11 @@ def test_run_takes_the_reward_alone_where_costs_are_known():
 )
 def test_a_result_that_is_not_legal_is_told_as_failed_and_ends_the_run(result, why, cost):
     study = new()
-    with pytest.raises(cabai.RunFailed, match="test of arm 'a' has returned what is no reward and cost: ") as failure:
+    with pytest.raises(cabai.RunFailed, match="test of arm 'a' did not return a reward and a cost: ") as failure:
         study.run(lambda arm: result, max_failures=3)
     assert why in str(failure.value)
     assert f". The study {study.name!r} is kept" in str(failure.value)
-    assert ".. It is kept" not in str(failure.value)
+    assert ".. It is recorded" not in str(failure.value)
     [told] = study.observations()
     assert (told["arm"], told["reward"], told["cost"]) == ("a", None, cost)
     assert why in told["failed"]
@@ -116,7 +116,7 @@ def test_run_tells_a_trial_that_fails_as_failed(result, why, cost):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_whose_sums_no_number_can_hold_are_failed_pulls(known, workers):
     study = new(family="gaussian", costs=[1e308] * 3 if known else None)
-    with pytest.raises(cabai.RunFailed, match="sums too large to hold"):
+    with pytest.raises(cabai.RunFailed, match="add up to a number that is too large to store"):
         study.run(lambda arm: 1.0 if known else (1.0, 1e308), workers=workers)
     first, *others = study.observations()
     assert (first["reward"], first["cost"], first["failed"]) == (1.0, 1e308, None)

@@ -233,7 +233,10 @@ def test_a_status_says_what_is_not_proven_and_what_is_enough():
     study = new(family="gaussian", threshold="stylized", policy="uniform", max_pulls=9)
     start(study, [1.0, 0.0, 0.0] * 3)
     assert study.status().reason == "max_pulls"
-    assert ", by a threshold that is not proven (asked for: 0.95). 9 spent." in study.status().sentence
+    assert (
+        ", by a threshold that is not proven, that it has the largest mean (required: 0.95). 9 spent."
+        in study.status().sentence
+    )
 
 
 CERTIFIED = "calibrated(c=1.4, policy=uniform, family=gaussian, arms=3, delta=0.05, max_pulls=50)"
@@ -255,8 +258,8 @@ def test_a_study_stops_without_a_decision_where_its_certificate_ends(clock):
     assert (status.stopped, status.reason, status.decision, study.decision) == (True, "certificate", None, None)
     assert (status.pulls, status.failures) == (49, 1)
     assert status.sentence == (
-        "Stopped at 50 pulls, where the certificate of its threshold ends, without a guarantee: a leads; how surely, "
-        "its threshold does not say. 50 spent."
+        "Stopped at 50 pulls, where the certificate of its threshold ends, without a guarantee: a leads; its "
+        "threshold gives no confidence. 50 spent."
     )
     with pytest.raises(cabai.StudyStopped):
         study.ask()
@@ -315,7 +318,7 @@ def test_a_certificate_speaks_of_the_largest_mean(family, fine):
     if fine:
         assert new(family=family, threshold=threshold, policy="uniform", direction="minimize").status().certified
         return
-    with pytest.raises(cabai.InvalidInput, match=f"certified for the largest mean of {family} rewards"):
+    with pytest.raises(cabai.InvalidInput, match=f"certified only for the largest mean of {family} rewards"):
         new(family=family, threshold=threshold, policy="uniform", direction="minimize")
 
 
@@ -361,7 +364,7 @@ def test_rewards_wider_than_declared_are_warned_of():
     [text] = study.status().warnings
     assert text == reloaded(study).status().warnings[0]
     rewards = [each["reward"] for each in study.observations() if each["arm"] == "b"]
-    assert f"the 200 rewards of arm 'b' have a sample variance of {np.var(rewards, ddof=1):.4g}, and 1 was" in text
+    assert f"the 200 rewards of arm 'b' have a sample variance of {np.var(rewards, ddof=1):.4g}, but 1 was" in text
     assert "Warning: the 200 rewards" in str(study)
 
 

@@ -60,5 +60,5 @@ def test_a_store_of_an_earlier_version_says_what_it_said_and_goes_on(url, file):
     first = waiting.status().waiting_for
     waiting.tell(first, 0.5, cost=1.0)
     assert waiting.status().waiting == 0
-    with pytest.raises(cabai.InvalidInput, match="has decided: it cannot be amended"):
+    with pytest.raises(cabai.InvalidInput, match="has decided: only its metadata can still be amended"):
         cabai.load_study("decided", storage=url).amend(max_cost=40.0)

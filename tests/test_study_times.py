@@ -94,7 +94,7 @@ def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('reward = "seconds"\n', "there is no 'family': times have no largest value"),
+        ('reward = "seconds"\n', "there is no 'family', and times have no largest value"),
         ('reward = "hours"\ntimeout = 1\n', "reward must be one of seconds, cpu, or left out"),
         ("reward = 1\n", "reward must be one of seconds, cpu"),
         ('reward = "cpu"\ntimeout = 1\n', "there is no 'family'"),
@@ -148,7 +148,7 @@ def test_without_a_shell_nothing_is_expanded(tmp_path):
     "command", ["echo '{arm}'", 'echo "{arm}"', 'echo "it is \\" {arm}"', "echo `ls {arm}`", "echo 'a' \"b'{item}'\""]
 )
 def test_a_name_within_quotes_is_refused(command, tmp_path):
-    with pytest.raises(cabai.InvalidInput, match="must stand outside quotes"):
+    with pytest.raises(cabai.InvalidInput, match="must be outside quotes"):
         checked_for_a_shell(command)
     text = f'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = {json.dumps(command)}\n'
     assert run(tmp_path, text).returncode == 2
@@ -173,7 +173,7 @@ def test_a_command_that_a_shell_cannot_start_ends_the_run(command, why, tmp_path
 
 def test_a_shell_command_is_a_text(tmp_path):
     text = 'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = ["echo", "1"]\n'
-    assert "with shell = true, a command must be a text" in run(tmp_path, text).stderr
+    assert "with shell = true, a command must be a string" in run(tmp_path, text).stderr
 
 
 def test_a_time_out_kills_what_the_shell_has_started(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from cabai import AlreadyTold, InvalidInput, StorageError
-from cabai.study import Study, create_study, load_study, statements, storage, transactions
+from cabai.study import Study, create_study, database, load_study, statements, transactions
 from cabai.study.change import Change, Result
 from cabai.study.migrations import metadata as schema
 from cabai.study.together import Call
@@ -141,7 +141,7 @@ def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypa
         tries[0] += 1
         raise psycopg.OperationalError("sorry, too many clients already")
 
-    monkeypatch.setattr(storage, "PATIENCE", 1.0)
+    monkeypatch.setattr(database, "PATIENCE", 1.0)
     monkeypatch.setattr(study._storage.engine, "raw_connection", connect)
     started = time.monotonic()
     with Held(study) as held:

@@ -60,7 +60,7 @@ def test_everything_is_imported_and_a_study_runs_without_what_windows_lacks(tmp_
     )
     first, second, third = done.stdout.splitlines()
     assert (first, third) == ("2", "3")
-    assert 'cost = \\"cpu\\" is not known on this system; take \\"seconds\\"' in done.stderr
+    assert 'cost = \\"cpu\\" is not available on this system; use \\"seconds\\"' in done.stderr
     assert '"failures": 0' in second
     study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
     assert {each["arm"]: each["reward"] for each in study.observations()}["30"] == 0.5  # it was killed in time

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import cabai.interrupts as _  # noqa: F401 - first: it answers Ctrl-C while the rest is loaded
+import cabai.interrupts as _  # noqa: F401 - first: it handles Ctrl-C while the rest is loading
 from cabai import families, policies, thresholds
 from cabai.bound import Bound, bound
 from cabai.core.statistics import Evidence, Statistics, evidence

@@ -3,5 +3,5 @@
 import cabai.interrupts as _  # noqa: F401 - first
 from cabai.quick import main
 
-if __name__ == "__main__":  # not where a process that it starts imports it again
+if __name__ == "__main__":  # not when a child process imports it again
     main()

@@ -1,4 +1,4 @@
-"""The lower bound on what any policy with a guarantee must pay, and the allocation that reaches it."""
+"""The lower bound on the cost of any policy with a guarantee, and the allocation that reaches it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Bound:
     epsilon: float = 0.0
 
     def cost(self, delta: float) -> float:
-        """The least mean cost of any policy wrong with probability at most delta, T* kl(delta, 1 - delta).
+        """The least mean cost of any policy that is wrong with probability at most delta: T* kl(delta, 1 - delta).
 
         For small delta, that is close to T* log(1/delta). From delta = 1/2 on there is no such bound: with two arms,
         guessing without any data is then good enough.
@@ -75,11 +75,11 @@ class Bound:
 
         chosen = policy_of(policy)
         if self.epsilon:
-            raise InvalidInput("the hardness of a policy is known without an epsilon only.")
+            raise InvalidInput("the hardness of a policy is only known without an epsilon.")
         if chosen.name not in HARDNESS or type(chosen) is not POLICIES.classes[chosen.name]:
             raise InvalidInput(f"no hardness is known for policy {chosen}; known: {', '.join(HARDNESS)}.")
         if getattr(chosen, "exploration", 1) == 0:
-            raise InvalidInput(f"{chosen} may never see its error after an unlucky start, so it has no hardness.")
+            raise InvalidInput(f"{chosen} may never recover from an unlucky start, so it has no hardness.")
         with np.errstate(all="ignore"):
             hardness = HARDNESS[chosen.name](self)
         if not 0 < hardness < math.inf:
@@ -87,7 +87,7 @@ class Bound:
         return hardness
 
     def _shown(self) -> tuple[list[list[str]], str]:
-        """A table of the arms, and a line below it."""
+        """A table of the arms, and the line below it."""
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]
         for a, name in enumerate(self.instance.names):
             values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
@@ -105,18 +105,19 @@ class Bound:
 
 
 def kl(delta: float) -> float:
-    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between coins of those biases."""
+    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between two Bernoulli
+    distributions."""
     return (1 - 2 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
 def bound(instance: Instance, epsilon: float = 0.0) -> Bound:
-    """The lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
+    """Compute the lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
     There is none for the `bounded` family: with the same means, arms whose rewards lie between 0 and 1 can be told
     apart for less than arms whose rewards are 0 or 1.
 
-    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  g_a(x) the evidence per
-    pull of the best arm when arm a has x times its pulls.
+    T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  where g_a(x) is the
+    evidence per pull of the best arm if arm a has x times as many pulls.
 
     With an `epsilon` (gaussian rewards only), it is T* with every gap wider by epsilon: the best arm must be told from
     arms that are better than it by epsilon. It holds at every delta if only the best arm is within epsilon of the best;

@@ -1,11 +1,11 @@
-"""What each policy pays in the limit: its mean cost grows as its own hardness T times log(1/delta), never below T*.
+"""What each policy pays in the limit: its mean cost grows like its own hardness T times log(1/delta), and T >= T*.
 
-As delta falls, every threshold here asks for log(1/delta) nats and, in comparison, little more; the means and costs are
-then known, and a run moves like a fluid: arm a has N_a pulls, the best arm 1 has the evidence
+As delta falls, every threshold here requires log(1/delta) nats plus a part that becomes negligible. The means and costs
+are then known, and a run moves like a fluid: arm a has N_a pulls, the best arm 1 has the evidence
 
     Z_{1,a} = N_1 g_a(N_a / N_1),   g_a(x) = d(mu_1, m) + x d(mu_a, m),   m = (mu_1 + x mu_a)/(1 + x),
 
-over a, and what is left to do is to count pulls until each Z_{1,a} is log(1/delta) =: L.
+over a, and the cost is that of the pulls until each Z_{1,a} is log(1/delta) =: L.
 
     co       keeps sqrt(c_a) N_a = s for all arms in play, so Z_{1,a} = s G_a with G_a = g_a(sqrt(c_1/c_a))/sqrt(c_1):
              a leaves at s = L/G_a.        T = sum over a of sqrt(c_a)/G_a + sqrt(c_1) max over a of 1/G_a
@@ -70,15 +70,15 @@ def tas(bound: Bound) -> float:
 
 
 def d_lucb(bound: Bound) -> float:
-    """The end u is sought as mu_1 - s gap, gap the distance to the second mean: 1/d(mu_1, u) rises in u from a finite
-    value at s = 1 and without limit to s = 0, the sum of the 1/d(mu_a, u) falls, so halving a bracket finds s."""
+    """Solve for u = mu_1 - s gap, where gap is the distance to the second mean. 1/d(mu_1, u) rises from a finite value
+    at s = 1 to infinity at s = 0, and the sum of the 1/d(mu_a, u) falls, so bisection finds s."""
     instance = bound.instance
     family, (best, rivals) = instance.family, split(instance)
     means = instance.means
     top, second = means[best], means[rivals].max()
 
     def per_nat(s: float) -> tuple[float, Numbers]:
-        """Pulls of the best arm, and of each rival, that one nat takes."""
+        """Pulls of the best arm, and of each rival, per nat."""
         u = top - s * (top - second)
         distances = [s * (top - second), *((means[a] - second) - (1 - s) * (top - second) for a in rivals)]
         pulls = [
@@ -106,12 +106,12 @@ HARDNESS: dict[str, Callable[[Bound], float]] = {
 
 
 def split(instance: Instance) -> tuple[int, NDArray[np.int64]]:
-    """The best arm, and all others."""
+    """The best arm, and all other arms."""
     return instance.best, np.delete(np.arange(len(instance)), instance.best)
 
 
 def evidence(instance: Instance, pulls: Numbers) -> Numbers:
-    """g_a(x) of each rival a: what one pull of the best arm and x of the rival are worth, in nats."""
+    """g_a(x) for each rival a: the evidence of one pull of the best arm and x pulls of the rival, in nats."""
     best, rivals = split(instance)
     family, means = instance.family, instance.means
     return np.array(

@@ -1,4 +1,4 @@
-"""The truth of a simulated problem: means, costs, and how costs are drawn."""
+"""A problem instance: the true means and costs of a simulation, and how costs are drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cabai.families.laws import LAWS, draw_sample
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput, number, numbers, positive
 
-# How the cost of one pull is drawn, as a factor with mean 1 on the arm's mean cost; compiled code knows them by
+# How to draw the cost of one pull, as a factor with mean 1 on the arm's mean cost. Compiled code refers to them by
 # position.
 COST_MODELS = {
     "fixed": "always the mean",
@@ -23,7 +23,7 @@ COST_MODELS = {
     "beta": "bell-shaped within 50 % of the mean: 0.5 + Beta(2, 2)",
     "exponential": "long-tailed, at least a tenth of the mean: 0.1 + 0.9 Exponential(1)",
 }
-COST_RATIO = 1e12  # the largest cost over the smallest
+COST_RATIO = 1e12  # limit for the largest cost over the smallest
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -93,7 +93,7 @@ class Instance:
         names: Sequence[str] | None = None,
         cost_model: str = "fixed",
     ) -> Instance:
-        """Arms whose rewards are drawn, with replacement, from a sample of bounded rewards for each.
+        """Make an instance whose rewards are drawn, with replacement, from a sample of bounded rewards per arm.
 
         >>> Instance.of_samples("bounded", [[0.9, 1.0, 0.8], [0.5, 0.6]], costs=[1, 2]).means
         array([0.9 , 0.55])
@@ -117,7 +117,7 @@ class Instance:
 
     @property
     def spreads(self) -> list[float]:
-        """A number for each arm that the function above finds in arm.spread."""
+        """One number per arm, which `drawing` reads from arm.spread."""
         if self.samples is not None:
             return [float(len(sample)) for sample in self.samples]
         means = [self.family.scaled(mean) for mean in self.means.tolist()]
@@ -188,10 +188,12 @@ def check_is_bounded(family: Family, what: str) -> None:
 
 
 def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:
-    """The standard deviations of each arm's rewards: those given, if the law can have them, or the largest."""
+    """The standard deviation of each arm's rewards: as given, if possible for the law; else the largest."""
     check_is_bounded(instance.family, "law and sd")
     if not isinstance(law, str) or law not in LAWS:
-        raise InvalidInput(f"unknown law {law!r}; known: {', '.join(LAWS)}. Or Instance.of_samples, for your own.")
+        raise InvalidInput(
+            f"unknown law {law!r}; known: {', '.join(LAWS)}. For your own data, use Instance.of_samples."
+        )
     unit, means = instance.family.unit, [instance.family.scaled(mean) for mean in instance.means.tolist()]
     most = np.array([LAWS[law].largest(mean) * unit for mean in means])
     given = most
@@ -212,24 +214,24 @@ def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:
 
 
 def check_costs(costs: NDArray[np.float64]) -> None:
-    """Costs must be positive, and neither so large, so small nor so far apart that sums of them lose the smaller."""
+    """Check that costs are positive, and not so extreme or so far apart that sums lose the smaller ones."""
     for a, cost in enumerate(costs.tolist()):
         if not 1e-100 <= positive(cost, f"costs[{a}]") <= 1e100:
             raise InvalidInput(f"costs[{a}] must be from 1e-100 to 1e100, got {cost!r}.")
     if costs.max() > COST_RATIO * costs.min():
         raise InvalidInput(
-            f"costs must be at most {COST_RATIO:g} times one another, got {costs.min():g} and {costs.max():g}: beyond "
-            "that double precision loses the smaller one."
+            f"the largest cost must be at most {COST_RATIO:g} times the smallest, got {costs.min():g} and "
+            f"{costs.max():g}: beyond that, double precision loses the smaller one."
         )
 
 
 def arm_names(names: Sequence[str] | None, arms: int) -> tuple[str, ...]:
-    """The names of `arms` arms: those given, or their numbers from 1."""
+    """The names of the arms: as given, or numbers from 1."""
     if names is None:
         return tuple(str(a + 1) for a in range(arms))
     given = names if isinstance(names, Collection) and not isinstance(names, str) else ()
     if len(given) != arms or not all(isinstance(name, str) and name for name in given):
-        raise InvalidInput(f"names must be {arms} non-empty strings, one an arm, got {names!r}.")
+        raise InvalidInput(f"names must be {arms} non-empty strings, one per arm, got {names!r}.")
     if len(set(names)) != arms:
         raise InvalidInput(f"names must differ from each other, got {list(names)!r}.")
     return tuple(names)

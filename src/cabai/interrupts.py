@@ -1,8 +1,7 @@
-"""Ctrl-C while the command `cabai` is being loaded, or as it ends: it stops at once, with one line and no traceback.
+"""Handle Ctrl-C while the command `cabai` is loading or ending: stop at once, with one line and no traceback.
 
-Loading takes a moment, in which nothing is at stake yet and an interrupt would surface in whatever is being imported:
-so importing this comes first, arranges for it, and takes next to no time itself. A program that imports cabai is left
-alone.
+Loading takes a moment, and an interrupt would otherwise appear in whatever is being imported. So this module is
+imported first, and it is fast to import. A program that imports cabai is not affected.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-CODE = 130  # as shells have it: 128 and the signal's number
+CODE = 130  # as in shells: 128 plus the number of the signal
 
 
 def stop(*_: Any) -> None:
@@ -23,7 +22,7 @@ def stop(*_: Any) -> None:
 
 
 def stop_while_loading() -> None:
-    """From here until `raise_again`, if this process is the command."""
+    """Stop at once on Ctrl-C, until `raise_again`, if this process is the command."""
     program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
     is_command = program in ("cabai", "cabai.exe") or (program == "-m" and "cabai" in sys.orig_argv)
     if is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -31,30 +30,30 @@ def stop_while_loading() -> None:
 
 
 def raise_again() -> None:
-    """Ctrl-C raises KeyboardInterrupt, as it usually does."""
+    """Let Ctrl-C raise KeyboardInterrupt again, as usual."""
     if signal.getsignal(signal.SIGINT) is stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def leave_at_once() -> None:
-    """Another Ctrl-C while the process ends does not wait for its threads."""
+    """Let another Ctrl-C, while the process ends, exit without waiting for threads."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(CODE))
 
 
 def say_so_as_it_ends() -> None:
-    """End with this code, also if the interrupt came in code that was made of text, as that of namedtuples is: Python
-    would take it for one that nobody has caught, and end as if it had been killed."""
+    """Exit with this code, even if the interrupt came in code created from text, such as that of namedtuples. Python
+    would treat it as uncaught and exit as if killed."""
     _ending.append(CODE)
 
 
 def is_ending() -> bool:
-    """Whether it has been interrupted, and ends with this code."""
+    """Whether the process was interrupted and exits with this code."""
     return bool(_ending)
 
 
 def end() -> None:
-    """The last thing that is done."""
+    """Exit with the code; runs last."""
     if _ending:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
@@ -63,5 +62,5 @@ def end() -> None:
 
 
 _ending: list[int] = []
-atexit.register(end)  # what is registered later is done before
+atexit.register(end)  # functions registered later run earlier
 stop_while_loading()

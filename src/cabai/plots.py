@@ -1,4 +1,4 @@
-"""What cabai's pictures have in common: readable in grey, labelled where the eye is, at print size."""
+"""Figures of cabai: readable in grey, with direct labels, at print size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
-    """A figure of print width and its axes, without a window or a global state."""
+    """Make a figure of print width and its axes, without a window or global state."""
     from matplotlib import rc_context
 
     from cabai.figure import Figure
@@ -47,12 +47,12 @@ def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **option
 
 
 def title(axis: Axes, text: str) -> None:
-    """What one panel says, above it."""
+    """Write a title above a panel."""
     axis.set_title(text, fontsize=9, loc="left")
 
 
 def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
-    """Write each line's name where it ends, moved apart where two would overlap."""
+    """Write each line's name at its end, moved apart if two would overlap."""
     low, high = axis.get_ylim()
     gap = 0.075 * (high - low)
     names = sorted(ends, key=lambda name: ends[name][1])
@@ -65,7 +65,7 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
             push = (gap - (heights[i + 1] - heights[i])) / 2
             heights[i] -= push
             heights[i + 1] += push
-    heights[0] = max(heights[0], low + gap / 2)  # off the axis below
+    heights[0] = max(heights[0], low + gap / 2)  # above the axis
     for above in range(1, len(heights)):
         heights[above] = max(heights[above], heights[above - 1] + gap)
     right = max(x for x, _ in ends.values())
@@ -83,7 +83,7 @@ def direct_labels(axis: Axes, ends: dict[str, tuple[float, float]]) -> None:
 
 
 def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float | None) -> None:
-    """One horizontal box a policy, the cheapest on top, and the bound as a line."""
+    """One horizontal box per policy, the cheapest on top, and the lower bound as a line."""
     order = sorted(costs, key=lambda policy: -costs[policy].mean())
     values = [costs[policy] for policy in order]
     axis.boxplot(
@@ -106,16 +106,16 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
 
 
 def comparison_figure(comparison: Comparison[Runs]) -> Figure:
-    """What each policy of a comparison pays: boxes hold the middle half, whiskers 5 % to 95 %, dots are means."""
+    """What each policy pays: boxes show the middle half, whiskers 5 % to 95 %, dots the means."""
     figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
     summary = comparison.summaries[0]
     cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
-    title(axis, f"total cost of a trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
+    title(axis, f"total cost per trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
     return figure
 
 
 def runs_figure(runs: Runs) -> Figure:
-    """What trajectories cost, with their mean and the lower bound; and how pulls and bill are shared among the arms."""
+    """The cost of trajectories, with their mean and the lower bound; and each arm's share of pulls and cost."""
     summary = runs.summary()
     figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.25 * len(summary.pull_shares)))
     left.hist(runs.costs, bins=40, color="0.75", edgecolor="white", linewidth=0.4)
@@ -123,8 +123,8 @@ def runs_figure(runs: Runs) -> Figure:
     if summary.lower_bound is not None:
         left.axvline(summary.lower_bound, color="black", linestyle="--", linewidth=1)
     left.set_ylabel("trajectories")
-    floor = "" if summary.lower_bound is None else f", dashed: the lower bound, {summary.lower_bound:.4g}"
-    title(left, f"cost of a trajectory: {summary.mean_cost:.4g} in the mean{floor}")
+    floor = "" if summary.lower_bound is None else f"; dashed: lower bound {summary.lower_bound:.4g}"
+    title(left, f"cost per trajectory: mean {summary.mean_cost:.4g}{floor}")
     heights = np.arange(len(summary.pull_shares))[::-1]
     right.barh(heights + 0.2, summary.pull_shares, height=0.36, color="0.35", label="pulls")
     right.barh(heights - 0.2, summary.cost_shares, height=0.36, color="0.75", label="cost")
@@ -135,7 +135,7 @@ def runs_figure(runs: Runs) -> Figure:
 
 
 def study_figure(seen: Seen) -> Figure:
-    """A study: its arms with intervals and spending, the evidence against what is required, and the bill."""
+    """A study: the arms with intervals and spending, the evidence against what is required, and the bill."""
     status = seen.status
     shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
     rows = max(3.0, 0.8 + 0.22 * len(shown))
@@ -156,13 +156,13 @@ def study_figure(seen: Seen) -> Figure:
     spending.set_yticks(heights, ["" for _ in shown])
     spending.set_ylim(-0.6, len(shown) - 0.4)
     title(spending, f"spent: {status.spent:.4g}")
-    lines(evidence, evidence_over_bill(seen), "evidence in nats, by what was spent")
+    lines(evidence, evidence_over_bill(seen), "evidence in nats, by amount spent")
     lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
     return figure
 
 
 def lines(axis: Axes, tracks: Tracks, what: str) -> None:
-    """Lines over a common axis, a limit dashed."""
+    """Draw lines over a common axis; limits are dashed."""
     for (name, kind), track in tracks.items():
         if track:
             style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}
@@ -174,7 +174,7 @@ def lines(axis: Axes, tracks: Tracks, what: str) -> None:
 
 
 def replay_figure(replay: Replay) -> Figure:
-    """What races would have paid: the share of the full cost by repeat, and the share of the items by arm."""
+    """What races would have paid: the share of the full cost per repeat, and the share of items evaluated per arm."""
     shown = replay.ranking[:40]
     figure, (left, right) = new_figure(columns=2, height=max(2.4, 0.8 + 0.2 * len(shown)))
     paid, evaluated = 100 * replay.shares, 100 * replay.evaluated[shown]
@@ -184,7 +184,7 @@ def replay_figure(replay: Replay) -> Figure:
     left.set_xlim(0, right_end)
     left.yaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("repeats")
-    title(left, f"% of the full cost paid: {paid.mean():.3g} in the mean")
+    title(left, f"% of the full cost paid: mean {paid.mean():.3g}")
     heights = np.arange(len(shown))[::-1]  # the best arm on top
     right.barh(heights, evaluated, height=0.6, color="0.75")
     right.set_yticks(heights, [replay.table.arms[a] for a in shown])
@@ -195,8 +195,8 @@ def replay_figure(replay: Replay) -> Figure:
 
 
 def plan_figure(plan: Plan) -> Figure:
-    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 and to 99 %. Triangles where
-    studies were cut: they pay more than is drawn."""
+    """What studies pay by gap or epsilon: the median as a line, bands from 10 to 90 % and to 99 %. Triangles mark
+    values for which studies were cut: they pay more than is drawn."""
     figure, axis = new_figure(height=3.2)
     at = np.array([point.at for point in plan.curve])
     found = {share: [point.bills.quantile(share) for point in plan.curve] for share in (0.1, 0.5, 0.9, 0.99)}
@@ -220,7 +220,7 @@ def plan_figure(plan: Plan) -> Figure:
             ha="right", fontsize=8,
         )  # fmt: skip
     cut = any(amount.at_least for amounts in found.values() for amount in amounts)
-    more = "; triangles: more than that" if cut else ""
+    more = "; triangles: more than shown" if cut else ""
     title(axis, f"the bill: median, 10 to 90 %, and 99 %{more}; delta {plan.delta:g}")
     return figure
 
@@ -232,20 +232,20 @@ GAP_WORDS = {
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a .png or .svg file, whole or not at all."""
+    """Write a figure to a .png or .svg file, atomically."""
     write_whole(path, as_bytes(figure, picture_kind(path)))
 
 
 def picture_kind(path: str | Path) -> str:
-    """png or svg, from a file's name."""
+    """png or svg, from the name of a file."""
     kind = Path(path).suffix.lstrip(".").lower()
     if kind not in ("png", "svg"):
-        raise InvalidInput(f"a picture's file must end in .png or .svg, got {str(path)!r}.")
+        raise InvalidInput(f"a plot file must end in .png or .svg, got {str(path)!r}.")
     return kind
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:
-    """The figure as a file's contents, the same for the same figure."""
+    """The figure as the contents of a file; the same figure always gives the same bytes."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()

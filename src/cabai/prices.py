@@ -1,13 +1,13 @@
 """What a call of a model costs, in dollars, from the tokens that it used: so that a test can return its cost.
 
-Prices are those of the package genai-prices, which come with it, so that nothing is asked of the network. Your own win
-over them: a TOML file with dollars per million tokens,
+Prices come from the package genai-prices, without network access. Your own prices take precedence: a TOML file with
+dollars per million tokens,
 
     [my-model]
     input = 0.5
     output = 1.5
 
-whose path is given as `prices`, or in the environment as CABAI_PRICES.
+given as `prices`, or in the environment variable CABAI_PRICES.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MILLION = 1e6
 def cost(
     model: str, *, input_tokens: int, output_tokens: int, prices: str | Path | Mapping[str, Any] | None = None
 ) -> float:
-    """What a call of a model costs, in dollars.
+    """The cost of a model call, in dollars.
 
     Prices come from the package genai-prices (extra `prices`), without using the network. `prices` are your own, which
     take precedence: a TOML file or a mapping with dollars per million tokens of input and of output, by model. The
@@ -50,7 +50,7 @@ def cost(
 
 
 def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, tuple[float, float]]:
-    """The user's prices of input and output, by model."""
+    """The user's prices for input and output, by model."""
     if isinstance(given, Mapping):
         return checked(given, "prices")
     path = os.environ.get("CABAI_PRICES") if given is None else str(given)
@@ -65,7 +65,7 @@ def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, tuple[
 
 @lru_cache(maxsize=8)
 def read(path: str, changed: int, size: int) -> dict[str, tuple[float, float]]:
-    """A file of prices, read again once it has changed."""
+    """Read a file of prices; it is read again after it changes."""
     import tomllib
 
     try:
@@ -76,7 +76,7 @@ def read(path: str, changed: int, size: int) -> dict[str, tuple[float, float]]:
 
 
 def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str, tuple[float, float]]:
-    """Prices by model. A dot in a name that is not in quotes makes a table in a table, which is meant as one name."""
+    """Check prices by model. A name with a dot and without quotes is a nested table in TOML; it is read as one name."""
     found: dict[str, tuple[float, float]] = {}
     for key, value in tables.items():
         name = f"{above}{key}"
@@ -101,7 +101,7 @@ def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str
 
 
 def public_cost(model: str, tokens: tuple[int, int], own: Mapping[str, Any]) -> float:
-    """By the prices of genai-prices; `provider/model` is understood as well."""
+    """The cost by the prices of genai-prices; `provider/model` works too."""
     from difflib import get_close_matches
 
     package = optional("genai_prices")
@@ -121,7 +121,7 @@ def public_cost(model: str, tokens: tuple[int, int], own: Mapping[str, Any]) -> 
 
 
 def check_priced(model: str, price: Any, tokens: tuple[int, int]) -> None:
-    """Some models are listed without prices: that does not mean that they are free."""
+    """Refuse models listed without prices: this does not mean that they are free."""
     for kind, count in zip(("input", "output"), tokens, strict=True):
         if count and getattr(price, f"{kind}_mtok", None) is None:
             raise InvalidInput(
@@ -132,5 +132,5 @@ def check_priced(model: str, price: Any, tokens: tuple[int, int]) -> None:
 def give_own(model: str) -> str:
     return (
         f'Give your own: a TOML file with ["{model}"], input = and output = in dollars per million tokens, as prices= '
-        "or in the environment as CABAI_PRICES."
+        "or in the environment variable CABAI_PRICES."
     )

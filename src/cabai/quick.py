@@ -1,6 +1,7 @@
-"""`cabai study ask` and `cabai study tell`, without loading the rest of the shell: scripts call them once per pull.
+"""`cabai study ask` and `cabai study tell` without loading the rest of the command line: scripts call them once per
+pull.
 
-What is not written in the plainest way, and every error, is left to `cabai.cli`, which says the same in the same words.
+Anything but the simplest form of these commands, and every error, is left to `cabai.cli`, which prints the same.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ OPTIONS = {
     "ask": {"-n": "number", "--number": "number", "--worker": "worker", "--storage": "storage"},
     "tell": {"--reward": "reward", "--cost": "cost", "--failed": "failed", "--storage": "storage"},
 }
-NAMES = {"ask": 1, "tell": 2}  # the study's, and the pull's
+NAMES = {"ask": 1, "tell": 2}  # the names of the study and of the pull
 
 
 def read(arguments: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:
-    """The command, its names and its options; None for whatever needs a better reader.
+    """Read the command, its names and its options; None for anything that needs the full command line.
 
     >>> read(["study", "ask", "judges", "-n", "2"])
     ('ask', ['judges'], {'as_json': False, 'number': 2})
@@ -84,7 +85,7 @@ def main() -> None:
         return
     from cabai import interrupts
 
-    gc.disable()  # what is made here is needed to the end, which is soon
+    gc.disable()  # the process ends soon and needs everything until then
     try:
         interrupts.raise_again()
         warnings.showwarning = show_warning  # type: ignore[assignment]

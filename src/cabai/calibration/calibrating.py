@@ -108,7 +108,7 @@ def calibrate(
         hard = set_apart(hard, seen)
         hard += some_within(hard[:1], seen)
     if not hard:
-        raise InvalidInput(f"epsilon {slack:g} leaves no arm that is not good enough: there is nothing to search.")
+        raise InvalidInput(f"epsilon {slack:g} makes every arm good enough: there is nothing to search.")
     with opened(engine, workers=workers, address=address) as place:
         search = Search(hard, chosen, chance, max_pulls, place, progress or (lambda text: None), seen)
         aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others

@@ -134,7 +134,7 @@ class Certificate:
         ours = [f"{math.log(self.c * (1 + math.log(t)) / self.delta):.1f}" for t in times]
         papers = [f"{math.log(2 * len(self.costs) * t / self.delta):.1f}" for t in times]
         return [header, *rows], [
-            f"asks for {', '.join(ours)} nats after {', '.join(map(str, times))} pulls, and paper for "
+            f"asks for {', '.join(ours)} nats after {', '.join(map(str, times))} pulls, and threshold paper for "
             + ", ".join(papers),
             f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
             f"{len(self.searched)} instances",

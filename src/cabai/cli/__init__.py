@@ -1,4 +1,4 @@
-"""The shell."""
+"""The command line."""
 
 from cabai.cli.main import app, main
 

@@ -1,4 +1,4 @@
-"""cabai study amend | drop | add-arm: change the budget, the lease, metadata or arms of a study that runs."""
+"""cabai study amend | drop | add-arm: change the budget, lease, metadata or arms of a running study."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ if TYPE_CHECKING:
     from cabai.study import Study
 
 
-ArmArgument = Annotated[str, typer.Argument(help="The arm's name.")]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who changes it; kept in the log.")]
+ArmArgument = Annotated[str, typer.Argument(help="Name of the arm.")]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who makes the change; kept in the log.")]
 
 
 def amend(
     name: NameArgument,
-    max_cost: Annotated[float | None, typer.Option("--max-cost", help="The bill at which to stop.")] = None,
-    max_pulls: Annotated[int | None, typer.Option("--max-pulls", help="The pulls after which to stop.")] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", help="New budget: stop when the bill reaches this.")
+    ] = None,
+    max_pulls: Annotated[int | None, typer.Option("--max-pulls", help="New limit: stop after this many pulls.")] = None,
     lease: Annotated[
-        float | None, typer.Option("--lease", help="Seconds after which a pull that is not told has lapsed.")
+        float | None, typer.Option("--lease", help="Seconds a worker has to tell a pull before it lapses.")
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option("--metadata", help='Of the arms named, as JSON: {"small": {"model": "m1"}}')
+        str | None,
+        typer.Option("--metadata", help='New metadata of the named arms, as JSON: {"small": {"model": "m1"}}'),
     ] = None,
     by: ByOption = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the budget, the lease or arms' metadata of a study, for everybody who works on it.
+    """Change the budget, lease or metadata of a study.
 
-    A study that stopped at its budget goes on. Prints all amendments of the study; without options, nothing else.
+    The change applies to everyone who works on the study. A study that stopped at its budget continues. Prints all
+    amendments of the study so far; without options, changes nothing.
 
     Example: cabai study amend judges --max-cost 50
     """
@@ -56,10 +60,13 @@ def drop(
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Put an arm out by hand: it is not pulled any more, and cannot be the decision.
+    """Drop an arm by hand.
 
-    The decision is then about the arms still in. Whoever drops an arm may have looked at the results, so more evidence
-    is required after each. Without a --reserve, the decision is then wrong with probability 2 delta at most.
+    It is not pulled again and cannot be the decision. The decision is then about the arms still in play. You may have
+    seen results before you drop an arm, so each drop raises the evidence required. If the study was created without
+    --reserve, its decision is then wrong with probability at most 2 delta instead of delta.
+
+    Example: cabai study drop judges small
     """
     study = load_study(name, storage=storage)
     study.drop(arm, by=by)
@@ -69,20 +76,25 @@ def drop(
 def add_arm(
     name: NameArgument,
     arm: ArmArgument,
-    cost: Annotated[float | None, typer.Option("--cost", help="Its mean cost, where the others' are known.")] = None,
-    metadata: Annotated[str | None, typer.Option("--metadata", help="What to keep with it, as JSON.")] = None,
+    cost: Annotated[
+        float | None, typer.Option("--cost", help="Its mean cost per pull, if the study was created with --costs.")
+    ] = None,
+    metadata: Annotated[str | None, typer.Option("--metadata", help="Data to keep with it, as JSON.")] = None,
     by: ByOption = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Let another arm join a study that was created with a --reserve."""
+    """Add an arm to a study created with --reserve.
+
+    Example: cabai study add-arm judges medium
+    """
     study = load_study(name, storage=storage)
     study.add_arm(arm, cost=cost, metadata=read_metadata(metadata), by=by)
     show(study, as_json)
 
 
 def show(study: Study, as_json: bool) -> None:
-    """Every amendment, and how the study stands."""
+    """Print every amendment, and the status of the study."""
     made = study.amendments()
     if as_json:
         show_json({"amendments": made})
@@ -93,17 +105,17 @@ def show(study: Study, as_json: bool) -> None:
 
 
 def in_words(made: dict[str, Any]) -> str:
-    """An amendment as a line."""
+    """An amendment as one line of text."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made["made"]))
     changes = "; ".join(
         f"{name}: {json.dumps(old)} -> {json.dumps(new)}" for name, (old, new) in made["changes"].items()
     )
-    on = "" if made["reopened"] is None else f" (it had stopped at {made['reopened']}, and went on)"
+    on = "" if made["reopened"] is None else f" (it had stopped at {made['reopened']}, and continued)"
     return f"{when} by {made['by']}: {changes}{on}"
 
 
 def read_metadata(given: str | None) -> Any:
-    """Metadata of arms, from JSON."""
+    """Read metadata of arms from JSON."""
     if given is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""cabai bound: what any policy with a guarantee must pay."""
+"""cabai bound: the least any policy with a guarantee must pay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def bound(
     names: NamesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The least any policy with a guarantee must pay on a known instance, and how it would divide its money.
+    """Compute the lower bound on cost for a known instance.
+
+    Prints the least mean cost of any policy that is wrong with probability at most delta on every instance, and how
+    to divide the cost among the arms to reach it.
 
     Example: cabai bound --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --delta 1e-6
     """

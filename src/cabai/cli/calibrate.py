@@ -1,4 +1,4 @@
-"""cabai calibrate: the least evidence that keeps delta, by simulation."""
+"""cabai calibrate: the least evidence that keeps delta, found by simulation."""
 
 from __future__ import annotations
 
@@ -35,19 +35,17 @@ from cabai.support.validation import InvalidInput
 def calibrate(
     family: FamilyOption,
     costs: CostsOption,
-    policy: Annotated[
-        str, typer.Option("--policy", help=f"The policy that will be run: {POLICY_HELP}")
-    ] = policies.DEFAULT,
+    policy: Annotated[str, typer.Option("--policy", help=f"Policy to calibrate for: {POLICY_HELP}")] = policies.DEFAULT,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
     max_pulls: Annotated[
-        int, typer.Option("--max-pulls", help="How long a run may last: the certificate speaks of errors up to there.")
+        int, typer.Option("--max-pulls", help="Longest run: the certificate covers errors up to this many pulls.")
     ] = 10_000,
     trajectories: Annotated[
-        int, typer.Option("--trajectories", help="On each hard instance; more of them find a smaller constant.")
+        int, typer.Option("--trajectories", help="Simulated runs per hard instance. More runs find a smaller c.")
     ] = 4000,
     confidence: Annotated[
-        float, typer.Option("--confidence", help="The probability that what the certificate says is true.")
+        float, typer.Option("--confidence", help="Probability that the certificate is correct.")
     ] = 0.99,
     cost_model: CostModelOption = "fixed",
     seed: SeedOption = 0,
@@ -56,17 +54,18 @@ def calibrate(
     scheduler: SchedulerOption = None,
     address: AddressOption = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Write the certificate to this JSON file; --threshold can read it.")
+        str | None, typer.Option("--out", help="Write the certificate to this .json file, which --threshold can read.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find, by simulation, the least evidence with which one policy keeps delta: less than any proof asks for.
+    """Find a cheaper threshold for one policy, by simulation.
 
-    A proven threshold guards against every policy, instance and number of pulls at once, and at delta = 0.05 that is
-    most of the bill. This command searches the instances that are hardest for one policy, family, number of arms and
-    delta, and finds the smallest c for which stopping at Z > log(c (1 + log t) / delta) errs at most delta there. The
-    result is a threshold, written calibrated(c=...), and a certificate: what was searched, and how surely. It is
-    evidence, not a proof, and does not speak of more than --max-pulls pulls. Use `contrast` where you need a proof.
+    A proven threshold holds for every policy, instance and number of pulls. At delta = 0.05 this caution is most of
+    the bill. This command searches the instances that are hardest for one policy, family, number of arms and delta. It
+    finds the smallest c for which stopping at Z > log(c (1 + log t) / delta) is wrong with probability at most delta
+    on them. The result is a threshold, calibrated(c=...), and a certificate: what was searched, and with what
+    confidence. It is evidence, not a proof, and says nothing about runs longer than --max-pulls. If you need a proof,
+    use the threshold `contrast`.
 
     Example: cabai calibrate --family gaussian --costs 1,0.1,0.01 --policy co --delta 0.05 --out trial.json
 

@@ -49,9 +49,11 @@ USUAL = "top-two,co,ctas,tas,d-lucb,racing,uniform"
 
 def compare(
     family: FamilyOption,
-    means: Annotated[str | None, typer.Option("--means", help="Each arm's mean reward: 1.5,1,0.5")] = None,
-    costs: Annotated[str | None, typer.Option("--costs", help="Each arm's mean cost: 1,0.1,0.01")] = None,
-    policies: Annotated[str, typer.Option("--policies", help=f"Policies, separated by commas: {POLICY_HELP}")] = USUAL,
+    means: Annotated[str | None, typer.Option("--means", help="Mean reward of each arm: 1.5,1,0.5")] = None,
+    costs: Annotated[str | None, typer.Option("--costs", help="Mean cost per pull of each arm: 1,0.1,0.01")] = None,
+    policies: Annotated[
+        str, typer.Option("--policies", help=f"Policies to compare, separated by commas: {POLICY_HELP}")
+    ] = USUAL,
     threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
@@ -60,7 +62,7 @@ def compare(
     running_costs: RunningCostsOption = None,
     trajectories: Annotated[
         int | None,
-        typer.Option("--trajectories", help="How many times to run: 1000, or 100 on each instance of a grid."),
+        typer.Option("--trajectories", help="Number of simulated runs. Default: 1000, or 100 per instance of a grid."),
     ] = None,
     seed: SeedOption = 0,
     cost_model: CostModelOption = "fixed",
@@ -75,26 +77,25 @@ def compare(
     address: AddressOption = None,
     keep: KeepOption = "rows",
     plot: Annotated[
-        str | None, typer.Option("--plot", help="Also draw what each pays to this .png or .svg file.")
+        str | None, typer.Option("--plot", help="Also plot what each policy pays, to this .png or .svg file.")
     ] = None,
     on_grid: Annotated[
-        bool, typer.Option("--grid", help="Compare on random instances instead; --means and --costs are not needed.")
+        bool, typer.Option("--grid", help="Compare on random instances instead of --means and --costs.")
     ] = False,
     thresholds: Annotated[
-        str, typer.Option("--thresholds", help="With --grid: thresholds, separated by commas.")
+        str, typer.Option("--thresholds", help="With --grid: thresholds to compare.")
     ] = "paper,evalue",
-    deltas: Annotated[
-        str, typer.Option("--deltas", help="With --grid: deltas, separated by commas.")
-    ] = "0.1,0.01,1e-6",
-    arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms, separated by commas.")] = "3,10,50",
+    deltas: Annotated[str, typer.Option("--deltas", help="With --grid: values of delta to compare.")] = "0.1,0.01,1e-6",
+    arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms.")] = "3,10,50",
     instances: Annotated[
-        int, typer.Option("--instances", help="With --grid: random instances for each number of arms.")
+        int, typer.Option("--instances", help="With --grid: number of random instances per number of arms.")
     ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Run several policies on one instance, all facing the same rewards and costs, and compare what they pay.
+    """Compare what several policies pay on the same instance.
 
-    With --grid, on random instances whose costs differ a hundredfold: every policy with every threshold at every delta.
+    All policies see the same rewards and costs. With --grid, compares on random instances whose costs differ up to a
+    hundredfold: every policy with every threshold at every delta.
 
     Example: cabai compare --family bernoulli --means 0.9,0.6,0.3 --costs 1,0.1,0.01 --policies co,ctas,tas --delta 0.01
 
@@ -108,11 +109,11 @@ def compare(
     if goal == CHEAPEST and policies == USUAL:
         chosen = ["cheapest", "cheapest(uniform=true)"]
     if keep != "rows" and (plot is not None or on_grid):
-        raise InvalidInput("--plot and --grid look at every trajectory: they need --keep rows.")
+        raise InvalidInput("--plot and --grid need --keep rows: they use every trajectory.")
     if on_grid:
         if means is not None or costs is not None or plot is not None or epsilon or max_cost is not None:
             raise InvalidInput(
-                "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon, --max-cost."
+                "--grid draws its own instances: leave out --means, --costs, --plot, --epsilon and --max-cost."
             )
         if max_pulls is not None:
             place["max_pulls"] = max_pulls
@@ -127,7 +128,7 @@ def compare(
         show_json({"cells": found.to_dicts()}) if as_json else typer.echo(found)
         return
     if means is None or costs is None:
-        raise InvalidInput("--means and --costs are needed, unless --grid draws random instances.")
+        raise InvalidInput("give --means and --costs, or --grid for random instances.")
     if plot is not None:
         picture_kind(plot)  # before any work is done
         file_to_write(plot)

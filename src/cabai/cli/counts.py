@@ -1,4 +1,4 @@
-"""cabai study tell-counts | split: results that come as sums, such as those of every hour."""
+"""cabai study tell-counts | split: results that arrive as totals, such as one per hour."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from cabai.support.validation import InvalidInput, shown
 def tell_counts(
     name: NameArgument,
     counts: Annotated[
-        str, typer.Argument(help='By arm: pulls, the sum of rewards and of costs, as JSON: {"red": [1000, 31, 2.5]}')
+        str, typer.Argument(help='JSON with [pulls, sum of rewards, sum of costs] per arm: {"red": [1000, 31, 2.5]}')
     ],
     period: Annotated[
         str | None,
-        typer.Option("--period", help="What the period is called: it counts once, however often it is told."),
+        typer.Option("--period", help="Name of the period, so that telling it twice counts once."),
     ] = None,
     following: Annotated[
-        int | None, typer.Option("--following", help="The pulls of the next period; as many as now unless told.")
+        int | None,
+        typer.Option("--following", help="Pulls expected in the next period. Default: as many as in this one."),
     ] = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """What many pulls of each arm returned in all, in a complete period; prints how to divide the next one.
+    """Tell the totals of many pulls at once, for a complete period.
 
-    For bernoulli and poisson rewards. Example: cabai study tell-counts ads '{"red": [1000, 31, 2.5], "blue": [1000, 52,
-    2.5]}' --period 2026-11-16T07
+    Prints the share of the next period's pulls to give each arm. For bernoulli and poisson rewards.
+
+    Example: cabai study tell-counts ads '{"red": [1000, 31, 2.5], "blue": [1000, 52, 2.5]}' --period 2026-11-16T07
     """
     study = load_study(name, storage=storage)
     shares = study.tell_counts(read_counts(counts), period=period, following=following)
@@ -47,11 +49,14 @@ def tell_counts(
 
 def split(
     name: NameArgument,
-    pulls: Annotated[int, typer.Argument(help="How many pulls to divide.")],
+    pulls: Annotated[int, typer.Argument(help="Number of pulls to divide.")],
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """How the policy would divide so many pulls among the arms: one line each."""
+    """Show how the policy would divide a number of pulls.
+
+    Prints one line per arm: its name and its number of pulls.
+    """
     found = load_study(name, storage=storage).split(pulls)
     if as_json:
         show_json({"pulls": found})
@@ -68,7 +73,7 @@ def read_counts(given: str) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON that names nothing twice: of two counts of an arm, one would be lost."""
+    """Refuse JSON that names a key twice: one of the two counts of an arm would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

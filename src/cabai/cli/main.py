@@ -1,4 +1,4 @@
-"""The shell. Every command takes --json; every error is one line on stderr and a code that is not 0."""
+"""The command line. Every command takes --json; every error is one line on stderr and a non-zero exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ from cabai.study import (
 from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
 
 app = typer.Typer(
-    help="Find the best of K options, wrong with probability at most delta, for the least money.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -59,18 +58,18 @@ def version(wanted: bool) -> None:
 def teach(
     context: typer.Context,
     show_version: Annotated[
-        bool, typer.Option("--version", callback=version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Find the best of K options, wrong with probability at most delta, for the least money.
 
-    An arm is an option, a pull is one trial of it; each pull returns a reward and costs something.
+    An arm is one of the options. A pull is one trial of an arm: it returns a reward and has a cost.
     """
     show_help_alone(context)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    """A warning about a study is one line; others are for developers."""
+    """Print a warning about a study as one line; hide others, which are for developers."""
     if issubclass(category, (CostlyStudy, FailedPulls, SourceChanged, WideRewards)):
         typer.echo(f"cabai: warning: {message}", err=True)
 
@@ -79,7 +78,7 @@ def fail(message: str, code: int, **more: str) -> NoReturn:
     if code == interrupts.CODE:
         interrupts.leave_at_once()
     line = " ".join(message.split())
-    with suppress(OSError):  # there is nobody left to tell
+    with suppress(OSError):  # stderr is closed: nobody can read it
         typer.echo(json.dumps({"error": line, **more}) if "--json" in sys.argv else f"cabai: {line}", err=True)
     if code == interrupts.CODE:
         interrupts.say_so_as_it_ends()
@@ -87,24 +86,24 @@ def fail(message: str, code: int, **more: str) -> NoReturn:
 
 
 def open_streams() -> None:
-    """Have the three streams that every program counts on, also where some were closed; and no character of a file's
-    or an arm's name that they cannot show is an error."""
+    """Make sure that all three standard streams are open, and that printing a name with characters the terminal
+    cannot show is not an error."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
-        fail("standard output is closed, so that no result could be shown: use > /dev/null if you do not want it.", 1)
+        fail("standard output is closed, so no result can be shown: use > /dev/null if you do not want it.", 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def system_error(error: OSError) -> str:
-    """What the system has refused: to write to standard output, or something else."""
+    """What to print for an error of the operating system, such as a full disk."""
     reason = error.strerror or str(error)
     try:
         sys.stdout.flush()
-    except OSError:  # what could not be written is not to be tried again as Python ends
+    except OSError:  # so that Python does not try to write it again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is not None:
         return f"{reason}: {error.filename}"
@@ -114,7 +113,7 @@ def system_error(error: OSError) -> str:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What is told by its own words; what an engine raises only once there is one, not to load engines for it."""
+    """Errors whose own message is enough. Does not import the engines just to know their error class."""
     engines = sys.modules.get("cabai.simulation.engines.base")
     return (StorageError, RunFailed) if engines is None else (StorageError, RunFailed, engines.EngineFailed)
 
@@ -122,14 +121,14 @@ def failures() -> tuple[type[Exception], ...]:
 def main() -> None:
     """Run the command line.
 
-    It ends with 0 when all went well, 2 for bad input, 3 when a study has stopped (if it was run: without a decision),
-    4 when it has no pull now, 130 after Ctrl-C, and 1 where something failed: a storage, a test, or cabai itself.
+    Exit codes: 0 success; 1 something failed (a storage, a test, or cabai itself); 2 bad input; 3 the study has
+    stopped (for `cabai run`: without a decision); 4 no pull is available now; 130 Ctrl-C.
     """
     guarded()
 
 
 def guarded(error: BaseException | None = None) -> None:
-    """The command line, or what has become of it: an error is told in one line, and by the code."""
+    """Run the command line, or handle an `error` it raised: print one line and exit with a code."""
     usage_error: Any = typer.BadParameter.__mro__[2]  # what Typer raises for a wrong command line
     try:
         if error is not None:
@@ -164,14 +163,14 @@ def guarded(error: BaseException | None = None) -> None:
     except OSError as error:
         fail(system_error(error), 1)
     except MemoryError as error:
-        fail(f"there is not enough memory for this. {error}", 1)
+        fail(f"not enough memory. {error}", 1)
     except (KeyboardInterrupt, typer.Abort):
         fail("stopped.", interrupts.CODE)
     except Exception as error:
         if os.environ.get("CABAI_TRACEBACK"):
             raise
         fail(
-            f"this should not happen: {type(error).__name__}: {str(error)[:300]}. It is an error in cabai: please "
-            "report it, with what the same command shows if CABAI_TRACEBACK=1 is set in its environment.",
+            f"this should not happen: {type(error).__name__}: {str(error)[:300]}. It is a bug in cabai. Please report "
+            "it, with the output of the same command when the environment variable CABAI_TRACEBACK=1 is set.",
             1,
         )

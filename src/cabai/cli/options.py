@@ -1,4 +1,4 @@
-"""The options that several commands take, and what they describe."""
+"""Options shared by several commands, and how to read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cabai.cli.tools import read_numbers
-from cabai.core.goal import GOALS
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.families import FAMILIES
 from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS, Instance
@@ -19,96 +19,101 @@ FamilyOption = Annotated[
     str,
     typer.Option(
         "--family",
-        help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian takes its variance: gaussian(variance=4); "
-        "bounded rewards their range: bounded(low=0, high=10). Or your own, module:name.",
+        help=f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: "
+        "gaussian(variance=4), bounded(low=0, high=10). For your own family: module:name.",
     ),
 ]
-MeansOption = Annotated[str, typer.Option("--means", help="Each arm's mean reward, separated by commas: 1.5,1,0.5")]
-CostsOption = Annotated[str, typer.Option("--costs", help="Each arm's mean cost, separated by commas: 1,0.1,0.01")]
-NamesOption = Annotated[str | None, typer.Option("--names", help="The arms' names, separated by commas.")]
+MeansOption = Annotated[str, typer.Option("--means", help="Mean reward of each arm: 1.5,1,0.5")]
+CostsOption = Annotated[str, typer.Option("--costs", help="Mean cost per pull of each arm: 1,0.1,0.01")]
+NamesOption = Annotated[str | None, typer.Option("--names", help="Name of each arm: small,medium,large")]
 CostModelOption = Annotated[
-    str, typer.Option("--cost-model", help=f"How a pull's cost is drawn around its mean: {', '.join(COST_MODELS)}.")
+    str, typer.Option("--cost-model", help=f"How the cost of a pull varies around its mean: {', '.join(COST_MODELS)}.")
 ]
 LawOption = Annotated[
     str | None,
-    typer.Option("--law", help=f"How bounded rewards are drawn: {', '.join(LAWS)}. Uniform unless told otherwise."),
+    typer.Option("--law", help=f"How to draw bounded rewards: {', '.join(LAWS)}. Default: uniform."),
 ]
 SdOption = Annotated[
     str | None,
-    typer.Option("--sd", help="With --law: the standard deviation of rewards, one for all arms or one for each."),
+    typer.Option("--sd", help="With --law: standard deviation of rewards, one for all arms or one per arm."),
 ]
-DeltaOption = Annotated[float, typer.Option("--delta", help="The probability of a wrong decision that is allowed.")]
+DeltaOption = Annotated[float, typer.Option("--delta", help="Largest allowed probability of a wrong decision.")]
 EpsilonOption = Annotated[
-    float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+    float, typer.Option("--epsilon", help="Accept any arm whose mean is within epsilon of the best.")
 ]
 GoalOption = Annotated[
     str,
     typer.Option(
         "--goal",
-        help="What to look for: the best arm, or the cheapest to run that is within epsilon of the best: "
-        f"{' or '.join(GOALS)}.",
+        help=f"What to look for: {BEST} (the best arm) or {CHEAPEST} (the cheapest arm to run among those within "
+        "epsilon of the best).",
     ),
 ]
 SlackOption = Annotated[
     float | None,
     typer.Option(
         "--slack",
-        help="With --goal cheapest: every cheaper arm is shown to be worse than the best by more than epsilon - slack. "
-        "Half of epsilon, unless told otherwise.",
+        help="With --goal cheapest: show that every cheaper arm is worse than the best by more than epsilon - slack. "
+        "Default: half of epsilon.",
     ),
 ]
 RunningCostsOption = Annotated[
     str | None,
     typer.Option(
-        "--running-costs", help="With --goal cheapest: what each arm costs to run, if not what it costs to try."
+        "--running-costs",
+        help="With --goal cheapest: what each arm costs to run: 1,0.1. Default: what it costs to try.",
     ),
 ]
 ThresholdOption = Annotated[
     str | None,
     typer.Option(
         "--threshold",
-        help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; parameters in brackets, "
-        "such as paper(alpha=1.2); your own, module:name; or a file that cabai calibrate has written. "
-        "The cheapest that is proven for the family, unless told otherwise.",
+        help=f"The test that decides when one arm beats another: {', '.join(THRESHOLDS.names)}. Parameters go in "
+        "brackets: paper(alpha=1.2). For your own: module:name. Or a file written by cabai calibrate. Default: the "
+        "cheapest threshold proven for the family.",
     ),
 ]
-TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="How many times to run.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same trajectories.")]
+TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="Number of simulated runs.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same results.")]
 MaxPullsOption = Annotated[
-    int | None, typer.Option("--max-pulls", help="Leave a trajectory unfinished after so many pulls.")
+    int | None, typer.Option("--max-pulls", help="Cut a trajectory, as unfinished, after this many pulls.")
 ]
 MaxCostOption = Annotated[
-    float | None, typer.Option("--max-cost", help="Leave a trajectory unfinished once it has paid this.")
+    float | None, typer.Option("--max-cost", help="Cut a trajectory, as unfinished, once it has cost this much.")
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", help="How many trajectories run at a time: all cores, unless told otherwise."),
+    typer.Option("--workers", help="Number of trajectories to run in parallel. Default: one per core."),
 ]
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", help="Where trajectories run: processes, dask or ray. In threads, unless told otherwise."),
+    typer.Option("--engine", help="Where to run trajectories: processes, dask or ray. Default: in threads."),
 ]
 SchedulerOption = Annotated[
-    str | None, typer.Option("--scheduler", help="With --engine dask: the scheduler's address, tcp://host:8786.")
+    str | None, typer.Option("--scheduler", help="With --engine dask: address of the scheduler: tcp://host:8786")
 ]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", help="With --engine ray: the cluster's address, ray://host:10001, or auto.")
+    str | None, typer.Option("--address", help="With --engine ray: address of the cluster: ray://host:10001, or auto.")
 ]
 KeepOption = Annotated[
     str,
-    typer.Option("--keep", help="rows, or summary: any number of trajectories in little memory, quantiles to 0.05 %."),
+    typer.Option(
+        "--keep",
+        help="rows (every trajectory) or summary (any number of trajectories in little memory, with quantiles "
+        "accurate to 0.05 %).",
+    ),
 ]
 POLICY_HELP = (
-    f"{', '.join(POLICIES.names)}; parameters in brackets, such as ctas(tracking=ratio); or your own, module:name."
+    f"{', '.join(POLICIES.names)}. Parameters go in brackets: ctas(tracking=ratio). For your own: module:name."
 )
 
 
 def read_engine(engine: str | None, scheduler: str | None, address: str | None) -> dict[str, Any]:
-    """The engine that the options name, and the address of its cluster, as options of what takes them."""
+    """The engine and the address of its cluster, as keyword arguments."""
     if scheduler is not None and engine != "dask":
-        raise InvalidInput("--scheduler is the address of a Dask scheduler: it needs --engine dask.")
+        raise InvalidInput("--scheduler needs --engine dask: it is the address of a Dask scheduler.")
     if address is not None and engine != "ray":
-        raise InvalidInput("--address is the address of a Ray cluster: it needs --engine ray.")
+        raise InvalidInput("--address needs --engine ray: it is the address of a Ray cluster.")
     return {"engine": engine, "address": scheduler or address}
 
 

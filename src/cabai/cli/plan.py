@@ -1,4 +1,4 @@
-"""cabai plan: what a study will cost, and what a budget can conclude."""
+"""cabai plan: what a study will cost, and what a budget is enough for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cabai import policies
 from cabai.cli.options import (
     POLICY_HELP,
     CostModelOption,
@@ -27,53 +28,66 @@ def plan(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="A study.toml, as for cabai run; or a pilot's table: columns arm, reward and cost, or scores on items."
+            help="A study.toml, as for cabai run; or a table of pilot data: columns arm, reward and cost, or scores "
+            "per item."
         ),
     ] = None,
     family: Annotated[
         str | None,
         typer.Option(
             "--family",
-            help=f"What a reward is: {', '.join(FAMILIES.names)}. A gaussian needs its variance: gaussian(variance=4).",
+            help=f"How rewards are distributed: {', '.join(FAMILIES.names)}. For gaussian, give the variance: "
+            "gaussian(variance=4).",
         ),
     ] = None,
     means: Annotated[
         str | None,
         typer.Option(
             "--means",
-            help="What is known of each arm's mean, separated by commas: a number, a range 0.02..0.03, beta(3,97), "
-            "normal(mean,sd), lognormal(median,sigma) or gamma(shape,scale).",
+            help="What you know about each arm's mean reward, separated by commas: a number, a range 0.02..0.03, "
+            "beta(3,97), normal(mean,sd), lognormal(median,sigma) or gamma(shape,scale).",
         ),
     ] = None,
     costs: Annotated[
         str | None,
         typer.Option(
             "--costs",
-            help="The same of each arm's mean cost. For a table of scores: a file, with columns arm and cost.",
+            help="What you know about each arm's mean cost per pull, in the same form. For a table of scores: a file "
+            "with columns arm and cost.",
         ),
     ] = None,
     names: NamesOption = None,
-    budget: Annotated[float | None, typer.Option("--budget", help="What may be paid. A study.toml's max_cost.")] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="The most you can pay. Default: max_cost of the study.toml.")
+    ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
             "--delta",
-            help="The probability of a wrong decision that is allowed: 0.05. Left out: also the least that "
-            "the budget reaches.",
+            help="Largest allowed probability of a wrong decision. If left out: 0.05, and the plan also finds the "
+            "smallest delta the budget is enough for.",
         ),
     ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
             "--epsilon",
-            help="An arm within epsilon of the best is good enough: 0. Left out: also the least that the "
-            "budget reaches.",
+            help="Accept any arm whose mean is within epsilon of the best. If left out: 0, and the plan also finds "
+            "the smallest epsilon the budget is enough for.",
         ),
     ] = None,
-    chance: Annotated[float, typer.Option("--chance", help="How likely a decision within the budget is to be.")] = 0.8,
-    direction: Annotated[str | None, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = None,
+    chance: Annotated[
+        float, typer.Option("--chance", help="Wanted probability of a decision within the budget.")
+    ] = 0.8,
+    direction: Annotated[
+        str | None,
+        typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}. Default: that of the source, else maximize."),
+    ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", help=f"As of a study, unless told otherwise: {POLICY_HELP}")
+        str | None,
+        typer.Option(
+            "--policy", help=f"How to choose arms: {POLICY_HELP} Default: that of the source, else {policies.DEFAULT}."
+        ),
     ] = None,
     threshold: ThresholdOption = None,
     cost_model: CostModelOption = "fixed",
@@ -81,59 +95,65 @@ def plan(
     sd: Annotated[
         str | None,
         typer.Option(
-            "--sd", help="With --law: the standard deviation of rewards, one for all arms or for each: 0.1..0.2"
+            "--sd", help="With --law: standard deviation of rewards, one for all arms or one per arm: 0.1..0.2"
         ),
     ] = None,
     pilot: Annotated[
-        str | None, typer.Option("--pilot", help="With a study.toml: a pilot's table, instead of --means.")
+        str | None, typer.Option("--pilot", help="With a study.toml: a table of pilot data, instead of --means.")
     ] = None,
     study: Annotated[
-        str | None, typer.Option("--study", help="Plan a study like this stored one, from what it has observed.")
+        str | None, typer.Option("--study", help="Plan a study with the settings and the data of this stored study.")
     ] = None,
     storage: Annotated[
-        str, typer.Option("--storage", envvar="CABAI_STORAGE", help="Where that study is stored.")
+        str, typer.Option("--storage", envvar="CABAI_STORAGE", help="Where the --study is stored.")
     ] = STORAGE,
     items: Annotated[
         int | None,
-        typer.Option("--items", help="Plan a race on a dataset of so many items, from a table of scores on some."),
+        typer.Option(
+            "--items", help="Plan an evaluation on a dataset of this many items, from scores on some of them."
+        ),
     ] = None,
-    race: Annotated[str | None, typer.Option("--race", help="With --items: paired or champion.")] = None,
+    race: Annotated[
+        str | None,
+        typer.Option(
+            "--race", help="With --items: paired or champion. Default: champion if epsilon is 0, else paired."
+        ),
+    ] = None,
     curve: Annotated[
-        str | None, typer.Option("--curve", help="Also the bill at several values of this: gap or epsilon.")
+        str | None, typer.Option("--curve", help="Also print the bill at several values of this: gap or epsilon.")
     ] = None,
     plot: Annotated[
         str | None,
         typer.Option(
-            "--plot", help="Draw such a curve to this .png or .svg file: of the gap, or of epsilon for a race."
+            "--plot",
+            help="Plot the bill against the gap (with --items: against epsilon), to this .png or .svg file.",
         ),
     ] = None,
-    worth: Annotated[
-        bool, typer.Option("--worth/--no-worth", help="Whether to find what each arm adds to the bill.")
-    ] = True,
+    worth: Annotated[bool, typer.Option("--worth/--no-worth", help="Also find what each arm adds to the bill.")] = True,
     draws: Annotated[
-        int, typer.Option("--draws", help="How many studies to simulate, each on a truth of its own.")
+        int, typer.Option("--draws", help="Number of studies to simulate, each with its own means and costs.")
     ] = 500,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What will it cost, and what can I conclude with my budget? Before anything is paid.
+    """Estimate what a study will cost, before you pay for it.
 
-    Nobody knows the means yet: give ranges. Studies are simulated, each on means and costs drawn from those, with the
-    policy, test and defaults that the study itself will have. Printed: the bill (median, mean, what 90 and 99 % do not
-    exceed), the chance of a decision within the budget, the budget that is enough, and what the budget is enough for:
-    the smallest epsilon, gap and delta. And what each arm adds to the bill, so that you can leave out one that is
-    hardly ever the best.
+    What will it cost, and what can I conclude with my budget? You do not know the means yet, so give ranges. The plan
+    simulates studies with the policy, threshold and defaults of a real one, each on means and costs drawn from your
+    ranges. It prints the bill (median, mean, 90 % and 99 % quantiles), the chance of a decision within the budget, the
+    budget that is enough, and the smallest epsilon, gap and delta that your budget is enough for. It also prints what
+    each arm adds to the bill, so that you can leave out an arm that is almost never the best.
 
     Example: cabai plan --family bernoulli --means 0.02..0.03,0.02..0.03,0.01..0.02 --costs 0.05,0.03,0.01 --budget 5000
 
-    Example: cabai plan study.toml --means 0.6..0.8,0.7..0.9 --plot bill.svg
+    From a study file: cabai plan study.toml --means 0.6..0.8,0.7..0.9 --plot bill.svg
 
-    Example: cabai plan pilot.csv --family bernoulli --budget 200        (columns arm, reward, cost)
+    From pilot data (columns arm, reward, cost): cabai plan pilot.csv --family bernoulli --budget 200
 
-    Example: cabai plan scores.csv --items 5000 --budget 40              (a race on a dataset)
+    For a dataset, from scores on some items: cabai plan scores.csv --items 5000 --budget 40
 
-    Example: cabai plan --study judges --storage sqlite:///judges.db
+    From a stored study: cabai plan --study judges --storage sqlite:///judges.db
     """
     from cabai.planning import plan
 

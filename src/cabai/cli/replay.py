@@ -1,4 +1,4 @@
-"""cabai replay: what a race would have cost on scores that are known."""
+"""cabai replay: what a race would have cost on scores you already have."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def replay(
         list[str],
         typer.Argument(
             help="A CSV or Parquet file of scores; or logs of Inspect (.eval, .json) or lm-evaluation-harness "
-            "(samples_*.jsonl), or a folder of them."
+            "(samples_*.jsonl), or a folder of logs."
         ),
     ],
     costs: Annotated[
         str | None,
         typer.Option(
             "--costs",
-            help="A file of costs, with columns arm and cost, or a table like that of the scores. Without it, "
-            "the costs that come with the scores; without those, every evaluation costs 1.",
+            help="A file of costs: columns arm and cost, or a table of the same shape as the scores. Default: the "
+            "costs in the scores file or, if it has none, 1 per evaluation.",
         ),
     ] = None,
     delta: DeltaOption = 0.05,
@@ -44,48 +44,54 @@ def replay(
     slack: SlackOption = None,
     running_costs: RunningCostsOption = None,
     direction: Annotated[
-        str, typer.Option("--direction", help="What to do with scores: maximize or minimize.")
+        str, typer.Option("--direction", help="Whether a high score is good: maximize or minimize.")
     ] = "maximize",
-    repeats: Annotated[int, typer.Option("--repeats", help="How many times to race, each in another order.")] = 200,
+    repeats: Annotated[int, typer.Option("--repeats", help="Number of races, each in a new random order.")] = 200,
     seed: SeedOption = 0,
     race: Annotated[
         str | None,
         typer.Option(
-            "--race", help="champion, which needs epsilon 0, or paired; the cheaper one unless told otherwise."
+            "--race", help="champion (needs epsilon 0) or paired. Default: champion if epsilon is 0, else paired."
         ),
     ] = None,
-    low: Annotated[float, typer.Option("--low", help="The least that a score can be.")] = 0.0,
-    high: Annotated[float, typer.Option("--high", help="The most that a score can be.")] = 1.0,
+    low: Annotated[float, typer.Option("--low", help="Lowest possible score.")] = 0.0,
+    high: Annotated[float, typer.Option("--high", help="Highest possible score.")] = 1.0,
     scorer: Annotated[
-        str | None, typer.Option("--scorer", help="Of Inspect's logs: which score, if there are several.")
+        str | None, typer.Option("--scorer", help="Inspect logs: which score to use, if there are several.")
     ] = None,
     epochs: Annotated[
         str | None,
-        typer.Option("--epochs", help="Of Inspect's logs: mean, unless told otherwise, or items of their own: items."),
+        typer.Option(
+            "--epochs",
+            help="Inspect logs: mean (average the epochs of an item) or items (each is an item). Default: mean.",
+        ),
     ] = None,
     arm: Annotated[
         str | None,
         typer.Option(
             "--arm",
-            help="Of Inspect's logs: what names the arm, model unless told otherwise; or such as task_args.prompt.",
+            help="Inspect logs: the field that names the arm, such as task_args.prompt. Default: model.",
         ),
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="Of lm-evaluation-harness's logs: which metric, if there are several."),
+        typer.Option("--metric", help="lm-evaluation-harness logs: which metric to use, if there are several."),
     ] = None,
     workers: WorkersOption = None,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", help="Also draw what was paid, and for which arms, to this .png or .svg file."),
+        typer.Option("--plot", help="Also plot the bill and what each arm cost, to this .png or .svg file."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What would finding the best arm have cost on scores that you already have? The race evaluates arms on the same
-    items, in random order, and stops as soon as it is sure; it is run many times, each in another order.
+    """Find what a race would have cost on scores you already have.
 
-    A table of scores is long, with columns arm, item and score and perhaps cost, or wide: one row per item, one column
-    per arm, and perhaps a column item. Items on which not every arm has a score are left out, and counted.
+    A race evaluates the arms on the same items, in random order, and stops as soon as it is sure which arm is best.
+    This command runs it many times, each time in a new order.
+
+    A table of scores is either long (columns arm, item, score and, if you like, cost) or wide (one row per item, one
+    column per arm and, if you like, a column item). Items without a score for every arm are left out; their number is
+    reported.
 
     Example: cabai replay scores.csv --costs prices.csv --epsilon 0.01
 
@@ -103,7 +109,7 @@ def replay(
         scorer=scorer, epochs=epochs, arm=arm, metric=metric,
     )  # fmt: skip
     with progress_bar(repeats, "races") as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingScores)  # the result tells it
+        warnings.simplefilter("ignore", MissingScores)  # the result reports it
         found = replay(
             table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
             low=low, high=high, workers=workers, progress=progress, goal=goal, slack=slack,

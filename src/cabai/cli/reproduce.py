@@ -27,21 +27,21 @@ from cabai.support.validation import InvalidInput
 
 def reproduce(
     part: Annotated[
-        str, typer.Argument(help=f"What to make again: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
+        str, typer.Argument(help=f"What to reproduce: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
     ] = "all",
-    out: Annotated[
-        str, typer.Option("--out", help="The folder for report.html, report.md, figures and data.")
-    ] = "results",
+    out: Annotated[str, typer.Option("--out", help="Folder for report.html, report.md, figures and data.")] = "results",
     trajectories: TrajectoriesOption = 1000,
     seed: SeedOption = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="100 trajectories: rough numbers in seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use 100 trajectories: rough numbers in seconds.")] = False,
     workers: WorkersOption = None,
     engine: EngineOption = None,
     scheduler: SchedulerOption = None,
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the paper's tables, figures and claims again, check them against the printed numbers, and write a report.
+    """Reproduce the paper's tables, figures and claims.
+
+    Compares them with the numbers printed in the paper, and writes a report.
 
     Example: cabai reproduce all --out results
     """

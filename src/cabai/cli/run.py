@@ -1,4 +1,4 @@
-"""cabai run: a study from a file, until it is decided."""
+"""cabai run: run a study from a file until it reaches a decision."""
 
 from __future__ import annotations
 
@@ -21,22 +21,27 @@ if TYPE_CHECKING:
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="A TOML file that says what the arms are and how each is tried.")],
-    workers: Annotated[int | None, typer.Option("--workers", help="How many pulls at a time.")] = None,
+    recipe: Annotated[str, typer.Argument(help="A TOML file that names the arms and says how to try each.")],
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="Number of pulls to run in parallel. Default: as in the file, else 1."),
+    ] = None,
     changed: Annotated[
         bool,
         typer.Option(
             "--changed",
-            help="Go on though commands, functions, cost or arms' metadata in the file have changed since the last "
-            "run, because the arms are still the same things.",
+            help="Continue although the commands, functions, cost or metadata of arms in the file have changed since "
+            "the last run. Use it only if the arms still do the same thing.",
         ),
     ] = False,
     page: Annotated[
-        bool, typer.Option("--page", help="Show the study in a browser while it runs, at an address that is printed.")
+        bool, typer.Option("--page", help="Show the study in a browser while it runs. Prints the address.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a study until it is decided. Its arms are commands or Python functions, named in a TOML file:
+    """Run a study from a TOML file until it reaches a decision.
+
+    The arms are commands or Python functions, named in the file:
 
     \b
         family = "bernoulli"
@@ -44,26 +49,32 @@ def run(
         command = "python judge.py {arm}"
         arms = ["small", "large"]
 
-    A command's last line of output is {"reward": 1, "cost": 0.02}; with cost = "seconds" or cost = "cpu" in the file,
-    the time it takes is its cost, and the reward alone is enough. With reward = "seconds" its time is the reward, the
-    quickest arm is looked for, and its output is not read. With shell = true it is handed to a shell. With items =
-    "questions.jsonl", arms are raced on the items of a dataset: the command gets an item's JSON on its standard input,
-    and {item} is its id. Ctrl-C stops, and the same command goes on, also past a budget that was raised in the file.
-    The exit code is 3 if the study stopped without a decision: at its budget, or where its certificate ends.
+    A command prints {"reward": 1, "cost": 0.02} as its last line of output. With cost = "seconds" or cost = "cpu" in
+    the file, the cost is the time the command takes, and the reward alone is enough. With reward = "seconds", the
+    reward is the time, the study looks for the fastest arm, and the output is not read. With shell = true, the command
+    runs in a shell.
+
+    With items = "questions.jsonl", the arms are evaluated on the items of a dataset. The command reads the item as
+    JSON from standard input; {item} is the item's id.
+
+    Ctrl-C stops the run; the same command continues it. If the study stopped at its budget, raise the budget in the
+    file and run it again. The exit code is 3 if the study stopped without a decision: at its budget, or at the end of
+    its certificate.
     """
     from cabai.study.failing import is_blamed
     from cabai.study.recipe import read_recipe
     from cabai.study.runner import run as run_study
 
-    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):  # like Ctrl-C: no command is left running, no pull leased
-        ending = getattr(signal, name, None)  # no system has all of them
+    # Handle these like Ctrl-C, so that no command keeps running and no pull stays leased.
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
+        ending = getattr(signal, name, None)  # no operating system has all of them
         if ending is not None and signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
             signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
     at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
     over = threading.Event()
     test = plan.test(over)
-    study = plan.study(changed=changed)  # last, when nothing else is wrong
+    study = plan.study(changed=changed)  # last, after everything else was checked
     for line in plan.amended(study):
         typer.echo(line, err=True)
     try:
@@ -78,7 +89,7 @@ def run(
         raise
     except KeyboardInterrupt:
         is_kept = study.storage != "memory"
-        again = "Run the same command again to go on." if is_kept else "It was kept in memory alone, and is gone."
+        again = "Run the same command again to continue." if is_kept else "It was only in memory, and is lost."
         raise Interrupted(f"{study.status().sentence} {again}") from None
     if as_json:
         show_json(found.to_dict())
@@ -90,9 +101,9 @@ def run(
 
 @contextmanager
 def live_table(study: Study) -> Iterator[None]:
-    """The study's status on stderr while it runs: a table on a terminal, else a line a minute.
+    """Show the study's status on stderr while it runs: a table on a terminal, else one line per minute.
 
-    Where the status cannot be read the last one stays: what is wrong with the storage is for the run to say.
+    If the status cannot be read, keep the last one: the run itself reports what is wrong with the storage.
     """
     if sys.stderr.isatty():
         from rich.console import Console
@@ -131,7 +142,7 @@ def live_table(study: Study) -> Iterator[None]:
 
 
 def picture(status: Status) -> Any:
-    """A status for Rich to draw."""
+    """The status as a Rich table."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -14,29 +14,34 @@ from cabai.support.validation import optional
 
 def serve(
     storage: StorageOption = STORAGE,
-    host: Annotated[str, typer.Option("--host", help="Where to listen; 127.0.0.1: this machine alone.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port; 0 for any that is free.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. 127.0.0.1: this machine only.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on. 0: any free port.", min=0, max=65535)] = 8000,
     token_file: Annotated[
         str | None,
         typer.Option(
             "--token-file",
-            help="A file of tokens, `work TOKEN` and `read TOKEN`; made if it is not there.",
+            help="File with two lines, `work TOKEN` and `read TOKEN`. Created if it does not exist.",
         ),
     ] = None,
-    certfile: Annotated[str | None, typer.Option("--certfile", help="A certificate, for https.")] = None,
-    keyfile: Annotated[str | None, typer.Option("--keyfile", help="The key to it.")] = None,
+    certfile: Annotated[str | None, typer.Option("--certfile", help="TLS certificate, for https.")] = None,
+    keyfile: Annotated[str | None, typer.Option("--keyfile", help="Private key of the certificate.")] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy before the server speaks https with the world.")
+        bool, typer.Option("--behind-proxy", help="A proxy in front of the server handles https.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="Another name by which the server is called.")
+        list[str] | None, typer.Option("--allow-host", help="Another host name of the server. May be repeated.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve studies over HTTP, until Ctrl-C. Prints one line: the address, with the token for working.
+    """Serve studies over HTTP until Ctrl-C.
 
-    Workers in any language ask and tell there; in Python, with storage="http://TOKEN@HOST:PORT" (or the token in the
-    environment variable CABAI_TOKEN).
+    Prints one line: the address of the page, with the token that workers need. Workers in any language ask and tell
+    over HTTP; in Python, use storage="http://TOKEN@HOST:PORT", or put the token in the environment variable
+    CABAI_TOKEN.
+
+    Example: cabai serve --storage sqlite:///cabai.db --token-file tokens.txt
     """
     optional("fastapi")
     optional("uvicorn")

@@ -50,7 +50,7 @@ def simulate(
     family: FamilyOption,
     means: MeansOption,
     costs: CostsOption,
-    policy: Annotated[str, typer.Option("--policy", help=f"How to choose and stop: {POLICY_HELP}")] = policies.DEFAULT,
+    policy: Annotated[str, typer.Option("--policy", help=f"How to choose arms: {POLICY_HELP}")] = policies.DEFAULT,
     threshold: ThresholdOption = None,
     delta: DeltaOption = 0.05,
     epsilon: EpsilonOption = 0.0,
@@ -75,7 +75,9 @@ def simulate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a policy on an instance many times: what it pays, how often it is wrong, and what the lower bound is.
+    """Simulate a policy many times on a known instance.
+
+    Prints what it pays, how often it is wrong, and the lower bound.
 
     Example: cabai simulate --family gaussian --means 1.5,1,0.5 --costs 1,0.1,0.01 --policy ctas --delta 1e-6
     """
@@ -84,7 +86,7 @@ def simulate(
     instance = read_instance(family, means, costs, names, cost_model, law, sd)
     place = read_engine(engine, scheduler, address) | {"keep": keep}
     if out is not None and keep != "rows":
-        raise InvalidInput("--out writes every trajectory: it needs --keep rows.")
+        raise InvalidInput("--out needs --keep rows: it writes every trajectory.")
     if out is not None:
         file_to_write(out)  # before any work is done
     with told_what_is_cancelled(), progress_bar(trajectories) as progress:

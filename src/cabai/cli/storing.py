@@ -1,4 +1,4 @@
-"""Which study, and where it is stored: what the commands about studies take."""
+"""The name of a study and where it is stored: shared by all commands about studies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-NameArgument = Annotated[str, typer.Argument(help="The study's name.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the study.")]
 StorageOption = Annotated[
     str,
     typer.Option(
         "--storage",
         envvar="CABAI_STORAGE",
-        help="Where studies are stored: sqlite:///FILE or postgresql://USER@HOST/DATABASE; or where cabai serve runs, "
-        "http://HOST:PORT.",
+        help="Where studies are stored: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or http://HOST:PORT of a "
+        "cabai serve.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""cabai study create | ask | tell | stop | status | list | export | plot | report | delete and more."""
+"""cabai study create | ask | tell | status | list | export | plot | report | stop | delete and more."""
 
 from __future__ import annotations
 
@@ -39,109 +39,139 @@ from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
 
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
-for command in (amend, drop, add_arm, tell_counts, split):
-    study_app.command()(command)
 
 
 @study_app.callback()
 def teach(context: typer.Context) -> None:
-    """Live studies, from any language: create one, ask what to pull, tell what came back."""
+    """Create and run live studies with ask and tell.
+
+    Ask which arm to pull, pull it, and tell its reward and cost. Works from any language: call these commands, or use
+    HTTP with cabai serve.
+    """
     show_help_alone(context)
 
 
 @study_app.command()
 def create(
     name: NameArgument,
-    arms: Annotated[str, typer.Option("--arms", help="The arms' names, separated by commas: small,large")],
+    arms: Annotated[str, typer.Option("--arms", help="Names of the arms: small,large")],
     family: Annotated[
         str | None,
-        typer.Option("--family", help=f"What a reward is: {', '.join(FAMILIES.names)}. With --items, bounded."),
+        typer.Option(
+            "--family", help=f"How rewards are distributed: {', '.join(FAMILIES.names)}. Default with --items: bounded."
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option("--delta", help="The probability of a wrong decision allowed.")] = 0.05,
+    delta: Annotated[float, typer.Option("--delta", help="Largest allowed probability of a wrong decision.")] = 0.05,
     policy: Annotated[
-        str, typer.Option("--policy", help=f"How to choose and stop: {', '.join(POLICIES.names)}.")
+        str, typer.Option("--policy", help=f"How to choose arms: {', '.join(POLICIES.names)}.")
     ] = policies.DEFAULT,
     threshold: Annotated[
         str | None,
         typer.Option(
             "--threshold",
-            help=f"When one arm beats another: {', '.join(THRESHOLDS.names)}; or a file that cabai calibrate has "
-            "written. The cheapest that is proven for the family, unless told otherwise.",
+            help=f"The test that decides when one arm beats another: {', '.join(THRESHOLDS.names)}; or a file written "
+            "by cabai calibrate. Default: the cheapest threshold proven for the family.",
         ),
     ] = None,
     epsilon: Annotated[
-        float, typer.Option("--epsilon", help="An arm whose mean is within epsilon of the best is good enough.")
+        float, typer.Option("--epsilon", help="Accept any arm whose mean is within epsilon of the best.")
     ] = 0.0,
     goal: GoalOption = BEST,
     slack: SlackOption = None,
     running_costs: RunningCostsOption = None,
-    direction: Annotated[str, typer.Option("--direction", help=f"{' or '.join(DIRECTIONS)}.")] = "maximize",
+    direction: Annotated[
+        str, typer.Option("--direction", help=f"Whether a high reward is good: {' or '.join(DIRECTIONS)}.")
+    ] = "maximize",
     costs: Annotated[
-        str | None, typer.Option("--costs", help="The arms' mean costs where they are known: 1,0.1")
+        str | None, typer.Option("--costs", help="Mean cost per pull of each arm, if known: 1,0.1")
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option("--max-cost", help="Stop, without a guarantee, at this bill.")
+        float | None, typer.Option("--max-cost", help="Budget: stop, without a guarantee, when the bill reaches this.")
     ] = None,
     max_pulls: Annotated[
-        int | None, typer.Option("--max-pulls", help="Stop, without a guarantee, after so many pulls.")
+        int | None, typer.Option("--max-pulls", help="Stop, without a guarantee, after this many pulls.")
     ] = None,
     lease: Annotated[
-        float, typer.Option("--lease", help="Seconds after which a pull that is not told has lapsed.")
+        float, typer.Option("--lease", help="Seconds a worker has to tell a pull before it lapses.")
     ] = LEASE,
     on_lapse: Annotated[
         str,
-        typer.Option("--on-lapse", help="What then: offer (it again) or fail (it has failed)."),
+        typer.Option(
+            "--on-lapse",
+            help="What happens to a lapsed pull: offer (another ask gets it) or fail (it counts as failed).",
+        ),
     ] = ON_LAPSE[0],
     seed: Annotated[
-        int | None, typer.Option("--seed", help="For policies that toss coins; with --items, of their random order.")
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Random seed of the policy. With --items: of the order of items. Default: 0; with --items, random.",
+        ),
     ] = None,
     items: Annotated[
         str | None,
-        typer.Option("--items", help="Race the arms on a dataset: how many items, or a .jsonl or .csv file of them."),
+        typer.Option(
+            "--items", help="Evaluate the arms on a dataset: the number of items, or a .jsonl or .csv file of items."
+        ),
     ] = None,
     race: Annotated[
-        str | None, typer.Option("--race", help=f"With --items: {' or '.join(RACES)}; the cheaper one unless told.")
+        str | None,
+        typer.Option(
+            "--race", help=f"With --items: {' or '.join(RACES)}. Default: champion if epsilon is 0, else paired."
+        ),
     ] = None,
     failed: Annotated[
-        str, typer.Option("--failed", help="With --items: what a failed evaluation counts as: worst, stop or a score.")
+        str,
+        typer.Option(
+            "--failed",
+            help="With --items: what a failed evaluation counts as: worst (score), a score, or stop (refuse it).",
+        ),
     ] = WORST,
     speculate: Annotated[
         float,
-        typer.Option("--speculate", help="With --items: evaluations under way at most, as a share of those told."),
+        typer.Option(
+            "--speculate",
+            help="With --items: how many evaluations may be under way at once, as a share of those told so far.",
+        ),
     ] = 0.1,
     full_cost: Annotated[
-        float | None, typer.Option("--full-cost", help="Warn at this bill: what evaluating everything would cost.")
+        float | None,
+        typer.Option("--full-cost", help="What evaluating everything would cost: warn when the bill passes it."),
     ] = None,
     reserve: Annotated[
         float | None,
-        typer.Option("--reserve", help="A share of delta for arms that join later or are dropped by hand."),
+        typer.Option("--reserve", help="Share of delta to keep for arms added or dropped later, such as 0.1."),
     ] = None,
     import_from: Annotated[
-        str | None, typer.Option("--import-from", help="Begin with the observations in a .csv or .parquet file.")
+        str | None, typer.Option("--import-from", help="Start with the observations in a .csv or .parquet file.")
     ] = None,
     import_study: Annotated[
-        str | None, typer.Option("--import-study", help="Begin with those of another study of this storage.")
+        str | None, typer.Option("--import-study", help="Start with the observations of another study in this storage.")
     ] = None,
     unseen: Annotated[
         bool,
-        typer.Option("--unseen", help="Declare that the arms were not chosen by what is imported, which is complete."),
+        typer.Option(
+            "--unseen", help="Declare that the imported data are complete and did not influence the choice of arms."
+        ),
     ] = False,
     metadata: Annotated[
-        str | None, typer.Option("--metadata", help='What to keep with the arms, as JSON: {"small": {"model": "m1"}}')
+        str | None, typer.Option("--metadata", help='Data to keep with the arms, as JSON: {"small": {"model": "m1"}}')
     ] = None,
     load_if_exists: Annotated[
-        bool, typer.Option("--load-if-exists", help="Go on with the study of that name, if its settings are these.")
+        bool,
+        typer.Option("--load-if-exists", help="If a study of this name and with these settings exists, continue it."),
     ] = False,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a study.
+    """Create a study.
 
-    Examples: cabai study create judges --arms small,large --family bernoulli --delta 0.05
+    Example: cabai study create judges --arms small,large --family bernoulli --delta 0.05
 
-    cabai study create models --arms small,large --items questions.jsonl --epsilon 0.01
+    On a dataset: cabai study create models --arms small,large --items questions.jsonl --epsilon 0.01
 
-    cabai study create models --arms small,large --items questions.jsonl --epsilon 0.02 --goal cheapest
+    The cheapest good arm: cabai study create models --arms small,large --items questions.jsonl --epsilon 0.02 --goal
+    cheapest
     """
     study = create_study(
         name, arms=read_arms(arms, metadata), family=family, delta=delta, policy=policy, threshold=threshold,
@@ -164,15 +194,18 @@ def create(
 @study_app.command()
 def ask(
     name: NameArgument,
-    n: Annotated[int, typer.Option("-n", "--number", help="How many pulls to ask for.")] = 1,
-    worker: Annotated[str | None, typer.Option("--worker", help="Who asks; kept with the observation.")] = None,
+    n: Annotated[int, typer.Option("-n", "--number", help="Number of pulls to ask for.")] = 1,
+    worker: Annotated[
+        str | None, typer.Option("--worker", help="Name of the worker; kept with the observation.")
+    ] = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """What to pull next: one line each, the pull's id and the arm's name; with items, the item's id too.
+    """Ask which arm to pull next.
 
-    The exit code is 3 once the study has stopped, and 4 while pulls under way must be told first: they use up its
-    budget, or the results in hand decide without them.
+    Prints one line per pull: its id, the arm and, for a dataset, the item's id, separated by tabs. The exit code is 3
+    if the study has stopped, and 4 if pulls under way must be told first, because they use up the budget or the
+    results so far already decide.
     """
     typer.echo(asked(load_study(name, storage=storage).ask(n, worker=worker), as_json))
 
@@ -180,16 +213,20 @@ def ask(
 @study_app.command()
 def tell(
     name: NameArgument,
-    pull: Annotated[str, typer.Argument(help="The pull's id, as `ask` printed it.")],
-    reward: Annotated[float | None, typer.Option("--reward", help="What it returned.")] = None,
+    pull: Annotated[str, typer.Argument(help="Id of the pull, as printed by `ask`.")],
+    reward: Annotated[float | None, typer.Option("--reward", help="The reward of the pull.")] = None,
     cost: Annotated[
-        float | None, typer.Option("--cost", help="What it cost; not needed where costs are known.")
+        float | None, typer.Option("--cost", help="The cost of the pull. Not needed if the study knows the costs.")
     ] = None,
-    failed: Annotated[str | None, typer.Option("--failed", help="Why there is no reward; its cost counts.")] = None,
+    failed: Annotated[
+        str | None, typer.Option("--failed", help="If the pull failed: why. Its cost still counts.")
+    ] = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """What a pull returned and cost. Stored for good when this returns; telling the same again does no harm.
+    """Tell the reward and the cost of a pull.
+
+    The result is safely stored when this command returns. Telling the same result again changes nothing.
 
     Example: cabai study tell judges 1f6c2a9b-1 --reward 1 --cost 0.02
     """
@@ -200,7 +237,7 @@ def tell(
 
 @study_app.command()
 def stop(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
-    """End a study by hand: for good, and without a decision."""
+    """Stop a study for good, without a decision."""
     study = load_study(name, storage=storage)
     study.stop()
     found = study.status()
@@ -211,13 +248,16 @@ def stop(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOpti
 def status(
     name: NameArgument,
     forecast: Annotated[
-        bool, typer.Option("--forecast/--no-forecast", help="Whether to simulate what is still to be paid.")
+        bool, typer.Option("--forecast/--no-forecast", help="Also estimate, by simulation, what is still to pay.")
     ] = True,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Every arm, the evidence so far, the bill and the decision: why it is not over yet, which arms may be the best,
-    and what is still to be paid, as a range that holds with a chance of 80 %."""
+    """Show the arms, the evidence, the bill and the decision.
+
+    Says why the study has not stopped yet, which arms may still be the best, and how much is still to pay, as a range
+    that holds with probability 80 %.
+    """
     found = load_study(name, storage=storage).status(forecast=forecast)
     if as_json:
         show_json(found.to_dict())
@@ -227,7 +267,7 @@ def status(
 
 @study_app.command("list")
 def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
-    """All studies of a storage, and how each stands."""
+    """List the studies in a storage, with the status of each."""
     from cabai.study.wire import LISTED
 
     found, damaged = overview(storage)
@@ -244,15 +284,18 @@ def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None
 def export(
     name: NameArgument,
     out: Annotated[
-        str | None, typer.Option("--out", help="A .csv, .json or .parquet file; CSV on the terminal without it.")
+        str | None, typer.Option("--out", help="A .csv, .json or .parquet file. Default: print CSV.")
     ] = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Everything that was told, one row a pull, in the order of telling.
+    """Export all results, one row per pull.
 
-    In CSV, a text that begins with =, +, - or @ has an apostrophe put before it, so that a spreadsheet does not run it
-    as a formula; numbers, and texts in JSON and Parquet, are as they were told.
+    Rows are in the order in which the results were told. In CSV, text that begins with =, +, - or @ gets an apostrophe
+    in front, so that a spreadsheet does not run it as a formula. Numbers, and text in JSON and Parquet, are exported as
+    told.
+
+    Example: cabai study export judges --out judges.csv
     """
     kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
     if kind not in ("csv", "json", "parquet"):
@@ -275,7 +318,9 @@ def plot(
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """A picture of a study: arms with intervals and spending, evidence against what is required, the bill.
+    """Plot a study: its arms, the evidence and the bill.
+
+    Shows each arm's interval and cost, the evidence so far against the evidence required, and the bill.
 
     Example: cabai study plot judges --out judges.svg
     """
@@ -298,7 +343,9 @@ def report(
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """A study as one HTML file that needs nothing else: what was asked, assumed, paid and decided, with pictures.
+    """Write a report of a study as one self-contained HTML file.
+
+    It says what was asked, assumed, paid and decided, with plots.
 
     Example: cabai study report judges --out judges.html
     """
@@ -312,13 +359,13 @@ def report(
 @study_app.command()
 def delete(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a study and everything observed in it."""
+    """Delete a study and all its observations."""
     if is_served(storage):
-        delete_study(name, storage=storage)  # which says why not
+        delete_study(name, storage=storage)  # raises an error that says why not
     try:
         status = load_study(name, storage=storage).status()
         lost = f"{status.pulls} pulls, {status.spent:g} spent"
@@ -326,14 +373,18 @@ def delete(
         lost = str(error)
     if not yes:
         if not sys.stdin.isatty():
-            raise InvalidInput(f"deleting {name!r} loses what was observed ({lost}): say --yes.")
+            raise InvalidInput(f"deleting {name!r} loses all its observations ({lost}): add --yes to confirm.")
         typer.confirm(f"Delete {name!r} ({lost})?", abort=True)
     delete_study(name, storage=storage)
     show_json({"deleted": name}) if as_json else typer.echo(f"deleted: {name}")
 
 
+for command in (amend, drop, add_arm, tell_counts, split):  # listed last by --help
+    study_app.command()(command)
+
+
 def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """How every study stands, and what is wrong with those that cannot be read."""
+    """The status of every study, and what is wrong with those that cannot be read."""
     if is_served(storage):
         from cabai.study.remote import list_remote
 
@@ -348,12 +399,12 @@ def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def read_dataset(given: str | None) -> Any:
-    """The items that the option describes: so many, or those in a file."""
+    """The items given by --items: a number, or a file."""
     return given if given is None else int(given) if given.strip().isdigit() else Dataset.of(given)
 
 
 def read_score(given: str) -> str | float:
-    """A score, or a word that stands for one."""
+    """A score, or a word such as worst."""
     try:
         return float(given)
     except ValueError:
@@ -361,7 +412,7 @@ def read_score(given: str) -> str | float:
 
 
 def read_arms(given: str, metadata: str | None) -> Any:
-    """The arms that the options describe."""
+    """The arms given by --arms and --metadata."""
     arms = [name.strip() for name in given.split(",")]
     if metadata is None:
         return arms

@@ -1,4 +1,4 @@
-"""What the commands of the shell share."""
+"""Helpers shared by all commands."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from cabai.study.failing import without_ours
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
 class Interrupted(Exception):
-    """Somebody stopped a run; the message says how it stands."""
+    """A run was stopped, for example by Ctrl-C; the message gives the status of the study."""
 
 
 class WrongTest(Exception):
-    """A function of the user's raised what no trial raises; `traceback` says where."""
+    """The user's test raised an error that is a bug rather than a failed trial; `traceback` says where."""
 
     def __init__(self, study: str, error: Exception) -> None:
         note, *_ = error.__notes__
         super().__init__(
-            f"{type(error).__name__}: {error}. T{note.removeprefix('cabai: t')} The study {study!r} is kept; mend the "
-            "test and run it again to go on."
+            f"{type(error).__name__}: {error}. T{note.removeprefix('cabai: t')} The study {study!r} is kept; fix the "
+            "test and run it again to continue."
         )
-        error.__notes__.clear()  # the line above has them
+        error.__notes__.clear()  # the message above contains them
         self.traceback = "".join(traceback.format_exception(error.with_traceback(without_ours(error))))
 
 
 def show_help_alone(context: typer.Context) -> None:
-    """What the commands are, where none was named."""
+    """Show the help if no command was given."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -46,12 +46,12 @@ def show_json(value: Any) -> None:
 
 
 def read_names(text: str) -> list[str]:
-    """Names separated by commas, each perhaps with parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
+    """Read names separated by commas, with optional parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
     return [part.strip() for part in split_outside_brackets(text) if part.strip()]
 
 
 def read_numbers(text: str, option: str) -> list[float]:
-    """Numbers separated by commas; what is not a number is named, and infinities and NaN are refused later by name."""
+    """Read numbers separated by commas. Infinities and NaN are refused later."""
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     try:
         return [float(part) for part in parts]
@@ -60,7 +60,7 @@ def read_numbers(text: str, option: str) -> list[float]:
 
 
 def read_whole_numbers(text: str, option: str) -> list[int]:
-    """Whole numbers separated by commas."""
+    """Read whole numbers separated by commas."""
     numbers = read_numbers(text, option)
     if not all(number.is_integer() for number in numbers):
         raise InvalidInput(f"{option} must be whole numbers separated by commas, got {text!r}.")
@@ -69,7 +69,7 @@ def read_whole_numbers(text: str, option: str) -> list[int]:
 
 @contextmanager
 def told_what_is_cancelled() -> Iterator[None]:
-    """After Ctrl-C, say also what has become of tasks on a cluster."""
+    """After Ctrl-C, also report what happened to tasks on a cluster."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -81,7 +81,7 @@ def told_what_is_cancelled() -> Iterator[None]:
 
 @contextmanager
 def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on stderr if that is a terminal, else none."""
+    """Show a progress bar on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -95,7 +95,7 @@ def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None] | None]:
-    """A line on stderr that says what is being done, if that is a terminal."""
+    """Show a status line on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,2 +1,2 @@
-"""What all families, thresholds and policies share: the state, the evidence of a pair, observing, stopping, shares, and
-how plain functions are bound together and compiled."""
+"""Shared by all families, thresholds and policies: the state, evidence, observing, stopping, shares, and how plain
+functions are bound together and compiled."""

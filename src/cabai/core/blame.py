@@ -1,4 +1,4 @@
-"""Which line of a user's policy cannot be compiled, and why, in one sentence."""
+"""Explain in one sentence which line of a user's policy cannot be compiled, and why."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cabai.support.validation import InvalidInput
 
 
 def compiled_rule(setup: Any, function: Any, signature: Any) -> Any:
-    """A policy's `choose` or `stop`, compiled, for callers to whom the policy's fields have no names."""
+    """Compile a policy's `choose` or `stop`, for callers that do not know the names of the policy's fields."""
     return explained(setup, function, seen_by_name(function, setup.layout), signature)
 
 
 def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
-    """A form of a function, compiled. If that fails in a user's own code, say which line is to blame."""
+    """Compile a form of a function. If that fails in a user's code, say which line is to blame."""
     try:
         return compiled(form, signature)
     except Exception as error:
@@ -41,7 +41,7 @@ def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
     told = str(error)
-    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises it where a record lacks a field
+    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises KeyError if a record lacks a field
     undefined = re.search(r"name '(\w+)' is not defined", told)
     places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
     inner = Path(numba.__file__).parent, Path(cabai.__file__).parent
@@ -56,7 +56,7 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
         guess = f"; did you mean {close[0]}?" if close else ";"
         why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
     elif "NRT required" in told:
-        why = "it makes a list, an array or another object; a policy may use numbers, tuples and loops only."
+        why = "it creates a list, an array or another object; a policy may only use numbers, tuples and loops."
     else:
         reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
         why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."

@@ -1,15 +1,15 @@
-"""Plain functions, compiled: what runs millions of times a second. Importing this imports Numba.
+"""Compile plain functions, which then run millions of times per second. Importing this imports Numba.
 
-`compiled` compiles a function and every plain function it calls, and is the one place that knows Numba's options:
+`compiled` compiles a function and every plain function it calls. It is the only place that sets Numba's options:
 
-- no reference counts (`_nrt=False`): compiled code allocates nothing, and hands records and arrays on for free;
-- the GIL is released, so that threads run trajectories side by side;
-- division by zero gives inf or nan as in NumPy (the kernels test for what they divide by);
-- what is cabai's own is spared Numba's rewriting of array expressions, having none;
-- what is cabai's own is cached on disk, together with the helpers it calls, in a folder named after the source of the
-  whole package. Numba itself only notices a change in the file that defines a function, not in the files of its
-  helpers; a folder of its own for each state of the source cannot go stale. Nobody else can write to that folder:
-  what is read from it runs.
+- no reference counts (`_nrt=False`): compiled code allocates nothing, and passing records and arrays is free;
+- the GIL is released, so that threads run trajectories in parallel;
+- division by zero gives inf or nan as in NumPy (kernels check their divisors);
+- cabai's own code skips Numba's rewriting of array expressions, because it has none;
+- cabai's own code is cached on disk, together with the helpers it calls, in a folder named after a hash of the whole
+  package's source. Numba alone only notices a change in the file that defines a function, not in the files of its
+  helpers; a folder per state of the source cannot become stale. Only this user can write to the folder, because code
+  read from it is executed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cabai.support.specialise import copied, plain_functions_of
 
 
 def usable(options: dict[str, Any]) -> dict[str, Any]:
-    """These options, or none if this Numba does not know them: what they gain is speed, not results."""
+    """Return these options, or none if this Numba does not support them. They affect speed, not results."""
     try:
         numba.njit(**options)(lambda: None)
     except Exception:
@@ -52,26 +52,26 @@ def private_compiler() -> dict[str, Any]:
     return usable({"pipeline_class": HelperCompiler})
 
 
-# Not public, and so perhaps missing: compiled code without reference counts; helpers without wrappers, put in place of
-# their calls, and optimised there only.
+# Private options that may be missing: compiled code without reference counts; helpers without wrappers, inlined into
+# their callers and optimised only there.
 UNCOUNTED = usable({"_nrt": False})
 HELPER = usable({"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True})
 HELPER_COMPILER = private_compiler()
 
 
-_settings_changed = threading.RLock()  # a process has Numba's settings, and its collector, once
+_settings_changed = threading.RLock()  # Numba's settings and the garbage collector are shared by the whole process
 
 
 @cache
 def compiled(function: Any, signature: Any = None) -> Any:
-    """The compiled form of a plain function: callable from Python, and by pointer if it has a `signature`."""
+    """Compile a plain function, to be called from Python and, if it has a `signature`, by pointer."""
     folder = cache_directory() if all(map(is_ours, functions_in(function))) else ""
     return _compile(_with_compiled_helpers(function), signature, folder, {})
 
 
 @cache
 def _helper(function: Any) -> Any:
-    """Compiled, but callable from compiled code only, and put in place of the call unless marked `apart`."""
+    """Compile a helper that only compiled code calls. It is inlined unless marked `apart`."""
     options = dict(HELPER)
     if HELPER:
         options["forceinline"] = not getattr(function, "apart", False)
@@ -82,14 +82,14 @@ def _helper(function: Any) -> Any:
 
 @cache
 def types_of(*kinds: np.dtype[np.void]) -> tuple[Any, Any, Any]:
-    """What Numba calls an array of arms, a run and rules of these kinds."""
+    """Numba's types for an array of arms, a run and rules with these dtypes."""
     arm, run, rules = map(numba.from_dtype, kinds)
     return arm[::1], run, rules
 
 
 @cache
 def choosing(layout: Layout) -> Any:
-    """The type of a function that chooses an arm, as the loop of all policies calls it."""
+    """The type of a `choose` function, as the loop shared by all policies calls it."""
     return types.int64(*types_of(*layout.shared))
 
 
@@ -100,7 +100,7 @@ def stopping(layout: Layout) -> Any:
 
 @cache
 def seen_by_name(function: Any, layout: Layout) -> Any:
-    """A function of records in which a policy's own fields have names, for callers to whom they have none."""
+    """Wrap a function that uses a policy's fields by name, for callers that do not know their names."""
     kinds = {"ARM_KIND": layout.arm, "RUN_KIND": layout.run, "RULES_KIND": layout.rules}
     copy = copied(_by_name, {"target": function, **kinds})
     copy.__qualname__ += "_" + hashlib.sha256(repr(kinds).encode()).hexdigest()[:12]
@@ -120,11 +120,11 @@ def _by_name(arms, run, rules):
 
 @intrinsic
 def as_kind(context, value, kind):
-    """The same record, or array of records, with fields of other names. Records of one size look the same in memory."""
+    """The same record, or array of records, with other field names. Their memory layout is the same."""
     target = value.copy(dtype=kind.dtype) if isinstance(value, types.Array) else kind.dtype
 
     def generate(context, builder, signature, arguments):
-        if context.enable_nrt:  # there is one more reference to it now
+        if context.enable_nrt:  # this creates one more reference
             context.nrt.incref(builder, target, arguments[0])
         return arguments[0]
 
@@ -132,13 +132,13 @@ def as_kind(context, value, kind):
 
 
 def _compile(function: Any, signature: Any, folder: str, more: dict[str, Any]) -> Any:
-    """Compile for a signature, or when called; cached in a folder if one is given."""
+    """Compile for a signature, or on the first call; cache the result if a folder is given."""
     settings: Any = numba.config
     with _settings_changed:
         before = settings.CACHE_DIR
         settings.CACHE_DIR = folder
         collecting = gc.isenabled()
-        gc.disable()  # compiling makes many objects and little garbage: a tenth of its time would go to looking for it
+        gc.disable()  # compiling creates little garbage, and looking for it would take a tenth of the time
         try:
             options: Any = {"cache": bool(folder), "nogil": True, "error_model": "numpy", **UNCOUNTED}
             options |= {"no_rewrites": is_ours(function), **more}
@@ -164,8 +164,8 @@ def functions_in(function: Any) -> Iterator[Any]:
 def _with_compiled_helpers(function: Any) -> Any:
     """A copy of a function that calls the compiled forms of the plain functions it names."""
     copy = copied(function, {name: _helper(value) for name, value in plain_functions_of(function).items()})
-    # Numba finds a function that is handed to another by its name, and numbers of its own that make names unique within
-    # a process do not between processes: two forms that were cached by two processes must not share a name.
+    # Numba looks up a function passed to another by its name, and makes names unique only within a process. Two
+    # versions cached by two processes must not share a name.
     parts = " ".join(f"{each.__module__}.{each.__qualname__}" for each in functions_in(function))
     copy.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
     return copy
@@ -173,9 +173,9 @@ def _with_compiled_helpers(function: Any) -> Any:
 
 @cache
 def cache_directory() -> str:
-    """Where this version of the source keeps its compiled code, made if need be; empty if there is no safe place.
+    """The folder for compiled code of this version of the source, created if needed; empty if there is no safe place.
 
-    What is read from there runs as this user: so it is a folder that nobody else could have written to.
+    Code read from it runs as this user, so nobody else may be able to write to it.
     """
     digest = hashlib.sha256()
     package = Path(__file__).parent.parent
@@ -189,26 +189,26 @@ def cache_directory() -> str:
 
 
 def cache_homes() -> list[Path]:
-    """Where compiled code may be kept, the best first."""
+    """Folders in which compiled code may be kept, best first."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return [Path(chosen)]
     homes = [Path(tempfile.gettempdir()) / f"cabai-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}"]
     usual = os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # there is no home folder, as for a user whom the system does not know
+    with suppress(RuntimeError):  # no home folder, for example for a user unknown to the system
         homes.insert(0, Path(usual or Path.home() / ".cache") / "cabai")
     return homes
 
 
 def is_private(folder: str) -> bool:
-    """Whether a folder, made if need be, is closed to other users, and none of them could put another in its place.
+    """Whether other users can neither access nor replace a folder, which is created if needed.
 
-    Each folder above it belongs to us or to root, and others cannot write to it; to a sticky one, such as /tmp, they
-    can, but cannot touch what is ours.
+    Each parent folder must belong to us or to root, and others must not be able to write to it, unless it is sticky
+    like /tmp: there they cannot touch our files.
     """
     path = Path(folder)
     try:
-        if not hasattr(os, "geteuid"):  # Windows: folders of a user are the user's own
+        if not hasattr(os, "geteuid"):  # Windows: a user's folders are private
             path.mkdir(parents=True, exist_ok=True)
             return True
         for place in [*reversed(path.parents), path]:

@@ -1,8 +1,8 @@
 """The evidence of a pair of arms:
 
-    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m),   m the pooled mean of the two arms,
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m),   m the pooled mean of the two arms.
 
-which counts for a over b only if mean_a > mean_b. N and mean are of the pulls that the threshold counts.
+It counts for a over b only if mean_a > mean_b. N and mean include only the pulls that the threshold counts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from cabai.families.slots import divergence, variance_at
 from cabai.support.specialise import slot
 
-ROUNDING = 1.0 + 1e-9  # what a bound allows for the rounding of the number it bounds
+ROUNDING = 1.0 + 1e-9  # allowance for the rounding of the number that is bounded
 
 
 @slot
 def pair_evidence(rules, n_a, mean_a, n_b, mean_b):
-    """Z of two samples from their sizes and means, without a sign."""
+    """Z of two samples, from their sizes and means, without a sign."""
     gap = mean_a - mean_b
     n = n_a + n_b
     to_a, to_b = gap * (n_b / n), -gap * (n_a / n)  # mean_a - m and mean_b - m
@@ -35,11 +35,11 @@ def evidence(rules, a, b):
 
 @slot
 def evidence_at_most(rules, b, a):
-    """A number that Z_{b,a} is not above, without logarithms; for means that are not far apart, hardly more than Z.
+    """An upper bound on Z_{b,a} without logarithms; tight if the means are close.
 
-    d(p, q) is the integral of |x - p|/V(x) from one to the other, and 1/V is convex in every family here: it lies below
-    the line between its values at p and q. So d(p, q) <= (p - q)² (1/(6 V(p)) + 1/(3 V(q))). A family whose 1/V is not
-    convex has a function of its own, which may return infinity.
+    d(p, q) is the integral of |x - p|/V(x) between p and q. In every family here 1/V is convex, so it lies below the
+    line between its values at p and q, and d(p, q) <= (p - q)² (1/(6 V(p)) + 1/(3 V(q))). A family whose 1/V is not
+    convex must replace this function; it may return infinity.
     """
     gap = b.tested_mean - a.tested_mean
     if not gap > 0.0:
@@ -59,10 +59,10 @@ def evidence_at_most(rules, b, a):
 
 @slot
 def evidence_at_least(rules, b, a):
-    """A lower bound of Z_{b,a} that needs no logarithm and is mostly close.
+    """A lower bound on Z_{b,a} without logarithms; usually tight.
 
-    1/V is convex in every family here, so by Jensen's inequality d(p, q) >= (p - q)²/(2 V(x)), x two thirds of the way
-    from p to q.
+    1/V is convex in every family here, so by Jensen's inequality d(p, q) >= (p - q)²/(2 V(x)) with x two thirds of
+    the way from p to q.
     """
     gap = b.tested_mean - a.tested_mean
     if not gap > 0.0:

@@ -1,4 +1,4 @@
-"""What is looked for: the best arm or, of the arms that are good enough, the cheapest to run, see
+"""The goal of a run: the best arm, or the cheapest arm to run among those that are good enough. See
 docs/theory/cheapest.md.
 
 An arm is *good* if it is at most epsilon worse than the best. The answer is a good arm, and every arm that is cheaper
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from cabai.support.validation import InvalidInput, amount, number, shown
 
 BEST, CHEAPEST = GOALS = ("best", "cheapest")
-LEAST_SLACK = 1e-9  # of epsilon: less is lost in rounding, and would never end
+LEAST_SLACK = 1e-9  # as a share of epsilon: with less, rounding would keep a run from ever stopping
 
 
 @dataclass(frozen=True)
 class Cheapest:
-    """The cheapest arm that is good enough. `running_costs` are what the arms cost to run, or None: what their pulls
-    turn out to cost."""
+    """The goal "cheapest arm that is good enough". `running_costs` says what the arms cost to run; None means the cost
+    of their pulls, as observed."""
 
     slack: float
     running_costs: tuple[float, ...] | None = None
 
     @classmethod
     def checked(cls, epsilon: float, slack: Any, running_costs: Any, names: Sequence[str]) -> Cheapest:
-        """As given, or an error that says what is wrong; half of epsilon, where no slack is given."""
+        """Check the values and raise an error that says what is wrong. The default slack is half of epsilon."""
         if not epsilon > 0:
             raise InvalidInput(
                 f"goal 'cheapest' needs an epsilon: how much worse than the best is good enough, got {epsilon!r}."
@@ -44,13 +44,13 @@ class Cheapest:
         return cls(value, None if running_costs is None else checked_running_costs(running_costs, names))
 
     def margin(self, epsilon: float) -> float:
-        """By more than how much every cheaper arm is worse than the best."""
+        """The margin by which every cheaper arm is worse than the best."""
         return max(epsilon - self.slack, 0.0)
 
     def pairs(self, arms: int) -> int:
-        """How many tests of pairs may go wrong, at most: over so many the delta is divided.
+        """The number of pairwise tests that can go wrong; delta is divided by it.
 
-        2K - 3 where it is known in advance which arms are cheaper; K (K - 1) where it is not.
+        2K - 3 if the running costs are known in advance, else K (K - 1).
 
         >>> Cheapest(0.1, (1.0, 2.0)).pairs(2), Cheapest(0.1).pairs(2), Cheapest(0.1).pairs(5)
         (1, 2, 20)
@@ -58,12 +58,12 @@ class Cheapest:
         return arms * (arms - 1) if self.running_costs is None else 2 * arms - 3
 
     def share(self, arms: int) -> float:
-        """The delta of a test that would divide it by K - 1, over the whole delta."""
+        """The factor on delta for a threshold that divides its delta by K - 1."""
         return (arms - 1) / self.pairs(arms)
 
 
 def checked_goal(goal: Any, epsilon: float, slack: Any, running_costs: Any, names: Sequence[str]) -> Cheapest | None:
-    """What is looked for, checked; None for the best arm."""
+    """Check the goal and its settings. Returns None for the goal "best"."""
     if not isinstance(goal, str) or goal not in GOALS:
         raise InvalidInput(f"goal must be one of {', '.join(GOALS)}, got {shown(goal)}.")
     if goal == CHEAPEST:
@@ -75,13 +75,14 @@ def checked_goal(goal: Any, epsilon: float, slack: Any, running_costs: Any, name
 
 
 def checked_running_costs(given: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """What each arm costs to run, in the order of the arms, from a list or a dictionary by name; 0 is allowed."""
+    """Check running costs, given as a list or a dictionary by name, and return them in the order of the arms. A cost
+    may be 0."""
     if isinstance(given, Mapping):
         if set(given) != set(names):
             raise InvalidInput(f"running_costs must name every arm once ({', '.join(names)}), got {shown(given)}.")
         given = [given[name] for name in names]
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(names):
-        raise InvalidInput(f"running_costs must be {len(names)} numbers, one an arm, got {shown(given)}.")
+        raise InvalidInput(f"running_costs must be {len(names)} numbers, one per arm, got {shown(given)}.")
     found = tuple(amount(cost, f"running_costs[{i}]") for i, cost in enumerate(given))
     for i, cost in enumerate(found):
         if cost < 0:
@@ -90,7 +91,7 @@ def checked_running_costs(given: Any, names: Sequence[str]) -> tuple[float, ...]
 
 
 def by_cost(running_costs: Sequence[float]) -> list[int]:
-    """The arms, the cheapest to run first; of two that cost the same, the first given.
+    """The arms by running cost, cheapest first; equal costs keep their order.
 
     >>> by_cost([2.0, 1.0, 2.0])
     [1, 0, 2]
@@ -101,12 +102,13 @@ def by_cost(running_costs: Sequence[float]) -> list[int]:
 def right_answers(
     means: NDArray[np.float64], running_costs: Sequence[float], epsilon: float, slack: float
 ) -> NDArray[np.int64]:
-    """The arms that may be returned: good ones, of which every cheaper arm is worse by more than epsilon - slack."""
+    """The correct answers: good arms for which every cheaper arm is worse than the best by more than epsilon -
+    slack."""
     best, rounding = float(means.max()), 1e-12 * max(1.0, float(np.abs(means).max()))
     found = []
     for a in by_cost(running_costs):
         if means[a] >= best - epsilon - rounding:
             found.append(a)
-        if means[a] >= best - (epsilon - slack) - rounding:  # whoever is more expensive is wrong
+        if means[a] >= best - (epsilon - slack) - rounding:  # every more expensive arm is a wrong answer
             break
     return np.array(sorted(found), np.int64)

@@ -1,4 +1,4 @@
-"""Helpers that are optimised once, in their callers: what this needs of Numba is not public, so it may be missing."""
+"""Optimise helpers once, inside their callers. This uses private parts of Numba, which may be missing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numba.core.compiler import Compiler
 
 
 class HelperLibrary(JITCodeLibrary):
-    """The code of a helper, for its callers to take in.
+    """The code of a helper, to be inlined into its callers.
 
-    Numba would optimise it and turn it into machine code at every level of calls. It is enough to do so once, for the
-    whole, where the helpers have been put in place of their calls: this halves the time that LLVM takes.
+    Numba would optimise it and generate machine code at every level of calls. Doing so once, for the caller with all
+    helpers inlined, is enough and halves the time that LLVM takes.
     """
 
     def _optimize_final_module(self) -> None:
@@ -23,7 +23,7 @@ class HelperLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """Asked for once, to tell the machine code where Python's objects are; there is none, and it needs none."""
+        """Numba asks for it once, to call `set_env`; without machine code there is nothing to set."""
         return self
 
     def set_env(self, *environment: Any) -> None:
@@ -31,7 +31,7 @@ class HelperLibrary(JITCodeLibrary):
 
 
 class HelperCompiler(Compiler):
-    """Numba's compiler, with a library of the kind above for what it makes."""
+    """Numba's compiler, with a `HelperLibrary` for its output."""
 
     def define_pipelines(self) -> Any:
         library: Any = HelperLibrary

@@ -8,7 +8,7 @@ from cabai.support.specialise import slot
 
 
 def observe(arms, run, rules, a, reward, cost):
-    """Pull number t + 1 was of arm a, returned `reward` and was paid `cost`."""
+    """Record pull number t + 1: arm a returned `reward` and cost `cost`."""
     arm = arms[a]
     charged = 1.0 if rules.cost_blind else cost
     if arm.pulls == 0:
@@ -30,12 +30,12 @@ def observe(arms, run, rules, a, reward, cost):
 
 @slot
 def keep(arm, rules, reward):
-    """Add a reward to what the threshold keeps of an arm, in fields of its own."""
+    """Add a reward to the fields that the threshold keeps per arm."""
 
 
 @slot
 def weigh(arm, rules):
-    """Compute what the threshold needs of an arm whose data have changed: arm.tested, arm.tested_mean, arm.price."""
+    """Update what the threshold needs after an arm's data changed: arm.tested, arm.tested_mean, arm.price."""
     arm.tested = arm.pulls
     arm.tested_mean = arm.mean
 
@@ -48,9 +48,10 @@ def weigh_pulled(arms, run, rules):
 
 
 def find_leader(arms, run, changed):
-    """Keep run.leader, the arm in play with the best mean, after the mean of arm `changed` moved.
+    """Update run.leader, the arm in play with the best mean, after the mean of arm `changed` changed.
 
-    run.second is at least every other mean in play, so that only a leader that falls that far calls for a look at all.
+    run.second is an upper bound on every other mean in play, so a search through all arms is only needed if the leader
+    falls to it.
     """
     mean = arms[changed].mean
     if changed != run.leader:

@@ -1,6 +1,6 @@
-"""A family, a threshold and a policy, put together: the rules of one game, its records, and its functions.
+"""A family, a threshold and a policy combined: parameters, records and functions of a run.
 
-A simulation and a live study each have one, made of the same parts: what was simulated is what runs.
+Simulations and live studies use the same class, so what you simulate is what runs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cabai.support.lazy import lazy
 from cabai.support.specialise import SLOTS, Binding, binding, check_known, function_for, needs
 from cabai.support.validation import InvalidInput, probability, whole
 
-MADE = ("binding", "test_binding", "choose", "stop")  # of functions, when first asked for
-TOLERANCE = 1e-7  # of shares computed in a policy, relative
+MADE = ("binding", "test_binding", "choose", "stop")  # attributes with functions, created on first use
+TOLERANCE = 1e-7  # relative tolerance of shares computed in a policy
 
 
 class Setup:
-    """The rules of a game of so many arms at a delta and an epsilon; without a policy, only its test."""
+    """The rules of a run for a number of arms, a delta and an epsilon. Without a policy, only the test."""
 
     def __init__(
         self, family: Family, threshold: Any, policy: Any = None, *, arms: int, delta: float, epsilon: float = 0.0,
@@ -74,13 +74,13 @@ class Setup:
         for what, more in test:
             twice = (set(fields) | set(RULES)) & set(more)
             if twice:
-                raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: give it another.")
+                raise InvalidInput(f"the {what} has a parameter {min(twice)!r}, a name that is taken: choose another.")
             fields |= more
         return Layout.of((self.threshold.arm_fields | self.threshold.arm_scratch, fields), own)
 
     @lazy
     def test_binding(self) -> Binding:
-        """Which function stands for each slot of the family and the threshold."""
+        """The function for each slot of the family and the threshold."""
         bound = dict(self.family.binding) | dict(binding(self.threshold.functions))
         if self.epsilon != 0:
             bound |= dict(binding((*WITHIN, *self.threshold.within)))
@@ -88,7 +88,7 @@ class Setup:
 
     @lazy
     def binding(self) -> Binding:
-        """Which function stands for each slot."""
+        """The function for each slot."""
         bound = dict(self.test_binding)
         if self.policy is not None:
             bound |= dict(binding(self.policy.functions))
@@ -99,12 +99,12 @@ class Setup:
 
     @property
     def shows_evidence(self) -> bool:
-        """Whether it is known by how much one arm beats another: then a status can show it."""
+        """Whether the threshold can tell by how much one arm beats another, so that a status can show it."""
         functions = dict(binding(self.threshold.functions))
         return "surplus" in functions or "beats" not in functions
 
     def bound(self, function: Any) -> Any:
-        """A kernel, bound to this family, threshold and policy, as a plain function."""
+        """Bind a kernel to this family, threshold and policy. Returns a plain function."""
         return function_for(function, self.binding)
 
     @lazy
@@ -116,7 +116,7 @@ class Setup:
         return self.bound(leader_beats_every_rival if self.policy is None else self.policy.stop)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to other processes: functions that were made here are made there again."""
+        """Pickle without functions, which the other process creates again."""
         return {name: value for name, value in vars(self).items() if name not in MADE}
 
     def start(self) -> tuple[NDArray[Any], np.void]:
@@ -128,7 +128,7 @@ class Setup:
         return arms, run
 
     def _check(self) -> None:
-        """Refuse functions that nobody calls, and a family that does not have what the others call."""
+        """Refuse functions that nothing calls, and a family that lacks functions that are called."""
         check_known(self.binding)
         for name, _ in () if self.policy is None else binding((*self.policy.functions, *self.policy.within)):
             if SLOTS[name].__module__.startswith(("cabai.core.", "cabai.families.")):
@@ -151,21 +151,21 @@ class Setup:
 
 
 def check_goal(goal: Cheapest | None, family: Family, threshold: Any, policy: Any) -> None:
-    """Refuse a policy that looks for something else, and a test that does not show by how much an arm is better."""
+    """Refuse a policy with another goal, and a threshold that cannot show by how much an arm is better."""
     wanted = BEST if goal is None else CHEAPEST
     if policy.goal != wanted:
-        other = "leave the policy out, or take one that does" if goal is not None else f"say goal={policy.goal!r}"
+        other = "leave out the policy, or choose one that does" if goal is not None else f"use goal={policy.goal!r}"
         raise InvalidInput(f"policy {policy} does not look for goal {wanted!r}: {other}.")
     if goal is None:
         return
     if not family.shows_margins:
         raise InvalidInput(
-            f"goal 'cheapest' is not for the family {family}: that one mean is larger than another by more than a "
-            "difference is not tested there, since the test would be the minimum of a function that is not convex. "
-            "Rewards in a known range may be taken as bounded ones."
+            f"goal 'cheapest' does not support the family {family}: to test whether one mean exceeds another by more "
+            "than a difference, it would have to minimize a function that is not convex. If rewards lie in a known "
+            "range, use the family bounded."
         )
     if "is_shown" not in dict(binding(threshold.within)):
         raise InvalidInput(
-            f"goal 'cheapest' needs a test that shows by how much an arm is better: contrast, or bets for bounded and "
-            f"bernoulli rewards, got {threshold}."
+            "goal 'cheapest' needs a threshold that shows by how much an arm is better: contrast, or bets for bounded "
+            f"and bernoulli rewards, got {threshold}."
         )

@@ -7,26 +7,26 @@ D_1 = d(mu_1, m), D_a = d(mu_a, m). The optimum makes all pairs equally hard and
     Phi = sum over a of (c_a/c_1) D_1/D_a = 1
 
 Both h_a (affine for gaussian: (1 + u) 2v/gap²) and F = Phi^(-1/2) as a function of z are nearly linear, so Newton's
-method converges in a few steps; the unknowns (z, u_2, ..., u_K) meet only through z, so a joint step costs O(K). D_1
-and D_a need logarithms, their derivatives none besides: so it is cheaper to correct each step for curvature, which is
-Chebyshev's method, of the third order, than to take another. With W = u D_1 + D_a and s = gap² / (V(m) (1 + u)³),
+method converges in a few steps. The unknowns (z, u_2, ..., u_K) interact only through z, so a joint step costs O(K).
+D_1 and D_a need logarithms, but their derivatives need no more. So it is cheaper to correct each step for curvature
+(Chebyshev's method, of third order) than to take another step. With W = u D_1 + D_a and s = gap² / (V(m) (1 + u)³),
 
     D_1' = -s,   D_a' = u s,   W' = D_1,   h' = D_a / W²,   (D_1/D_a)' = -s W / D_a²,
     h''/(2h') = -f,   f = e - k/2,   e = D_1/W,   k = u s/D_a.
 
-Let Newton's step be dz for z and change_a for u_a. What it misses in h_a = z and in F = 1, to the second order, is made
-good by a further step dz2 for z, and of f_a change_a² + dz2/h' for u_a, where
+Let Newton's step be dz for z and change_a for u_a. Its second-order error in h_a = z and in F = 1 is corrected by a
+further step dz2 for z, and f_a change_a² + dz2/h' for u_a, where
 
     dz2 sum of w_a (D_1/D_a)'/h' = 3 Phi (1 - sqrt Phi)² + sum of w_a b_a change_a²,     w_a = c_a/c_1,
     b = -(D_1/D_a)''/2 + (D_1/D_a)' h''/(2h')
       = (D_1/D_a)' (3 (k - e) + (3 + V'(m) gap / ((1 + u) V(m))) / (1 + u)) / 2.
 
-What is left, relative to u, is about the product of change and correction: at most twice that in 10^5 random states,
-where the change was at most a quarter of u. (And of z, which after a near tie may be so far off that the changes of
-u, differences of its multiples, are nothing but rounding.)
+The remaining error, relative to u, is about the product of change and correction: at most twice that in 10^5 random
+states in which the change was at most a quarter of u (and of z: after a near tie, z may be so far off that the changes
+of u are only rounding errors).
 
-`allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.z and the u
-in arms[a].u, and starts from them the next time: then 1 or 2 steps do.
+`allocate` writes w* to arms[a].share and returns the hardness T* = z (c_1 + sum c_a/u_a). It keeps z in run.z and u in
+arms[a].u and starts from them the next time, when 1 or 2 steps are enough.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from cabai.families import Family
 from cabai.families.slots import divergence, variance_at, variance_slope
 from cabai.support.specialise import apart, slot, specialised
 
-NEAR = 0.25  # a relative change of u, and of z, up to which the next order is all that is left
-JOINT_STEPS = 12  # the joint method has met its goal long before, or never will
-# The fields that whoever calls `allocate` must have, and their values at the start.
+NEAR = 0.25  # relative change of u and z up to which the error estimate holds
+JOINT_STEPS = 12  # by then the joint method has converged, or it never will
+# The fields that callers of `allocate` need, with their initial values.
 ARM_MEMORY = {"u": 0.0}  # N_1/N_a at the last solution; 0 for its leader
 RUN_MEMORY = {"z": 0.0}
 ARM_SCRATCH = {"share": 0.0, "change": 0.0, "per_z": 0.0, "f": 0.0, "wb": 0.0}
@@ -52,7 +52,7 @@ ARM_SCRATCH = {"share": 0.0, "change": 0.0, "per_z": 0.0, "f": 0.0, "wb": 0.0}
 def allocate(arms, run, rules):
     """Fill arms[a].share with the optimal cost shares for the arms' means and costs; return the hardness.
 
-    A tie for the best has no finite hardness: the tied arms share in proportion to sqrt(cost).
+    If the best mean is tied, the hardness is infinite, and the tied arms get shares proportional to sqrt(cost).
     """
     lower_rivals(arms, run, rules)
     leader = arms[run.leader]
@@ -81,7 +81,7 @@ def allocate(arms, run, rules):
 
 @slot
 def lower_rivals(arms, run, rules):
-    """Where an epsilon is enough, `cabai.core.within` has another."""
+    """Does nothing, unless `cabai.core.within` replaces it for an epsilon."""
 
 
 @slot
@@ -93,7 +93,7 @@ def restore_rivals(arms, run):
 def solve_shares(arms, run, rules):
     """Find arms[a].u for every rival; return z."""
     z = 0.0
-    if run.z > 0.0 and arms[run.leader].u == 0.0:  # there is a last solution, and it had the same leader
+    if run.z > 0.0 and arms[run.leader].u == 0.0:  # there is a previous solution, with the same leader
         z = solve_jointly(arms, run, rules, run.z)
     if z == 0.0:
         z = solve_jointly(arms, run, rules, first_guess(arms, run, rules))
@@ -103,7 +103,7 @@ def solve_shares(arms, run, rules):
 
 
 def halves(leader, arm, u, rules):
-    """D_1, D_a, m and 1 - m where the leader has u pulls for one of a rival."""
+    """D_1, D_a, m and 1 - m if the leader has u pulls for each pull of a rival."""
     part = 1.0 / (1.0 + u)
     rest = u * part if u < 1e300 else 1.0
     gap = leader.mean - arm.mean
@@ -116,13 +116,14 @@ def halves(leader, arm, u, rules):
 
 @apart
 def rare_halves(leader, arm, u, rules):
-    """The same, for what is seldom called: copies of `halves` there would be most of what there is to compile."""
+    """`halves` for functions that are rarely called. Inlining it there would dominate the compile time."""
     return halves(leader, arm, u, rules)
 
 
 @apart
 def first_guess(arms, run, rules):
-    """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), its value at 0 and slope far out."""
+    """A start near the solution: h_a is about 1/d(mu_1, mu_a) + u/d(mu_a, mu_1), from its value at 0 and its slope at
+    infinity."""
     leader = arms[run.leader]
     z = 0.0
     for a in range(len(arms)):
@@ -143,7 +144,7 @@ def first_guess(arms, run, rules):
 
 @apart
 def solve_jointly(arms, run, rules, z):
-    """Chebyshev's method on (z, u) together, from z and arms[a].u; 0 if it does not settle."""
+    """Chebyshev's method on (z, u) jointly, starting from z and arms[a].u; 0 if it does not converge."""
     leader = arms[run.leader]
     per_cost = 1.0 / leader.cost
     for _ in range(JOINT_STEPS):
@@ -197,10 +198,10 @@ def solve_jointly(arms, run, rules, z):
 
 @apart
 def solve_nested(arms, run, rules):
-    """The method that cannot fail, and is slow: halve a bracket of z, and for each z a bracket of every u_a.
+    """A slow method that always converges: bisect z and, for each z, every u_a.
 
-    Phi falls from infinity to 0 as z grows from its least value, max 1/d(mu_1, mu_a); the unknown is how far above.
-    Brackets are halved on a logarithmic scale, down to the last digit.
+    Phi falls from infinity to 0 as z grows from its smallest value, max 1/d(mu_1, mu_a); the unknown is z minus that.
+    Bisection is on a logarithmic scale, down to the last digit.
     """
     leader = arms[run.leader]
     least = above = 0.0
@@ -219,7 +220,7 @@ def solve_nested(arms, run, rules):
                 arm.u = solve_rival(leader, arm, least + above, rules)
                 d_1, d_a, _, _ = rare_halves(leader, arm, arm.u, rules)
                 phi += arm.cost / leader.cost * d_1 / d_a
-        if not phi <= 1.0:  # or nan, where a u was too small
+        if not phi <= 1.0:  # or nan, if a u was too small
             low = above
         else:
             high = above
@@ -246,7 +247,7 @@ def solve_rival(leader, arm, z, rules):
 
 
 def between(low, high, last):
-    """The middle of a bracket on a logarithmic scale; four times further out where it has only one end."""
+    """The middle of a bracket on a logarithmic scale; four times further out if the bracket has only one end."""
     if high == np.inf:
         return 4.0 * last
     if low == 0.0:
@@ -257,7 +258,7 @@ def between(low, high, last):
 def solve(
     family: Family, means: NDArray[np.float64], costs: NDArray[np.float64], best: int, tolerance: float = 1e-16
 ) -> tuple[float, NDArray[np.float64]]:
-    """The hardness T* and the optimal cost shares w* of known means and costs; not finite if too extreme."""
+    """The hardness T* and the optimal cost shares w* for known means and costs; not finite if these are too extreme."""
     layout = Layout.of(({}, family.parameters), (ARM_MEMORY | ARM_SCRATCH, RUN_MEMORY, {}))
     arms, run = layout.start(len(means), ARM_MEMORY | ARM_SCRATCH, RUN_MEMORY)
     rules = record(layout.rules)

@@ -1,9 +1,8 @@
-"""All a policy may know, as plain data: one record per arm, one for the run, one for the rules of the game.
+"""All that a policy can see, as plain data: one record per arm, one for the run, one for the rules.
 
 Compiled code and Python share these NumPy records. An array of arm records and a run record are the whole state of a
-trajectory or of a live study; the rules hold the parameters of the family, the threshold and the policy and do not
-change while a run lasts. The fields below are everybody's; a threshold and a policy add what they keep, by names of
-their own, and see nothing of what another policy kept.
+trajectory or a live study. The rules hold the parameters of the family, the threshold and the policy, and do not
+change during a run. Every policy has the fields below; a threshold and a policy can add their own.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from cabai.support.validation import InvalidInput
 
-# Each field, and its value before the first pull.
+# Each field, with its value before the first pull.
 ARM: dict[str, Any] = {
     "pulls": 0,  # N_a
     "rewards": 0.0,  # R_a, the sum of rewards
@@ -27,40 +26,40 @@ ARM: dict[str, Any] = {
     "mean": 0.0,  # R_a / N_a
     "cost": 0.0,  # C_a / N_a
     "in_play": 1,  # 0 once an eliminating policy has dropped the arm
-    # What the threshold needs of one arm, renewed when the arm is pulled:
-    "tested": 0,  # pulls that count as evidence: N_a, or N_a - 1 where the first reward is set aside
+    # What the threshold needs per arm, updated when the arm is pulled:
+    "tested": 0,  # pulls that count as evidence: N_a, or N_a - 1 if the first reward is set aside
     "tested_mean": 0.0,  # their mean
-    "price": 0.0,  # how much evidence this arm's part of a pair's threshold asks for
+    "price": 0.0,  # evidence that this arm adds to the threshold of a pair
 }
 RUN: dict[str, Any] = {
     "t": 0,  # pulls so far
     "counted": 0.0,  # J, the sum of C_a
-    "spent": 0.0,  # what the pulls really cost, which a cost-blind policy does not look at
+    "spent": 0.0,  # real cost of all pulls; a cost-blind policy does not use it
     "last": -1,  # the arm pulled last
-    "leader": -1,  # the arm in play with the best mean; the lowest index among equals
-    "second": -np.inf,  # at least the mean of every other arm in play
-    "left": 0,  # how many arms are in play
-    "rival": -1,  # the arm that last kept the run from stopping
-    "stream": np.uint64(0),  # random numbers for policies that toss coins: cabai.uniform(run), cabai.normal(run)
+    "leader": -1,  # the arm in play with the best mean; the lowest index if tied
+    "second": -np.inf,  # an upper bound on the mean of every other arm in play
+    "left": 0,  # number of arms in play
+    "rival": -1,  # the arm that last prevented stopping
+    "stream": np.uint64(0),  # random numbers for policies: cabai.uniform(run), cabai.normal(run)
 }
 RULES: dict[str, Any] = {
     "level": 0.0,  # the part of the threshold that depends on delta
-    "epsilon": 0.0,  # an arm whose mean is within epsilon of the best is good enough
+    "epsilon": 0.0,  # an arm within epsilon of the best is good enough
     "cost_blind": 0,
-    "tolerance": 0.0,  # of shares, relative
+    "tolerance": 0.0,  # relative tolerance of shares
 }
-# How many numbers of a policy's own fit without another compiled loop; an arm then takes two lines of a cache.
+# How many numbers a policy can add without needing its own compiled loop; an arm then takes two cache lines.
 ARM_ROOM, RUN_ROOM, RULES_ROOM = 6, 4, 4
 
-Fields = Mapping[str, Any]  # names, and the values at the start
+Fields = Mapping[str, Any]  # names and initial values
 
 
 @dataclass(frozen=True)
 class Layout:
     """How records are laid out for a family, a threshold and a policy.
 
-    `arm`, `run` and `rules` name every field. `shared` are the same three with the policy's part unnamed, so that one
-    compiled loop serves all policies.
+    `arm`, `run` and `rules` name every field. `shared` holds the same three with the policy's fields unnamed, so that
+    all policies share one compiled loop.
     """
 
     arm: np.dtype[np.void]
@@ -70,8 +69,8 @@ class Layout:
 
     @classmethod
     def of(cls, test: tuple[Fields, Fields], policy: tuple[Fields, Fields, Fields]) -> Layout:
-        """For the fields that a test (of a family by a threshold) adds to an arm and to the rules, and those that a
-        policy adds to an arm, the run and the rules."""
+        """The layout with these additional fields: `test` adds to an arm and the rules (for the family and threshold),
+        `policy` adds to an arm, the run and the rules."""
         parts = [
             (ARM | dict(test[0]), policy[0], ARM_ROOM, "an arm"),
             (RUN, policy[1], RUN_ROOM, "the run"),
@@ -82,7 +81,7 @@ class Layout:
         return cls(arm, run, rules, (shared[0], shared[1], shared[2]))
 
     def start(self, arms: int, arm_fields: Fields, run_fields: Fields) -> tuple[NDArray[Any], np.void]:
-        """Arms and run before the first pull; the fields are those that a threshold and a policy have added."""
+        """Arms and run before the first pull. The fields are those added by the threshold and the policy."""
         records, run = np.zeros(arms, self.arm), record(self.run)
         for name, value in (ARM | dict(arm_fields)).items():
             records[name] = value
@@ -93,25 +92,25 @@ class Layout:
 
 
 def _two_forms(common: dict[str, Any], own: Fields, room: int, of: str) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
-    """A record with all fields, and one with the common ones, of the same size."""
+    """Two dtypes of the same size: one with all fields, and one with only the common fields."""
     twice = (set(common) | {"room"}) & set(own)
     if twice:
         raise InvalidInput(f"the policy's field {min(twice)!r} is a field of {of} already; give it another name.")
     fields, more = ([_format(*item) for item in each.items()] for each in (common, own))
     room *= max(1, -(-_numbers(more) // room))
-    # What is left of the room has a field too: a record that has all fields of another, and more, is taken for one of
-    # that kind by Numba, with a warning.
+    # Unused room gets a field too. Otherwise Numba would take a record with all fields of another kind, and more, for
+    # one of that kind, with a warning.
     left = [("room", "f8", (room - _numbers(more),))] if room > _numbers(more) else []
     return np.dtype([*fields, *more, *left], align=True), np.dtype([*fields, ("room", "f8", (room,))], align=True)
 
 
 def _numbers(formats: list[tuple[Any, ...]]) -> int:
-    """How many numbers some fields hold."""
+    """How many numbers these fields hold."""
     return sum(math.prod(each[2]) if len(each) > 2 else 1 for each in formats)
 
 
 def _format(name: str, start: Any) -> tuple[Any, ...]:
-    """A field's name and type, from its value at the start; every number takes 8 bytes."""
+    """A field's name and type, from its initial value. Every number takes 8 bytes."""
     value = np.asarray(start)
     kind = {"b": "i8", "i": "i8", "u": "u8", "f": "f8"}.get(value.dtype.kind)
     if kind is None or not name.isidentifier():
@@ -120,7 +119,7 @@ def _format(name: str, start: Any) -> tuple[Any, ...]:
 
 
 class Record:
-    """One record whose fields are read and written as attributes, as compiled code does: arm.pulls, run.t."""
+    """A record with fields as attributes, as in compiled code: arm.pulls, run.t."""
 
     __slots__ = ("fields",)
 
@@ -148,7 +147,7 @@ def _unknown(name: str, fields: np.void) -> str:
 
 
 class Records:
-    """An array of records, for kernels that are called as plain Python: arms[a].pulls."""
+    """An array of records, for kernels called as plain Python: arms[a].pulls."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array
@@ -164,5 +163,5 @@ class Records:
 
 
 def record(kind: np.dtype[np.void]) -> np.void:
-    """One record of a kind, all zeros, that can be written to by field."""
+    """A record of this dtype, all zeros, with writable fields."""
     return np.zeros(1, kind)[0]

@@ -45,7 +45,7 @@ class Statistics:
         firsts = None if first is None else numbers(first, "first")
         self.squares = None if squares is None else numbers(squares, "squares")
         if len({len(each) for each in (counts, sums, firsts, self.squares) if each is not None}) > 1:
-            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry an arm.")
+            raise InvalidInput("pulls, rewards, first and squares must have the same length, one entry per arm.")
         if len(counts) < 2:
             raise InvalidInput("evidence needs at least 2 arms, got 1.")
         for a in range(len(counts)):
@@ -61,7 +61,7 @@ class Statistics:
                         f"first[{a}] = {firsts[a]:g} cannot be one of {counts[a]:g} rewards with sum {sums[a]:g}."
                     )
         self._pulls, self._rewards, self._first = counts.astype(np.int64), sums, firsts
-        self.samples: list[list[float]] | None = None  # the rewards themselves, where they are known
+        self.samples: list[list[float]] | None = None  # the rewards themselves, if known
 
     def __len__(self) -> int:
         return len(self._pulls)
@@ -131,7 +131,7 @@ class Statistics:
         return int(self.means.argmax())
 
     def state(self, setup: Setup) -> tuple[NDArray[Any], np.void]:
-        """Arms and run as they are in a game after these data, as far as a threshold looks at them."""
+        """The records of arms and run after these data, as far as the threshold uses them."""
         if self.first is None and setup.threshold.needs_first(self.family):
             raise InvalidInput(f"this threshold needs each arm's first reward for {self.family}; give first=[...].")
         arms, run = setup.start()
@@ -152,11 +152,11 @@ class Statistics:
 
 
 def fits(family: Family, pulls: float, total: float, first: float) -> bool:
-    """Whether `pulls` rewards of a family can have that sum and that first reward."""
+    """Whether `pulls` rewards of a family can have this sum and this first reward."""
     rest, rounding = total - first, 1e-12 * pulls * (abs(total) + abs(first))
     if pulls == 1:
         return abs(rest) <= rounding
-    if family.name == "bounded":  # its sums are rounded, and the first reward is not set aside anyway
+    if family.name == "bounded":  # its sums are rounded, and the first reward is never set aside
         low, high = family.mean_range
         return low * (pulls - 1) - rounding <= rest <= high * (pulls - 1) + rounding
     return family.allows_mean(rest / (pulls - 1))
@@ -176,7 +176,7 @@ class Evidence:
 
     @property
     def overall(self) -> float:
-        """Z(t): the evidence of the leader over its closest rival; 0 when the best mean is tied.
+        """Z(t): the evidence of the leader over its closest rival; 0 if the best mean is tied.
 
         >>> round(evidence(Statistics("gaussian", pulls=[100, 100], rewards=[150, 100])).overall, 2)
         6.25
@@ -185,10 +185,10 @@ class Evidence:
 
 
 def evidence(statistics: Statistics) -> Evidence:
-    """The evidence in the data, for each pair of arms and overall.
+    """Compute the evidence Z in the data, for each pair of arms and overall.
 
-    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), m the pooled mean of the two: the log of the likelihood ratio between
-    "each has its own mean" and "they have the same mean", here with the sign of mean_a - mean_b.
+    Z_{a,b} = N_a d(mean_a, m) + N_b d(mean_b, m), where m is their pooled mean. This is the log likelihood ratio of
+    "each arm has its own mean" and "both have the same mean", here with the sign of mean_a - mean_b.
 
     >>> z = evidence(Statistics("gaussian", pulls=[100, 100, 10], rewards=[150, 100, 5]))
     >>> z.pairwise

@@ -1,4 +1,4 @@
-"""When one arm beats another, and when a run is over."""
+"""When one arm beats another, and when a run stops."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def required(t, rules):
 
 @slot
 def surplus(rules, t, b, a):
-    """By how much b beats a after t pulls (up to epsilon, where that is not 0), in nats; below 0 if it does not."""
+    """By how many nats b beats a after t pulls (up to epsilon, if that is not 0); negative if it does not."""
     return evidence(rules, b, a) - b.price - a.price - required(t, rules)
 
 
 def surplus_of(arms, run, rules, b, a):
-    """`surplus`, of the arms with these numbers."""
+    """`surplus` of the arms with these indices."""
     return surplus(rules, run.t, arms[b], arms[a])
 
 
 @slot
 def beats(rules, t, b, a):
-    """Does arm record b beat arm record a after t pulls? Without an epsilon, and without saying by how much.
+    """Whether arm record b beats arm record a after t pulls, without an epsilon.
 
-    Z_{b,a} > required(t) + price_b + price_a. What t adds to the level is never negative: most pairs are far from the
-    level alone, and are spared the logarithms.
+    The test is Z_{b,a} > required(t) + price_b + price_a. required(t) is at least the level, so most pairs fail a
+    cheaper test against the level alone, without logarithms.
     """
     if not evidence_at_most(rules, b, a) > rules.level + b.price + a.price:
         return False
@@ -36,31 +36,31 @@ def beats(rules, t, b, a):
 
 
 def beats_of(arms, run, rules, b, a):
-    """`beats`, of the arms with these numbers."""
+    """`beats` of the arms with these indices."""
     return beats(rules, run.t, arms[b], arms[a])
 
 
 @slot
 def interval_level(arm, t, rules, arms):
-    """What the interval {q : d(mean_a, q) <= level} of one of several arms allows, for each pull that counts."""
+    """The level of an arm's interval {q : d(mean_a, q) <= level}, per counted pull."""
     return required(t, rules) / arm.tested
 
 
 @slot
 def has_prices(rules):
-    """Whether what is required of a pair depends on the arms."""
+    """Whether the evidence required for a pair depends on the arms."""
     return True
 
 
 @slot
 def is_settled(rules, t, b, a):
-    """Is b shown to be better than a or, where epsilon is not 0, at most epsilon worse?"""
+    """Whether b is shown to be better than a or, if epsilon is not 0, at most epsilon worse."""
     return beats(rules, t, b, a)
 
 
 def leader_beats_every_rival(arms, run, rules):
-    """The stopping rule: the leader beats every other arm, up to epsilon. The last that stood in the way is asked
-    first."""
+    """The stopping rule: the leader beats every other arm, up to epsilon. Checks first the rival that last prevented
+    stopping."""
     leader = arms[run.leader]
     if run.rival >= 0 and run.rival != run.leader and not is_settled(rules, run.t, leader, arms[run.rival]):
         return False

@@ -1,9 +1,9 @@
-"""Where an arm within epsilon of the best is good enough: the evidence that b is at most epsilon worse than a.
+"""Evidence with an epsilon: how strongly the data say that b is at most epsilon worse than a.
 
     Z = min over q of  N_b d(mean_b, q) + N_a d(mean_a, q + epsilon),
 
-the cost in likelihood of the best fit among "a is better than b by epsilon or more". Functions that take an epsilon of
-their own take negative ones too: then it is the evidence that b is better than a by more than -epsilon.
+the loss in log likelihood of the best fit with "a is better than b by epsilon or more". Functions with an `epsilon`
+argument also accept a negative one: then it is the evidence that b is better than a by more than -epsilon.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cabai.support.specialise import slot
 
 
 def is_settled(rules, t, b, a):
-    """Is b shown to be better than a, or at most epsilon worse?"""
+    """Whether b is shown to be better than a, or at most epsilon worse."""
     return surplus_slot(rules, t, b, a) > 0.0
 
 
@@ -26,20 +26,21 @@ def surplus(rules, t, b, a):
 
 @slot
 def is_shown(rules, t, b, a, epsilon):
-    """Is b shown to be at most epsilon worse than a or, for a negative epsilon, better by more than -epsilon?"""
+    """Whether b is shown to be at most epsilon worse than a or, for a negative epsilon, better by more than
+    -epsilon."""
     return excess(rules, t, b, a, epsilon) > 0.0
 
 
 @slot
 def excess(rules, t, b, a, epsilon):
-    """By how much the evidence for that exceeds what is required, in nats."""
+    """By how many nats the evidence for `is_shown` exceeds what is required."""
     part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
     return part_b + part_a - b.price - a.price - required(t, rules)
 
 
 @slot
 def parts_shown(rules, b, a, epsilon):
-    """What each of the two arms adds to that evidence, for policies: pulls that are under way count as pulled."""
+    """What each of the two arms adds to that evidence. For policies: pulls under way count as pulled."""
     return parts_at(rules, b.pulls, b.mean, a.pulls, a.mean, epsilon)
 
 
@@ -74,14 +75,14 @@ def meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
 
     It lies between mean_a - epsilon and mean_b, where the derivative
     N_b (q - mean_b)/V(q) + N_a (q + epsilon - mean_a)/V(q + epsilon) vanishes. In every family here log V is concave,
-    so the ratio of its two terms falls with q if epsilon is positive: there is one such q. (If it is negative, the sum
-    is convex in gaussian, bernoulli and poisson.) `slope` below is the derivative times both V.
+    so the ratio of its two terms falls with q if epsilon is positive, and there is one such q. (If it is negative, the
+    sum is convex in gaussian, bernoulli and poisson.) `slope` below is the derivative times both V.
     """
     least, most = edges(rules)
     low, high = max(mean_a - epsilon, least), min(mean_b, most - epsilon)
     q = at_low = at_high = 0.0
     side = 0
-    for i in range(200):  # the secant through both ends (Illinois), halving where it is slow
+    for i in range(200):  # the secant method (Illinois), with bisection when it is slow
         if i % 3 == 2 or at_low == at_high:
             q = 0.5 * (low + high)
         else:
@@ -111,15 +112,15 @@ def meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
 
 @slot
 def lowered(rules, mean):
-    """A mean, less epsilon, that is still one of the family."""
+    """A mean minus epsilon, but not below the smallest mean of the family."""
     low, _ = edges(rules)
     return max(mean - rules.epsilon, low)
 
 
 def lower_rivals(arms, run, rules):
-    """Where epsilon is enough, the leader is to be told from rivals that are epsilon worse than they look.
+    """With an epsilon, lower every rival's mean by epsilon before computing shares.
 
-    For gaussian rewards the shares are then optimal; for the others they are close, and only steer the sampling.
+    The shares are then optimal for gaussian rewards. For other families they are close, and only guide the sampling.
     """
     for a in range(len(arms)):
         if a != run.leader:
@@ -132,4 +133,4 @@ def restore_rivals(arms, run):
             arms[a].mean = arms[a].rewards / arms[a].pulls
 
 
-WITHIN = is_settled, surplus, lower_rivals, restore_rivals  # what takes the place of the slots of these names
+WITHIN = is_settled, surplus, lower_rivals, restore_rivals  # these replace the slots of the same names

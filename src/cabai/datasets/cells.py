@@ -81,6 +81,6 @@ def out_of_range(what: str, value: float, low: float, high: float) -> str:
     if what == "cost":
         return f"a cost must be 0 or more, and finite, got {value:g}."
     return (
-        f"a score must lie from {low:g} to {high:g}, got {value:g}. If scores have another range, say which: low= and "
-        "high=, on the shell --low and --high."
+        f"a score must lie from {low:g} to {high:g}, got {value:g}. If scores have another range, give low= and high= "
+        "(--low and --high)."
     )

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
 WORDS = {"yes": 1.0, "no": 0.0}
 ZSTANDARD = 93  # the compression of zip files that Inspect uses now, and Python since 3.14
-ADVICE = (
-    "Leave one of the files out, or name arms by something that differs: arm='task_args.prompt', on the shell --arm."
-)
+ADVICE = "Leave one of the files out, or name arms by a field that differs, such as arm='task_args.prompt' (--arm)."
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def logs_in(*paths: str | Path) -> list[Log]:
                 if each.suffix == ".eval":
                     raise
         if len(found) == before:
-            raise InvalidInput(f"there are no logs of Inspect in the folder {path}.")
+            raise InvalidInput(f"the folder {path} has no logs of Inspect.")
     return found
 
 
@@ -179,8 +177,8 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
             continue
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r}, on the shell "
-                f"--scorer {names[0]}."
+                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r} (--scorer "
+                f"{names[0]})."
             )
         if wanted is not None and wanted not in names:
             raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")

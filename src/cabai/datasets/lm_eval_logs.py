@@ -19,7 +19,7 @@ OTHER_FIELDS = (
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash",
     "target_hash",
 )  # fmt: skip
-ADVICE = "Give the files that are meant instead of their folder."
+ADVICE = "Give the files that you mean instead of their folder."
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def files_in(*paths: str | Path) -> list[Path]:
         if path.is_dir():
             inside = sorted(path.rglob("samples_*.jsonl"))
             if not inside:
-                raise InvalidInput(f"there are no files samples_*.jsonl of lm-evaluation-harness in the folder {path}.")
+                raise InvalidInput(f"the folder {path} has no files samples_*.jsonl of lm-evaluation-harness.")
             found += inside
         else:
             found.append(path)
@@ -127,8 +127,8 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
             raise InvalidInput(f"{log.path} has no metric that is a number.")
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r}, on the shell "
-                f"--metric {names[0]}."
+                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r} (--metric "
+                f"{names[0]})."
             )
         if wanted is not None and wanted not in names:
             raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {'; '.join(names)}.")

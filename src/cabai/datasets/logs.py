@@ -31,7 +31,7 @@ def read_logs(source: Any, **options: Any) -> ScoreTable | None:
     kind = kinds.pop() if kinds else None
     for name in given:
         if OPTIONS[name] != kind:
-            raise InvalidInput(f"{name} is for logs of {OPTIONS[name]}, which this is not.")
+            raise InvalidInput(f"{name} is only for logs of {OPTIONS[name]}, which this is not.")
     if kind is None:
         return None
     return read_inspect(*paths, **given) if kind == INSPECT else read_lm_eval(*paths, **given)
@@ -51,7 +51,9 @@ def kind_of(path: Path) -> str | None:
 def kind_of_folder(path: Path) -> str:
     has_samples, has_logs = any(path.rglob("samples_*.jsonl")), any(path.rglob("*.eval"))
     if has_samples and has_logs:
-        raise InvalidInput(f"the folder {path} has logs of Inspect and of lm-evaluation-harness: give those of one.")
+        raise InvalidInput(
+            f"the folder {path} has logs of both Inspect and lm-evaluation-harness: give those of one tool."
+        )
     if not (has_samples or has_logs or any(path.rglob("*.json"))):
         raise InvalidInput(
             f"the folder {path} has no logs: neither of Inspect (.eval, .json) nor of lm-evaluation-harness "

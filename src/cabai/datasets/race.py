@@ -27,14 +27,14 @@ def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
     """The race that is meant, checked: the cheaper one if none is named."""
     if goal == CHEAPEST:
         if race not in (None, CHEAPEST):
-            raise InvalidInput(f"goal 'cheapest' has a race of its own: leave race out, got {shown(race)}.")
+            raise InvalidInput(f"goal 'cheapest' has its own race: leave race out, got {shown(race)}.")
         return CHEAPEST
     if race is None:
         return CHAMPION if epsilon == 0 else PAIRED
     if race not in RACES:
         raise InvalidInput(f"race must be one of {', '.join(RACES)}, got {shown(race)}.")
     if race == CHAMPION and epsilon > 0:
-        raise InvalidInput("race 'champion' looks for the best arm itself: it needs epsilon 0; 'paired' takes any.")
+        raise InvalidInput("race 'champion' looks for the best arm itself: it needs epsilon 0; 'paired' accepts any.")
     return race
 
 

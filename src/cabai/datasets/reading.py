@@ -143,9 +143,9 @@ def spread_costs(given: Grid, table: ScoreTable) -> NDArray[np.float64]:
     lacking = [arm for arm in table.arms if arm not in rows]
     if lacking:
         raise InvalidInput(
-            f"there is no cost of arm {shown(lacking[0])}"
+            f"there is no cost for arm {shown(lacking[0])}"
             + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
-            + f": costs are of {', '.join(given.arms[:10])}{', ...' if len(given.arms) > 10 else ''}."
+            + f": there are costs for {', '.join(given.arms[:10])}{', ...' if len(given.arms) > 10 else ''}."
         )
     values = given.values[[rows[arm] for arm in table.arms]]
     if given.items is None:
@@ -163,8 +163,8 @@ def check_costs(table: ScoreTable, costs: NDArray[np.float64]) -> None:
     if len(lacking):
         a, i = lacking[0]
         raise InvalidInput(
-            f"arm {shown(table.arms[a])} has a score and no cost on item {shown(table.items[i])}; so have "
-            f"{len(lacking) - 1} more evaluations."
+            f"arm {shown(table.arms[a])} has a score but no cost on item {shown(table.items[i])}; evaluations like "
+            f"this: {len(lacking)}."
         )
     if (costs < 0).any() or np.isinf(costs).any():
         raise InvalidInput("costs must be 0 or more, and finite.")

@@ -222,17 +222,16 @@ class Replay:
         full = f"{self.full_cost:.6g}" if self.full_cost < 1e6 else f"{self.full_cost:.0f}"
         low, _, high = (percent(float(np.quantile(self.shares, q))) for q in QUANTILES)
         lines.append(
-            f"Paid: {percent(float(self.shares.mean()))} of the full cost of {full} in the mean, "
-            f"{low} to {high} in nine of ten repeats."
+            f"Paid: {percent(float(self.shares.mean()))} of the full cost of {full} on average, {low} to {high} in "
+            "nine of ten repeats."
         )
         if self.goal is not None:
             lines.append(
-                f"Answer: the cheapest within {self.epsilon:g} of the best by all scores in "
-                f"{round(self.same_winner * repeats)} of {repeats} repeats; as promised in "
-                f"{round(self.right * repeats)}."
+                f"Answer: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats; as "
+                f"promised in {round(self.right * repeats)}."
             )
             return "\n".join([*lines, *self._left_out_line])
-        winner = f"Winner: the same as by all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
+        winner = f"Winner: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
         within = (
             f"; within {self.epsilon:g} of the best in {round(self.within_epsilon * repeats)}" if self.epsilon else ""
         )
@@ -285,8 +284,8 @@ def replay(
     a         0.898     6.04 %      50
     b         0.568     6.02 %       0
     c         0.292     2.92 %       0
-    Paid: 5.78 % of the full cost of 600 in the mean, 2.75 % to 12.4 % in nine of ten repeats.
-    Winner: the same as by all scores in 50 of 50 repeats.
+    Paid: 5.78 % of the full cost of 600 on average, 2.75 % to 12.4 % in nine of ten repeats.
+    Winner: the same as with all scores in 50 of 50 repeats.
     """
     whole_table, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
     if left_out:
@@ -308,7 +307,7 @@ def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
         worst = max(lacking, key=lacking.__getitem__)
         raise InvalidInput(
             f"no item has a score of every arm: arm {shown(worst)} has none on {lacking[worst]} of {left_out} items. "
-            "Leave out arms that lack many, and check that all arms name items alike."
+            "Leave out arms that lack many, and check that all arms use the same names for items."
         )
     return (table.whole() if left_out else table), left_out, lacking
 

@@ -53,7 +53,7 @@ def grid_of(sheet: Sheet, what: str, low: float = 0.0, high: float = sys.float_i
     if item is None:
         raise InvalidInput(
             f"{sheet.name} has a column for the arm, {sheet.headers[arm]!r}, and one for the {what}, "
-            f"{sheet.headers[value]!r}, and none for the item. {ADVICE}"
+            f"{sheet.headers[value]!r}, but none for the item. {ADVICE}"
         )
     return long_grid(sheet, arm, item, value, what, low, high)
 
@@ -102,7 +102,7 @@ def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
     names = [named(cell) for cell in known]
     if "" in names:
         row = int(np.flatnonzero(numbers == names.index(""))[0])
-        raise InvalidInput(f"{sheet.place(row, c)}: it is empty, and must name something.")
+        raise InvalidInput(f"{sheet.place(row, c)}: it is empty, but needs a name.")
     if len(set(names)) == len(names):
         return names, numbers
     order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # 1 and "1", or "a" and "a "
@@ -119,8 +119,8 @@ def twice(sheet: Sheet, arms: list[str], items: list[str], cell: NDArray[np.int6
     again = int(np.flatnonzero(cell == cell[row])[1])
     arm, item = divmod(int(cell[row]), len(items))
     return InvalidInput(
-        f"{sheet.name}, rows {sheet.rows[row]} and {sheet.rows[again]}: arm {shown(arms[arm])} is there twice on item "
-        f"{shown(items[item])}. Each evaluation counts once: leave one out, or make them items of their own."
+        f"{sheet.name}, rows {sheet.rows[row]} and {sheet.rows[again]}: arm {shown(arms[arm])} appears twice on item "
+        f"{shown(items[item])}. Each evaluation counts once: leave one out, or make them separate items."
     )
 
 
@@ -135,9 +135,7 @@ def wide_grid(sheet: Sheet, item: int | None, what: str, low: float, high: float
         if normalised(sheet.headers[c]) in ("arm", "score", "cost"):
             raise InvalidInput(f"{sheet.name}: is the column {sheet.headers[c]!r} an arm? {ADVICE}")
         if not sheet.headers[c] or sheet.headers.count(sheet.headers[c]) > 1:
-            raise InvalidInput(
-                f"{sheet.name}: column {c + 1} needs a name of its own, got {sheet.headers[c]!r}. {ADVICE}"
-            )
+            raise InvalidInput(f"{sheet.name}: column {c + 1} needs its own name, got {sheet.headers[c]!r}. {ADVICE}")
     if item is not None:
         items = names_of_rows(sheet, sheet.columns[item])
     elif sheet.index is not None:
@@ -169,8 +167,8 @@ def names_of_rows(sheet: Sheet, cells: Sequence[Any], what: str = "item") -> lis
             raise InvalidInput(f"{sheet.name}, row {sheet.rows[row]}: the {what} has no name.")
         if name in first:
             raise InvalidInput(
-                f"{sheet.name}, rows {sheet.rows[first[name]]} and {sheet.rows[row]}: {what} {shown(name)} is "
-                f"there twice. {ADVICE}"
+                f"{sheet.name}, rows {sheet.rows[first[name]]} and {sheet.rows[row]}: {what} {shown(name)} appears "
+                f"twice. {ADVICE}"
             )
         first[name] = row
     return names

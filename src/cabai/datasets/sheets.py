@@ -32,7 +32,7 @@ def open_sheet(source: Any) -> Sheet:
     """The table in a CSV or Parquet file, or a pandas DataFrame."""
     sheet = file_sheet(Path(source)) if isinstance(source, (str, Path)) else frame_sheet(source)
     if not sheet.headers or not len(sheet.rows):
-        raise InvalidInput(f"{sheet.name} has no rows: a table needs names of its columns, and rows below them.")
+        raise InvalidInput(f"{sheet.name} has no rows: a table needs a row of column names, and rows below it.")
     return sheet
 
 
@@ -81,7 +81,7 @@ def columns_of(path: Path, reader: Iterator[list[str]]) -> tuple[list[str], list
         for number, row in zip(counted, rows, strict=True):
             if len(row) != len(header):
                 raise InvalidInput(
-                    f"{path}, row {number}: it has {len(row)} cells, and the first row has {len(header)}."
+                    f"{path}, row {number}: it has {len(row)} cells, but the first row has {len(header)}."
                 )
         for c, column in enumerate(columns):
             column += [row[c] for row in rows]
@@ -122,7 +122,9 @@ def frame_sheet(frame: Any) -> Sheet:
         index = rows
     first_names_rows = is_named and levels == 1
     if frame.columns.nlevels > 1:
-        raise InvalidInput("a table's columns must have one name each: this DataFrame has several levels of them.")
+        raise InvalidInput(
+            "a table's columns must have one name each: this DataFrame has several levels of column names."
+        )
     columns = [cells_of(frame.iloc[:, c]) for c in range(frame.shape[1])]
     return Sheet("the DataFrame", [str(name) for name in frame.columns], columns, rows, index, first_names_rows)
 

@@ -32,7 +32,7 @@ class ScoreTable:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 double = next(value for value in values if values.count(value) > 1)
-                raise InvalidInput(f"a table's {name} must differ from each other: {shown(double)} is there twice.")
+                raise InvalidInput(f"a table's {name} must be unique: {shown(double)} appears twice.")
         if shape[0] < 2 or shape[1] < 1:
             raise InvalidInput(f"a score table needs at least 2 arms and 1 item, got {shape[0]} and {shape[1]}.")
         if self.scores.shape != shape or (self.costs is not None and self.costs.shape != shape):

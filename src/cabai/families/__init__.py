@@ -1,14 +1,11 @@
-"""What a reward is: one file per family, with the means and rewards it allows, its divergence and how it is drawn.
+"""Families of reward distributions, one file each: allowed means and rewards, the divergence, and how to draw.
 
-| family | means | rewards | divergence d(p, q), in nats |
-|---|---|---|---|
-| gaussian(variance v) | all reals | all reals | (p-q)² / (2v) |
-| bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
-| poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
-| exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
-| bounded(low, high) | [low, high] | [low, high] | bernoulli's, of the shares of the range: the least of any law |
+| family | means | rewards | divergence d(p, q), in nats | |---|---|---|---| | gaussian(variance v) | all reals | all
+reals | (p-q)² / (2v) | | bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) | | poisson | [0, inf) | 0,
+1, 2, ... | p log(p/q) + q - p | | exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) | | bounded(low, high) | [low,
+high] | [low, high] | that of bernoulli, after scaling to [0, 1]: the smallest of any distribution |
 
-`limits` are narrower: the means of an instance, and rewards, that double precision can sum and compare.
+`limits` are narrower: the means and rewards that double precision can sum and compare.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a family is: the rewards and means it allows, and a few plain functions by which kernels know it.
+"""The base class of families: the rewards and means a family allows, and the plain functions that kernels call.
 
-The functions below are slots (see `cabai.support.specialise`): a family has its own under the same names, in
-`functions`. Each takes `rules` first, the record that holds the family's parameters, such as gaussian's variance.
-Where a function takes `complement`, that is 1 - q, and `difference` is p - q: callers know both exactly, and near
-p = q a divergence computed from p and q alone would lose its digits.
+The functions below are slots (see `cabai.support.specialise`): a family replaces them with its own functions of the
+same names, listed in `functions`. The first argument, `rules`, is a record with the family's parameters, such as the
+variance. `complement` is 1 - q and `difference` is p - q: callers know both exactly, and near p = q a divergence
+computed from p and q alone would lose precision.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Family(Named):
     sets_first_aside: ClassVar[bool] = True  # whether `evalue` needs an arm's first reward to make its mixture proper
     limits: ClassVar[Any] = (-1e100, 1e100)  # the means and rewards that double precision can sum and compare
     typical_means: ClassVar[tuple[float, ...]] = (1.0,)  # where `calibrate` searches, the hardest first
-    has_bound: ClassVar[bool] = True  # rewards follow this very law, so no test can do with less than its divergence
-    shows_margins: ClassVar[bool] = False  # whether `contrast` can show that a mean is larger by more than so much
-    is_symmetric: ClassVar[bool] = False  # whether mirrored rewards are of the same family
-    usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` pays least, and how wide that is, in log
+    has_bound: ClassVar[bool] = True  # whether the divergence is exact for these rewards, so that a bound exists
+    shows_margins: ClassVar[bool] = False  # whether `contrast` can show that one mean exceeds another by a margin
+    is_symmetric: ClassVar[bool] = False  # whether negated (mirrored) rewards belong to the same family
+    usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` is cheapest: center, and width in log
 
     def allows_mean(self, mean: float) -> bool:
         """Whether arms of this family can have this mean.
@@ -114,7 +114,7 @@ class Family(Named):
         return self.check_size(value, name)
 
     def check_size(self, value: float, name: str) -> float:
-        """Refuse a mean or a reward with which double precision would go wrong."""
+        """Refuse a mean or a reward that is too large or too small for double precision."""
         low, high = self.limits
         if not low <= value <= high:
             shift = " Subtract the same number from every reward." if low < 0 else ""
@@ -137,7 +137,7 @@ class Family(Named):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """What kernels find of this family among the rules.
+        """The parameters that kernels find in `rules`.
 
         >>> from cabai.families import Gaussian
         >>> Gaussian(variance=2).parameters
@@ -150,7 +150,7 @@ class Family(Named):
         return binding(self.functions)
 
     def call(self, of: Any, *arguments: float) -> Any:
-        """What a slot's function gives for this family, in plain Python.
+        """Call this family's version of a slot, in plain Python.
 
         >>> from cabai.families import Poisson, slots
         >>> Poisson().call(slots.variance_at, 3.0, -2.0)
@@ -171,7 +171,7 @@ class Family(Named):
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
-        """For `contrast`: ranges of means, in their order, and the usual tilt of each.
+        """For `contrast`: ranges of means in increasing order, each with its usual tilt.
 
         >>> from cabai.families import Gaussian
         >>> Gaussian().tilt_ranges
@@ -184,18 +184,18 @@ class Family(Named):
         return dict(self.binding).get("draw", draw)
 
     def spread(self, mean: float) -> float:
-        """A number that `draw` finds in the arm's field `spread`, computed once."""
+        """A number, computed once, that `draw` reads from `arm.spread`."""
         return 0.0
 
     def tilt(self, tilt: float) -> tuple[float, float]:
-        """Two numbers that `tilted` finds for each tilt, computed once."""
+        """Two numbers, computed once per tilt, that `tilted` receives."""
         return tilt, 0.0
 
-    unit: ClassVar[float] = 1.0  # of rewards: what kernels see as 1
+    unit: ClassVar[float] = 1.0  # the reward that kernels see as 1
 
     @property
     def scale(self) -> float:
-        """What an epsilon is measured by where a family looks alike at every scale: then only their ratio matters.
+        """The unit of epsilon: for a scale-invariant family, only the ratio of epsilon to this matters.
 
         >>> from cabai.families import Bernoulli, Gaussian
         >>> Gaussian(variance=4).scale, Bernoulli().scale
@@ -245,7 +245,7 @@ class Family(Named):
         return float(self.call(divergence, p, p - q, q, 1.0 - q))
 
     def interval(self, mean: float, level: float) -> tuple[float, float]:
-        """The means q with d(mean, q) <= level: what `mean` leaves possible when `level` nats are allowed.
+        """The interval of means q with d(mean, q) <= level, where `level` is in nats.
 
         >>> from cabai.families import Bernoulli, Gaussian
         >>> Gaussian().interval(1, 0.5)

@@ -42,7 +42,7 @@ def draw(arm):
 
 
 def remainder(rules, n, total):
-    """The Krichevsky-Trofimov mixture, which is proper without a first reward set aside."""
+    """The Krichevsky-Trofimov mixture. It is proper, so no first reward has to be set aside."""
     failures = max(n - total, 0.0)
     return -(HALF_LOG_HALF_PI + stirling(n) - stirling_half(total) - stirling_half(failures))
 
@@ -56,7 +56,7 @@ def tilted(rules, tilt, rate, price, n, difference, m):
 def upper_end(rules, mean, level):
     if mean >= 1.0:
         return 1.0
-    far = (1.0 - mean) / FAR  # as for the lower end, with failures for successes
+    far = (1.0 - mean) / FAR  # like the lower end, with failures in place of successes
     if level > divergence(rules, mean, mean - 1.0 + far, 1.0 - far, far):
         return 1.0 - far_end(1.0 - mean, level)
     return newton_end(rules, mean, level, 1.0)
@@ -72,11 +72,11 @@ def lower_end(rules, mean, level):
 
 
 def far_end(mean, level):
-    """Solve d(mean, q) = level where q is more than FAR times smaller than the mean.
+    """Solve d(mean, q) = level for a q that is more than FAR times smaller than the mean.
 
-    There q itself must stay accurate, not its distance from the mean. With q = mean e^-s,
-    mean s + (1 - mean) log((1 - mean)/(1 - mean e^-s)) = level: the second term hardly depends on s, so putting the
-    last value into it gains at least a factor of FAR each time.
+    Here q itself must be accurate, not its distance from the mean. With q = mean e^-s,
+    mean s + (1 - mean) log((1 - mean)/(1 - mean e^-s)) = level. The second term hardly depends on s, so each iteration
+    that uses the last s in it gains at least a factor of FAR.
     """
     s = math.log(FAR)
     for _ in range(40):
@@ -123,7 +123,7 @@ class Bernoulli(Family):
         return reward in (0, 1)
 
     def tilt(self, tilt: float) -> tuple[float, float]:
-        """e^l - 1; there is no price but that of m."""
+        """e^l - 1; the second number is not used."""
         return math.expm1(tilt), 0.0
 
     def mirror(self, value: float) -> float:

@@ -1,4 +1,4 @@
-"""Any rewards in a known range: bernoulli's divergence is safe for testing them, because the exponential is convex."""
+"""Any rewards in a known range. The bernoulli divergence is safe for testing them: the exponential is convex."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cabai.support.validation import InvalidInput, number
 
 
 def draw(arm):
-    """Uniform on the widest interval around the mean that fits in [0, 1]. `laws` has others."""
+    """Uniform on the widest interval around the mean that fits in [0, 1]. See `laws` for other distributions."""
     return arm.mean + (2.0 * uniform(arm) - 1.0) * min(arm.mean, 1.0 - arm.mean)
 
 
@@ -36,7 +36,7 @@ class Bounded(bernoulli.Bernoulli):
     def __post_init__(self) -> None:
         low, high = number(self.low, "low"), number(self.high, "high")
         if not (low < high and high - low < 1e300 and (high - low) >= 1e-12 * max(abs(low), abs(high))):
-            raise InvalidInput(f"low must be less than high, and not by too little, got {low:g} and {high:g}.")
+            raise InvalidInput(f"low must be less than high, by more than rounding errors, got {low:g} and {high:g}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -58,7 +58,7 @@ class Bounded(bernoulli.Bernoulli):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """None: kernels see rewards from 0 to 1."""
+        """No parameters: kernels see rewards scaled to [0, 1]."""
         return {}
 
     def scaled(self, value: float) -> float:

@@ -8,14 +8,14 @@ import numpy as np
 
 from cabai.families.slots import divergence, edges, variance_at
 
-FAR = 8.0  # a factor from the mean beyond which an interval's end is solved for directly, not as a distance
+FAR = 8.0  # beyond this factor from the mean, solve for the end itself, not its distance
 
 
 def newton_end(rules, mean, level, side):
-    """Solve d(mean, q) = level on one side of the mean by Newton's method on sqrt(2 d), kept inside a bracket.
+    """Solve d(mean, q) = level on one side of the mean, by Newton's method on sqrt(2 d) within a bracket.
 
-    sqrt(2 d(mean, q)) is nearly linear in q around the mean. The step is taken on the distance q - mean, which stays
-    accurate when the interval is narrow.
+    sqrt(2 d(mean, q)) is nearly linear in q around the mean. The unknown is the distance q - mean, which stays accurate
+    when the interval is narrow.
     """
     if level <= 0.0:
         return mean
@@ -38,9 +38,9 @@ def newton_end(rules, mean, level, side):
         step = (goal - root) * root * variance_at(rules, q, 1.0 - q) / distance
         new = distance + step
         if near < new < far:
-            if abs(step) <= 1e-8 * distance:  # so close, a step of Newton's leaves an error of its square
+            if abs(step) <= 1e-8 * distance:  # this close, the error left is the square of the step
                 return mean + side * new
-        else:  # also when new is nan
+        else:  # also if new is nan
             new = 0.5 * (near + far) if far < np.inf else 2.0 * distance
             if not near < new < far:
                 return mean + side * new

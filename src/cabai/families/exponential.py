@@ -26,7 +26,7 @@ def excess(u):
 
 
 def divergence(rules, p, difference, q, complement):
-    """Where q is more than twice as large as p, p - q says too little about log(p/q)."""
+    """If q is more than twice p, use p/q: p - q would lose the precision of log(p/q)."""
     if difference == 0.0:
         return 0.0
     if q <= 0.0:
@@ -65,7 +65,7 @@ def tilted(rules, tilt, rate, price, n, difference, m):
 
 
 def straightened(rules, m, shift):
-    """What is convex is so in 1/m: 1 - m/(m + shift) rises with m."""
+    """`tilted` is convex in 1/m. The coordinate 1 - m/(m + shift) increases with m."""
     at = m + shift
     if not at > 0.0:
         return -np.inf, np.inf
@@ -73,13 +73,13 @@ def straightened(rules, m, shift):
 
 
 def lowered(rules, mean):
-    """A mean of 0 is outside: what epsilon would take below a hundredth of the mean stays there."""
+    """A mean of 0 is not allowed, so epsilon lowers a mean to a hundredth of itself at most."""
     return max(mean - rules.epsilon, 0.01 * mean)
 
 
 def upper_end(rules, mean, level):
     if level > divergence(rules, mean, mean - FAR * mean, FAR * mean, 1.0):
-        # q = mean e^s with s + e^-s - 1 = level, far out: putting the last s into e^-s gains a factor of FAR each time
+        # q = mean e^s with s + e^-s - 1 = level: each iteration with the last s in e^-s gains a factor of FAR
         s = math.log(FAR)
         for _ in range(40):
             before = s
@@ -114,7 +114,7 @@ class Exponential(Family):
 
     name = "exponential"
     means = rewards = "positive"
-    limits = (1e-100, 1e100)  # of which sums and squares can be taken
+    limits = (1e-100, 1e100)  # so that sums and squares do not overflow
     functions = (
         divergence, variance_at, variance_slope, edges, draw, remainder, tilted, straightened, lowered, upper_end,
         lower_end,

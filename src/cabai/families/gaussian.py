@@ -40,7 +40,7 @@ def tilted(rules, tilt, rate, price, n, difference, m):
     return n * (rate * difference - price), -n * rate
 
 
-# What follows is shorter than what holds for every family.
+# These are simpler and faster than the versions for every family.
 
 
 def upper_end(rules, mean, level):
@@ -57,12 +57,12 @@ def pair_evidence(rules, n_a, mean_a, n_b, mean_b):
 
 
 def evidence_at_most(rules, b, a):
-    """Z itself costs no more than a bound of it."""
+    """Not needed: Z itself is as fast to compute as a bound on it."""
     return np.inf
 
 
 def coin(rules, leader, challenger):
-    """The limit for equal means holds for all: N d(mean, m) is in proportion to the other arm's pulls."""
+    """The limit for equal means holds for all means: N d(mean, m) is proportional to the other arm's pulls."""
     return 1.0 * challenger.pulls, leader.pulls * (leader.cost / challenger.cost)
 
 
@@ -88,7 +88,7 @@ def shares_by_gaps(arms, run, half, tolerance):
     z = run.z
     for _ in range(100):
         if not z * nearest > 1.0:
-            # Start from the largest z that one rival alone would ask for: never above the solution.
+            # Start from the largest z that a single rival would need: it is never above the solution.
             for a in range(len(arms)):
                 if a != run.leader:
                     lowest = max(lowest, (1.0 + math.sqrt(arms[a].cost * per_cost)) / arms[a].u)
@@ -125,7 +125,7 @@ class Gaussian(Family):
     means = rewards = "a real number"
     is_symmetric = shows_margins = True
     usual_tilts = 0.4, 1.2  # in units of 1/sd
-    typical_means = (0.0,)  # it looks the same from any mean
+    typical_means = (0.0,)  # all means are alike
     functions = (
         divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end, pair_evidence,
         evidence_at_most, coin, meeting_point_at, solve_shares,
@@ -136,7 +136,7 @@ class Gaussian(Family):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """1e9 standard deviations: from there the sum of a million rewards is rounded by 3 % of its own noise."""
+        """1e9 standard deviations: there, rounding a sum of a million rewards adds 3 % of its noise."""
         farthest = 1e9 * math.sqrt(self.variance)
         return -farthest, farthest
 

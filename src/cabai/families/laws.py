@@ -1,6 +1,6 @@
-"""The laws that bounded rewards can be drawn from in a simulation, by the mean and the standard deviation of each arm.
+"""Distributions ("laws") for drawing bounded rewards in a simulation, given each arm's mean and standard deviation.
 
-Kernels see rewards as shares of the range. Each law finds the mean in arm.mean and a number of its own in arm.spread.
+Kernels see rewards scaled to [0, 1]. Each law reads the mean from arm.mean and a number of its own from arm.spread.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ def draw_uniform(arm):
 
 
 def draw_two_point(arm):
-    """arm.spread: the distance of the two points, of which the higher has the mean as its chance."""
+    """arm.spread: the distance between the two points. The higher one has probability arm.mean."""
     low = arm.mean * (1.0 - arm.spread)
     return min(low + arm.spread, 1.0) if uniform(arm) < arm.mean else low
 
 
 def draw_beta(arm):
-    """arm.spread: the sum of the two parameters. X/(X + Y) for gamma numbers X and Y, by their logs."""
+    """arm.spread: the sum of the two parameters. Computes X/(X + Y) from the logs of two gamma variables."""
     x = log_gamma(arm, arm.spread * arm.mean)
     y = log_gamma(arm, arm.spread * (1.0 - arm.mean))
     return 1.0 / (1.0 + math.exp(min(y - x, 700.0)))
 
 
 def log_gamma(arm, shape):
-    """The log of a gamma number, by Marsaglia and Tsang (2000); X U^(1/shape) where the shape is small."""
+    """The log of a gamma variable, by Marsaglia and Tsang (2000); X U^(1/shape) for a small shape."""
     boost, more = 0.0, shape
     if shape < 1.0:
         boost = math.log(1.0 - uniform(arm)) / shape
@@ -47,14 +47,14 @@ def log_gamma(arm, shape):
 
 
 def draw_sample(arm):
-    """One of the rewards that the user has given, arm.spread of them, all equally likely."""
+    """One of the arm.spread rewards given by the user, all equally likely."""
     return arm.sample[int(uniform(arm) * arm.spread)]
 
 
 class Law(NamedTuple):
     draw: Any
-    largest: Callable[[float], float]  # the largest standard deviation with a mean
-    spread: Callable[[float, float], float]  # what `draw` finds in arm.spread, from the mean and standard deviation
+    largest: Callable[[float], float]  # the largest standard deviation for a mean
+    spread: Callable[[float, float], float]  # what `draw` reads from arm.spread, given the mean and standard deviation
 
 
 def bernoulli_sd(mean: float) -> float:

@@ -1,4 +1,4 @@
-"""Any family with every reward negated: how kernels, which look for the largest mean, find the smallest."""
+"""Any family with every reward negated, so that kernels, which look for the largest mean, find the smallest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cabai.families.base import upper_end as upper_end_slot
 from cabai.support.lazy import lazy
 from cabai.support.specialise import Binding, binding, function_for, required_slot
 
-# The functions of the family that is mirrored, under other names.
+# The functions of the original family, under other names.
 
 
 @required_slot
@@ -34,7 +34,7 @@ def inner_variance_slope(rules, q):
 
 @required_slot
 def inner_edges(rules):
-    """The least and the largest mean."""
+    """The smallest and the largest mean."""
 
 
 @required_slot
@@ -102,7 +102,7 @@ def straightened(rules, m, shift):
 
 
 def evidence_at_most(rules, b, a):
-    """In place of a family's own, which does not know of the mirror."""
+    """Replaces the family's own version, which is not valid for negated rewards."""
     return np.inf
 
 
@@ -164,7 +164,7 @@ class Mirrored(Family):
 
     @lazy
     def binding(self) -> Binding:
-        """Its own functions, and those of the family within, which see nothing of the mirror."""
+        """Its own functions, and those of the original family under their `inner_` names."""
         given = dict(self.inner.binding)
         inner = {
             f"inner_{of.slot}": function_for(of, self.inner.binding)

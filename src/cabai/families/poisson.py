@@ -16,7 +16,7 @@ from cabai.families.psi import excess_of_exp, psi
 from cabai.support.stirling import HALF_LOG_2PI, stirling, stirling_half
 from cabai.support.streams import uniform
 
-LARGE = 10.0  # a mean from which on drawing by inversion would take too many steps
+LARGE = 10.0  # from this mean on, drawing by inversion would take too many steps
 
 
 def divergence(rules, p, difference, q, complement):
@@ -61,7 +61,7 @@ def lower_end(rules, mean, level):
 
 
 def far_end(mean, level):
-    """As for bernoulli: q = mean e^-s with mean (s + e^-s - 1) = level."""
+    """Like `far_end` of bernoulli: q = mean e^-s with mean (s + e^-s - 1) = level."""
     s = math.log(FAR)
     for _ in range(40):
         before = s
@@ -107,9 +107,10 @@ def draw_large(arm):
 
 
 def log_poisson(count, mean):
-    """The log of the probability of a Poisson count, as a divergence: its textbook form cancels where both are large.
+    """The log of a Poisson probability, as a divergence: the textbook form cancels if both are large.
 
-    count log(mean) - mean - log(count!) = -d(count, mean) - log(2 pi count)/2 - s(count),  s what Stirling leaves.
+    count log(mean) - mean - log(count!) = -d(count, mean) - log(2 pi count)/2 - s(count),  s the error of Stirling's
+    formula.
     """
     if count == 0.0:
         return -mean
@@ -127,21 +128,21 @@ class Poisson(Family):
     name = "poisson"
     shows_margins = True
     means, rewards = "0 or positive", "a whole number, 0 or more,"
-    limits = (0.0, 2.0**53)  # beyond, a double does not tell a count from the next
+    limits = (0.0, 2.0**53)  # beyond this, a double cannot represent every count
     typical_means = (20.0, 0.3)
     whole_rewards = True
     functions = divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
-        """The usual tilt is about 1/sd = mean^-0.5: below 4 as for small means, then a quarter for means 16 times as
-        large."""
+        """The usual tilt is about 1/sd = mean^-0.5: constant below a mean of 4, then a quarter for every factor of 16
+        in the mean."""
         ends = [0.0, *(4.0 * 16.0**k for k in range(13)), math.inf]
         usual = [self.usual_tilts[0] * factor for factor in (1.0, *(0.25 * 0.25**k for k in range(13)))]
         return tuple(zip(ends[:-1], ends[1:], usual, strict=True))
 
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
-        return draw_of_any_mean if max(means) >= LARGE else draw  # what is not needed need not be compiled
+        return draw_of_any_mean if max(means) >= LARGE else draw  # do not compile what is not needed
 
     def spread(self, mean: float) -> float:
         return math.exp(-mean)

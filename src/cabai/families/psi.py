@@ -1,10 +1,10 @@
-"""The building block of bernoulli's and poisson's divergences, accurate where p and q are close."""
+"""The building block of the bernoulli and poisson divergences, accurate when p and q are close."""
 
 from __future__ import annotations
 
 import math
 
-SMALL = 0.03  # below, the power series is accurate to 1e-15 and quicker than the logarithm
+SMALL = 0.03  # below this, the power series is accurate to 1e-15 and faster than the logarithm
 # fmt: off
 
 

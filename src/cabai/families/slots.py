@@ -1,4 +1,4 @@
-"""The functions that every family has: what kernels ask of it."""
+"""The functions that every family provides to kernels."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def variance_slope(rules, q):
 
 @required_slot
 def edges(rules):
-    """The least and the largest mean; infinite where there is none."""
+    """The smallest and the largest mean; infinite if there is none."""
 
 
 @required_slot
 def draw(arm):
-    """The next reward of an arm in a simulation, from arm.mean, arm.spread and the random numbers of
+    """Draw the next reward of an arm in a simulation, from arm.mean, arm.spread and the random numbers of
     `cabai.support.streams`."""
 
 
 @required_slot
 def remainder(rules, n, total):
-    """What `evalue` needs: the mixture (Jeffreys' prior) over n rewards with that sum, in nats, less their best fit and
-    plus log(n)/2, without the constant that a first reward set aside takes away."""
+    """For `evalue`: the log of the mixture (Jeffreys' prior) over n rewards with this sum, minus that of their best
+    fit, plus log(n)/2, in nats; without the constant that cancels if the first reward is set aside."""
 
 
 @required_slot
 def tilted(rules, tilt, rate, price, n, difference, m):
-    """What `contrast` needs: the log of e^(l R) / (mean of e^(l y) where the mean reward is m)^n, for n rewards of mean
-    m + difference and sum R, and its slope in m. `rate` and `price` are what `Family.tilt` has of the tilt l."""
+    """For `contrast`: the log of e^(l R) / (E[e^(l y)] if the mean reward is m)^n, for n rewards with mean m +
+    difference and sum R, and its slope in m. `rate` and `price` come from `Family.tilt` for the tilt l."""
 
 
 @slot
 def straightened(rules, m, shift):
-    """A coordinate in which `tilted` is convex, 0 at m and rising, and its slope; both at m + shift."""
+    """A coordinate in which `tilted` is convex: 0 at m, and increasing. Returns it and its slope at m + shift."""
     return shift, 1.0

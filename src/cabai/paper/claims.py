@@ -161,7 +161,7 @@ def claims(lab: Lab) -> Section:
         "errors at delta 0.1, threshold stylized, means 0.2, 0, -0.1: "
         + ", ".join(f"{policy} {pm(e, math.sqrt(e * (1 - e) / len(risky[policy])))}" for policy, e in errors.items()),
         verdict([errors["co"] > errors["ctas"]]),
-        "With the paper's own threshold neither errs often enough to measure.", *risky.values(),
+        "With the paper's own threshold, neither makes enough errors to measure.", *risky.values(),
     )  # fmt: skip
 
     times = {family: timed(lab, p, "ctas")[1] / timed(lab, p, "co")[1] for family, p in paper.items()}

@@ -1,4 +1,4 @@
-"""Where the paper slips, each with a number that shows it. docs/errata.py writes them to a page."""
+"""Where the paper slips, each with a number that shows it. docs/theory/errata.py writes them to a page."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ class Erratum:
     says: str
     right: str
     shown: Callable[[Lab], str]
+    minor: bool = False  # a slip in a proof, a caption or the notation that changes no result
 
 
 ERRATA: list[Erratum] = []
 
 
-def erratum(where: str, *, says: str, right: str) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
+def erratum(
+    where: str, *, says: str, right: str, minor: bool = False
+) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
     """Enter a function that shows an erratum's number into the list."""
 
     def enter(shown: Callable[[Lab], str]) -> Callable[[Lab], str]:
-        ERRATA.append(Erratum(where, says, right, shown))
+        ERRATA.append(Erratum(where, says, right, shown, minor))
         return shown
 
     return enter
@@ -53,8 +56,8 @@ def runs_of(lab: Lab) -> int:
 
 @erratum(
     "Corollary 2",
-    says="T* = 2 (c_1 + c_a + K sqrt(c_1 c_a)/sqrt(K-1)) / gap²",
-    right="2 (sqrt c_1 + sqrt((K-1) c_a))² / gap²",
+    says="T* = 2(c_1+c_a+K sqrt(c_1 c_a)/sqrt(K-1))/gap²",
+    right="2(sqrt(c_1)+sqrt((K-1)c_a))²/gap²",
 )
 def corollary_2(lab: Lab) -> str:
     K, best, other, gap = 5, 1.0, 0.1, 0.5
@@ -78,9 +81,9 @@ def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
 
 
 @erratum(
-    "Section 4, Z(t)",
-    says="Z(t) = max_a min_b Z_{a,b}, with no sign",
-    right="Z_{a,b} counts for a only if mean_a > mean_b: else the worst arm can end the test",
+    "Section 4",
+    says="Z(t) = max_a min_b Z_{a,b}",
+    right="Z_{a,b} counts only if mean_a > mean_b, or the worst arm can end the test",
 )
 def sign_of_z(lab: Lab) -> str:
     literal = policy(uniform_choose, stop=unsigned_stop, cost_blind=True)
@@ -93,22 +96,22 @@ def sign_of_z(lab: Lab) -> str:
         "threshold": "paper",
     }
     wrong, ours = (simulate(problem, each, **options).wrong.mean() for each in (literal, "uniform"))
-    return f"means 1, 0.98, -4, delta 0.01, uniform sampling: read literally, {wrong:.1%} errors; signed, {ours:.1%}"
+    return f"means 1, 0.98, -4, delta 0.01: {wrong:.1%} errors; signed, {ours:.1%}"
 
 
 @erratum(
     "Proposition 1, alpha = 1",
-    says="B >= 2K is enough for every family",
-    right="proven for Bernoulli only; other families need alpha > 1 and a far larger B",
+    says="B >= 2K is enough",
+    right="proven for Bernoulli only",
 )
 def proven_b(lab: Lab) -> str:
-    return f"with alpha = 1.2, K = 3, delta = 0.1 the smallest proven B is e^{smallest_log_B(1.2, 3, 0.1):.1f}, not 6"
+    return f"all families at K = 3, delta 0.1: alpha = 1.2, B = e^{smallest_log_B(1.2, 3, 0.1):.1f}"
 
 
 @erratum(
     "Proposition 1, alpha > 1",
     says="the condition on B has log²(B t^alpha)",
-    right="log²(B t^alpha / delta): without delta the bound on the error exceeds delta",
+    right="log²(B t^alpha/delta)",
 )
 def delta_in_b(lab: Lab) -> str:
     """The paper's own B solves the condition without delta (the same as delta = 1); put it into the right one."""
@@ -117,7 +120,7 @@ def delta_in_b(lab: Lab) -> str:
         printed = smallest_log_B(alpha, 3, 1.0)
         factors.append(math.exp(log_error_sum(printed, alpha, 3, 1e-6) - printed))
     listed = ", ".join(f"{x:.1f}" for x in factors)
-    return f"K = 3, delta = 1e-6: what bounds the error is {listed} delta, for alpha = 1.1, 1.2, 1.35"
+    return f"K = 3, delta 1e-6: it bounds errors by {listed} delta at alpha = 1.1, 1.2, 1.35"
 
 
 def log_error_sum(log_B: float, alpha: float, arms: int, delta: float) -> float:
@@ -129,8 +132,9 @@ def log_error_sum(log_B: float, alpha: float, arms: int, delta: float) -> float:
 
 @erratum(
     "Captions of Table 2 and Figure 2",
-    says="Bernoulli rewards with mean 1.5",
-    right="Bernoulli has 0.9, 0.6, 0.3; Gaussian and Poisson 1.5, 1, 0.5",
+    says="Bernoulli means 1.5, 1, 0.5",
+    right="0.9, 0.6, 0.3",
+    minor=True,
 )
 def captions(lab: Lab) -> str:
     try:
@@ -142,17 +146,18 @@ def captions(lab: Lab) -> str:
 
 @erratum(
     "Theorem 1",
-    says="a bound for every delta in (0, 1)",
-    right="kl(delta, 1 - delta) bounds the cost for delta < 1/2 only",
+    says="delta in (0, 1)",
+    right="delta < 1/2",
 )
 def large_delta(lab: Lab) -> str:
-    return f"at delta = 0.9 it would ask for {kl(0.9):.2f} T*, though guessing one of two arms errs in half of the runs"
+    return f"at 0.9 it asks for {kl(0.9):.2f} T*, yet guessing one of two arms is enough"
 
 
 @erratum(
-    "Lemma 1 (cost decomposition)",
+    "Lemma 1",
     says="costs are independent of the stopping time",
-    right="they are not; the statement holds by Wald's identity",
+    right="they are not; use Wald's identity",
+    minor=True,
 )
 def costs_and_stopping(lab: Lab) -> str:
     problem = instance("G3", "exponential")
@@ -168,8 +173,9 @@ def costs_and_stopping(lab: Lab) -> str:
 
 @erratum(
     "Proof of Lemma 4",
-    says="N_a(t) >= sqrt(t) - 1 for all t",
-    right="it fails early: CTAS samples uniformly for about K² rounds",
+    says="N_a(t) >= sqrt(t)-1",
+    right="not in the first K² rounds",
+    minor=True,
 )
 def early_exploration(lab: Lab) -> str:
     problem = instance("G50")
@@ -184,9 +190,10 @@ def early_exploration(lab: Lab) -> str:
 
 
 @erratum(
-    "Proof of Lemma 8 (CO)",
-    says="c(t) N_2 - c(t) <= N_1 <= c(t) N_2 + 1",
-    right="fails with random costs, because c(t) moves; the limit it is used for holds",
+    "Proof of Lemma 8",
+    says="c(t)N_2-c(t) <= N_1 <= c(t)N_2+1",
+    right="not with random costs; its limit holds",
+    minor=True,
 )
 def co_lemma(lab: Lab) -> str:
     """CO's rule on two arms, with random costs: how often N_1 leaves [c N_2 - c, c N_2 + 1]."""
@@ -205,20 +212,21 @@ def co_lemma(lab: Lab) -> str:
 @erratum(
     "Propositions 1 and 2",
     says="CTAS and CO are delta-PAC",
-    right="the proofs show the error half, not that the test ends (it need not, on ties)",
+    right="proven for errors, not that runs end",
 )
 def only_half(lab: Lab) -> str:
     tied = Instance("bernoulli", [0.5, 0.5], [1.0, 1.0])
     runs = simulate(
         tied, "co", delta=0.05, trajectories=runs_of(lab) // 4, seed=SEED, max_pulls=5000, threshold="paper"
     )
-    return f"on two equal arms {np.mean(runs.decisions < 0):.0%} of CO's runs have not ended after 5000 pulls"
+    return f"two equal arms: {np.mean(runs.decisions < 0):.0%} of CO's runs exceed 5000 pulls"
 
 
 @erratum(
     "Algorithm 2",
-    says="the survivor is pulled once more before CO stops",
+    says="CO pulls the survivor once more",
     right="stop when one arm is left",
+    minor=True,
 )
 def one_more_pull(lab: Lab) -> str:
     runs = simulate(instance("G3"), "co", delta=DELTA, trajectories=1000, seed=SEED, threshold="paper")
@@ -226,9 +234,10 @@ def one_more_pull(lab: Lab) -> str:
 
 
 @erratum(
-    "Lemma 6 (technical)",
-    says="holds for any c_1, c_2 > 0",
-    right="needs log(c_2 / c_1^alpha) > 0.278",
+    "Lemma 6",
+    says="any c_1, c_2 > 0",
+    right="log(c_2/c_1^alpha) > 0.278",
+    minor=True,
 )
 def technical_lemma(lab: Lab) -> str:
     x = math.log(1.2 * math.e) + math.log(math.log(1.2))
@@ -239,8 +248,9 @@ def technical_lemma(lab: Lab) -> str:
 
 @erratum(
     "Proof of Theorem 2",
-    says="ends in liminf, and C_eps converges to T*",
-    right="limsup; C_eps converges to 1/T*",
+    says="liminf; C_eps tends to T*",
+    right="limsup; to 1/T*",
+    minor=True,
 )
 def inverse_constant(lab: Lab) -> str:
     hardness = bound(instance("G3")).hardness
@@ -249,8 +259,9 @@ def inverse_constant(lab: Lab) -> str:
 
 @erratum(
     "Section 2, Poisson",
-    says="h(x) = e^-x / x!",
-    right="h(x) = 1 / x!",
+    says="h(x) = e^-x/x!",
+    right="1/x!",
+    minor=True,
 )
 def poisson_base(lab: Lab) -> str:
     total = sum(math.exp(-x) * 1.5**x / math.factorial(x) * math.exp(-1.5) for x in range(100))
@@ -259,8 +270,9 @@ def poisson_base(lab: Lab) -> str:
 
 @erratum(
     "Section 2, Gaussian",
-    says="h(x) = exp(-x²/(2 sigma²)) / sqrt(2 pi)",
+    says="h(x) = exp(-x²/(2sigma²))/sqrt(2pi)",
     right="divide by sigma",
+    minor=True,
 )
 def gaussian_base(lab: Lab) -> str:
     x = np.linspace(-40, 40, 400_001)
@@ -270,8 +282,9 @@ def gaussian_base(lab: Lab) -> str:
 
 @erratum(
     "Algorithm 1",
-    says="silent on ties for the best and on means at the edge of the family",
-    right="neither is exotic: define shares there",
+    says="no shares for ties and boundary means",
+    right="both are common",
+    minor=True,
 )
 def early_ties(lab: Lab) -> str:
     """CTAS first computes shares after three pulls of each of three arms: enumerate what it may see."""
@@ -287,9 +300,9 @@ def early_ties(lab: Lab) -> str:
 
 
 @erratum(
-    "Threshold of the literature's experiments",
-    says="log((1 + log t)/delta) is used as if it kept delta",
-    right="with elimination it does not",
+    "Experiments in the literature",
+    says="log((1+log t)/delta) keeps delta",
+    right="not with elimination",
 )
 def stylized_elimination(lab: Lab) -> str:
     def best_is_out(arms, run, rules):  # type: ignore[no-untyped-def]
@@ -302,15 +315,13 @@ def stylized_elimination(lab: Lab) -> str:
         tied = Instance("gaussian", [1e-9] + [0.0] * (K - 1), [1.0] * K)
         options: dict[str, Any] = {"delta": 0.1, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 10_000}
         shares.append(f"{simulate(tied, racing, threshold='stylized', **options).wrong.mean():.0%} at K = {K}")
-    return "delta 0.1, arms all but tied: racing drops the best arm within 10,000 pulls in " + ", ".join(shares)
+    return "delta 0.1, near ties: racing drops the best arm in " + ", ".join(shares)
 
 
 SLIPS = [
-    "Assumption 1 asks for means in [0, 1], and the experiments use 1.5; costs in [l, 1] is a normalisation, "
-    "positive and bounded is what is used, and a mean cost of 1 with support in [l, 1] can only be a fixed cost.",
-    "Algorithm 2 writes c_a where its proof has the estimate; costs are unknown, so it must be the estimate.",
-    "Proposition 3's proof writes w_a/c_1 for w_a/c_a; in Lemma 2 the names of the two sets are swapped; C(t) and J(t) "
-    "both stand for the total cost.",
+    "Assumption 1 has means in [0, 1], experiments use 1.5; costs need only be positive and bounded.",
+    "Algorithm 2's c_a must be the estimate.",
+    "Proposition 3's proof has w_a/c_1 for w_a/c_a; Lemma 2 swaps its sets; C(t) and J(t) both mean total cost.",
 ]
 
 

@@ -59,7 +59,7 @@ def left_columns(each: Table) -> int:
 
 
 def markdown(sections: list[Section], heading: str) -> str:
-    lines = ["# The paper, made again", "", heading, ""]
+    lines = ["# The paper, reproduced", "", heading, ""]
     for section in sections:
         lines += [f"## {section.title}", ""]
         for paragraph in section.text:
@@ -80,8 +80,8 @@ def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> 
     links = "".join(f'<a href="#{section.name}">{html.escape(section.title)}</a> ' for section in sections)
     body = "\n".join(section_html(section, contents) for section in sections)
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The paper, made again</title>'
-        f"<style>{STYLE}</style></head><body><h1>The paper, made again</h1><p>{html.escape(heading)}</p>"
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The paper, reproduced</title>'
+        f"<style>{STYLE}</style></head><body><h1>The paper, reproduced</h1><p>{html.escape(heading)}</p>"
         f"<nav>{links}</nav>\n{body}\n</body></html>\n"
     )
 

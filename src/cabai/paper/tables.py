@@ -92,7 +92,7 @@ def table_2(lab: Lab) -> Section:
         + " (printed: 20 to 34). With an allocation that is solved in a few Newton steps the difference the paper "
         "built CO to avoid is small.",
     ]  # fmt: skip
-    header = ["family, policy", "printed s", "straightforward s", "cabai s", "ratio", "ns a pull"]
+    header = ["family, policy", "printed s", "straightforward s", "cabai s", "ratio", "ns per pull"]
     caption = "Seconds for 1000 trajectories, delta 1e-6; ratio: straightforward over cabai, both on this machine."
     return Section(
         "table2", "Table 2: computing time", text, [Table(caption, header, rows, commands)], data={"table2": frame}

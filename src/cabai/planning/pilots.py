@@ -50,7 +50,7 @@ class Pilot:
         places = {arm: a for a, arm in enumerate(self.arms)}
         for arm in arms:
             if arm not in places:
-                raise InvalidInput(f"the pilot has no reward of arm {shown(arm)}; it has {', '.join(self.arms)}.")
+                raise InvalidInput(f"the pilot has no reward for arm {shown(arm)}; it has {', '.join(self.arms)}.")
         order = [places[arm] for arm in arms]
         costs = None if self.costs is None else tuple(self.costs[a] for a in order)
         return Pilot(tuple(arms), tuple(self.rewards[a] for a in order), costs)
@@ -105,7 +105,7 @@ def posterior(
     for arm, rewards in zip(pilot.arms, pilot.rewards, strict=True):
         if len(rewards) < LEAST:
             raise InvalidInput(
-                f"the pilot has {len(rewards)} rewards of arm {shown(arm)}: it needs at least {LEAST} of each arm."
+                f"the pilot has {len(rewards)} rewards for arm {shown(arm)}: it needs at least {LEAST} for each arm."
             )
         for reward in np.unique(rewards).tolist():
             family.check_reward(reward, f"a reward of arm {shown(arm)}")
@@ -172,6 +172,6 @@ def drawn_costs(arm: str, paid: Numbers, draws: int, random: np.random.Generator
     """Mean costs that some costs leave possible."""
     mean = float(paid.mean()) if len(paid) else 0.0
     if not mean > 0:
-        raise InvalidInput(f"the pilot has no positive cost of arm {shown(arm)}: give costs=, or --costs.")
+        raise InvalidInput(f"the pilot has no positive cost for arm {shown(arm)}: give costs= (--costs).")
     error = float(paid.std(ddof=1)) / (mean * math.sqrt(len(paid))) if len(paid) > 1 else 0.0
     return mean * np.exp(error * random.normal(size=draws))

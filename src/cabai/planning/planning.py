@@ -70,14 +70,14 @@ def plan(
     arm  mean      cost  is best
     1    0.7..0.9  1       100 %
     2    0.4..0.6  0.5       0 %
-    The bill: 55.5 in the median, at least 89.2 in the mean; 90 % pay at most 204; 99 % pay at most 510.
-    Within 60: a decision with a chance of 52 ± 4 %.
-    For a chance of 80 %: a budget of 128.
-    Or, with 60 and that chance:
+    The bill: median 55.5, mean at least 89.2; 90 % pay at most 204; 99 % pay at most 510.
+    Chance of a decision within 60: 52 ± 4 %.
+    Budget for a chance of 80 %: 128.
+    Or, with a budget of 60 and that chance:
       an arm within 0.124 of the best (epsilon): chance 82 ± 3 %
-      a best arm that is ahead of the next by 0.366 (gap), others as given: chance 80 ± 3 %
+      a best arm ahead of the next by 0.366 (gap), others as given: chance 80 ± 3 %
       a decision that is wrong with probability at most 0.3 (delta): chance 81 ± 3 %
-    From 200 simulated studies, 1 of them cut before their end: their arms are too close; ± is a standard error, seed 0.
+    From 200 simulated studies, 1 of them cut short because their arms are too close; ± is a standard error, seed 0.
     """
     if not isinstance(curve, bool) and curve not in CURVES:
         raise InvalidInput(f"curve must be one of {', '.join(CURVES)}, got {shown(curve)}.")

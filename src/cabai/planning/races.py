@@ -132,7 +132,7 @@ def plan_races(
             "pilot= (--pilot scores.csv)."
         )
     if curve == "gap":
-        raise InvalidInput("the gap of arms on a dataset is that of the pilot's scores: curve must be 'epsilon'.")
+        raise InvalidInput("on a dataset the gap is given by the pilot's scores: curve must be 'epsilon'.")
     names = arms if arms is not None else given.get("arms")
     table, settings, notes = table_of(data, dict(given), names, costs)
     say = progress or (lambda _: None)
@@ -193,7 +193,7 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
     if left_out:
         notes.append(f"Left out: {left_out_words(left_out, left_out + len(table.items), lacking_by)}.")
     if items is None:
-        notes.append(f"Planned for {len(table.items)} items, as many as the table has; --items says otherwise.")
+        notes.append(f"Planned for {len(table.items)} items, as many as the table has; --items changes that.")
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)

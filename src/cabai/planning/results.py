@@ -167,13 +167,11 @@ class Plan:
         quantile = {share: self.bills.quantile(share) for share in QUANTILES}
         mean = self.bills.mean
         middle = (
-            f"at least {money(mean.value)} in the mean"
-            if mean.at_least
-            else f"{money(mean.value)} ± {brief(mean.error)} in the mean"
+            f"mean at least {money(mean.value)}" if mean.at_least else f"mean {money(mean.value)} ± {brief(mean.error)}"
         )
         shares = (0.9,) if quantile[0.9].at_least else (0.9, 0.99)
         ends = "; ".join(pays(share, quantile[share]) for share in shares)
-        half = f"{'more than ' if quantile[0.5].at_least else ''}{money(quantile[0.5].value)} in the median"
+        half = f"median {'more than ' if quantile[0.5].at_least else ''}{money(quantile[0.5].value)}"
         lines = [f"The bill: {half}, {middle}; {ends}."]
         if self.full_cost is not None:
             part = f"Evaluating everything costs {money(self.full_cost)}"
@@ -181,34 +179,34 @@ class Plan:
             lines.append(f"{part}{more}.")
         if self.given_budget is not None:
             assert self.chance is not None
-            lines.append(f"Within {money(self.given_budget)}: a decision with a chance of {shown_chance(self.chance)}.")
+            lines.append(f"Chance of a decision within {money(self.given_budget)}: {shown_chance(self.chance)}.")
         needed = self.bills.needed(self.wanted)
         if needed is None:
             lines.append(
-                f"No budget is enough for a chance of {percent(self.wanted)}: too many end without a decision."
+                f"No budget is enough for a chance of {percent(self.wanted)}: too many studies end without a decision."
             )
         else:
             words = "more than " if needed.at_least else ""
-            lines.append(f"For a chance of {percent(self.wanted)}: a budget of {words}{money(needed.value)}.")
+            lines.append(f"Budget for a chance of {percent(self.wanted)}: {words}{money(needed.value)}.")
         searched = {name: found for name, found in self.solved.items() if name != "budget" and found is not None}
         if searched:
-            lines.append(f"Or, with {money(self.given_budget or 0)} and that chance:")
+            lines.append(f"Or, with a budget of {money(self.given_budget or 0)} and that chance:")
             lines += [f"  {line}" for line in map(self._solved_line, searched, searched.values())]
         return lines
 
     def _solved_line(self, name: str, found: Found) -> str:
         wanted = {
             "epsilon": "an arm within {} of the best (epsilon)",
-            "gap": "a best arm that is ahead of the next by {} (gap), others as given",
+            "gap": "a best arm ahead of the next by {} (gap), others as given",
             "delta": "a decision that is wrong with probability at most {} (delta)",
         }[name]
         if found.value == 0:
             return f"the best arm itself: chance {shown_chance(found.chance)}"
         if found.value is None and found.chance.at_least:
-            words = f"at {found.tried:g} the chance is {shown_chance(found.chance)}, and studies were cut before"
+            words = f"at {found.tried:g} the chance is {shown_chance(found.chance)}, and some studies were cut short"
             return f"{wanted.format('?')}: not found; {words}"
         if found.value is None:
-            return f"{wanted.format(f'{found.tried:g}')}: not even that; its chance is {shown_chance(found.chance)}"
+            return f"{wanted.format(f'{found.tried:g}')}: not even this; its chance is {shown_chance(found.chance)}"
         return f"{wanted.format(f'{found.value:g}')}: chance {shown_chance(found.chance)}"
 
     def _curve_lines(self) -> list[str]:
@@ -227,10 +225,10 @@ class Plan:
     def _last_lines(self) -> list[str]:
         lines = []
         if any(arm.adds is not None for arm in self.arms) and not math.isinf(self.limit):
-            lines.append(f"What an arm adds is counted as if no study paid more than {money(self.limit)}.")
+            lines.append(f"What an arm adds is computed as if no study paid more than {money(self.limit)}.")
         lines += self.notes
         cut = int(self.bills.cut.sum())
-        ended = f", {cut} of them cut before their end: their arms are too close" if cut else ""
+        ended = f", {cut} of them cut short because their arms are too close" if cut else ""
         lines.append(f"From {len(self.bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}.")
         return lines
 

@@ -95,7 +95,7 @@ def rewards_or_scores(data: Any) -> Any:
     if not isinstance(data, (str, Path)) and not hasattr(data, "columns"):
         return data
     if isinstance(data, (str, Path)) and not Path(data).is_file():
-        raise InvalidInput(f"cannot read {data}: there is no such file.")
+        raise InvalidInput(f"cannot read {data}: the file does not exist.")
     sheet = open_sheet(data)
     columns = {role: column_for(sheet, role) for role in ("arm", "item", "score")}
     is_long = columns["arm"] is not None and columns["score"] is not None

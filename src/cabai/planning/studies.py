@@ -85,7 +85,10 @@ def plan_study(
     if not has_costs and not pays_reward:
         notes.append("No costs were given, so each pull costs 1: the bill is the number of pulls.")
     if settings.family.key == "bounded" and pilot is None and law is None:
-        notes.append("How rewards spread was not said: --law and --sd do. Two-point rewards, the widest, cost most.")
+        notes.append(
+            "The spread of rewards was not given (--law, --sd): two-point rewards, the widest and most expensive, are "
+            "assumed."
+        )
     about = f"{settings.family}, {settings.direction}, {len(names)} arms, delta {settings.delta:g}"
     about += f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
     return Plan(
@@ -141,9 +144,9 @@ def drawn_truths(
     """The truths, and for each arm what was assumed of its mean and cost, in words."""
     family, minimize, K = settings.family, settings.direction == "minimize", len(settings.arms)
     if (law is not None or sds is not None) and family.key != "bounded":
-        raise InvalidInput(f"law and sd are for bounded rewards, which can follow any law; got family {family}.")
+        raise InvalidInput(f"law and sd are only for bounded rewards, which can follow any law; got family {family}.")
     if sds is not None and law is None:
-        raise InvalidInput("sd is that of a law: give one of uniform, two-point or beta too.")
+        raise InvalidInput("sd needs a law: give one of uniform, two-point or beta too.")
     if means is not None:
         ones = [prior_of(1, "cost")] * K
         truths = truths_of(
@@ -153,7 +156,7 @@ def drawn_truths(
         return truths, [(mean.text, cost.text) for mean, cost in zip(means, costs or ones, strict=True)]
     assert pilot is not None
     if law is not None or sds is not None:
-        raise InvalidInput("a pilot's rewards say how they spread: leave out law and sd.")
+        raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
     found, paid = pilot.of(settings.arms), None
     if costs is not None:
         paid = costs_of(costs, draws, seed)

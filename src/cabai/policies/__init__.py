@@ -1,4 +1,4 @@
-"""The policies: one file each, of plain functions that simulation compiles and a live study calls as they are."""
+"""Policies, one file each: plain functions that simulations compile and live studies call directly."""
 
 from __future__ import annotations
 

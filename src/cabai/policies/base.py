@@ -1,4 +1,4 @@
-"""What a policy is: a rule that chooses the next arm and one that stops, the parameters of both, and what they keep."""
+"""The base class of policies: a rule to choose the next arm, a rule to stop, their parameters and their memory."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Policy(Named):
     """
 
     kind = "policy"
-    goal: ClassVar[str] = BEST  # what it looks for
+    goal: ClassVar[str] = BEST  # the goal it supports
     choose: ClassVar[Any]
-    stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # unless a policy has a rule of its own
-    cost_blind: ClassVar[bool] = False  # every cost is taken as 1; the real ones are still paid
-    depends_on_delta: ClassVar[bool] = False  # if not, one trajectory answers for several deltas
-    tests_pairs: ClassVar[bool] = True  # whether it stops, and drops arms, because one beats another
+    stop: ClassVar[Any] = staticmethod(leader_beats_every_rival)  # the default rule
+    cost_blind: ClassVar[bool] = False  # whether it takes every cost as 1; the real costs are still paid
+    depends_on_delta: ClassVar[bool] = False  # if not, one trajectory is enough for several deltas
+    tests_pairs: ClassVar[bool] = True  # whether it stops and drops arms because one arm beats another
     arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
-    keeps: ClassVar[tuple[str, ...]] = ()  # of the run's, what must be as it was left, not only to be quicker
-    functions: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names
-    within: ClassVar[tuple[Any, ...]] = ()  # and where epsilon is not 0
+    keeps: ClassVar[tuple[str, ...]] = ()  # run fields that a study must restore exactly: they are not just caches
+    functions: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names
+    within: ClassVar[tuple[Any, ...]] = ()  # the same, if epsilon is not 0
 
     @property
     def stops_by_itself(self) -> bool:
@@ -52,7 +52,7 @@ class Policy(Named):
         return self.is_own and not self.stop.__module__.startswith("cabai.")
 
     def parameters(self, arms: int) -> dict[str, float]:
-        """The policy's own numbers among the rules.
+        """The policy's own parameters in `rules`.
 
         >>> from cabai.policies import CTAS
         >>> CTAS(exploration=0.5).parameters(3)

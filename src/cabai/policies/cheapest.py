@@ -1,7 +1,7 @@
-"""The cheapest arm that is good enough: exclude what is cheaper and too bad, and show that the next is good.
+"""The cheapest arm that is good enough: exclude cheaper arms that are too bad, and show that the next one is good.
 
-An arm is *excluded* once some arm is shown better than it by more than epsilon - slack. The *candidate* is the
-cheapest arm to run that is not excluded: it is returned once it is shown at most epsilon worse than every other arm.
+An arm is *excluded* once some arm is shown to be better by more than epsilon - slack. The *candidate* is the cheapest
+arm to run that is not excluded. It is returned once it is shown to be at most epsilon worse than every other arm.
 The proof is in docs/theory/cheapest.md.
 """
 
@@ -21,19 +21,19 @@ from cabai.support.streams import uniform
 from cabai.support.validation import InvalidInput
 
 EXPLORED = 16.0  # the smallest N_a C_a is at least the sum of all costs over this
-PRICE = 2.0  # about what a pair pays above the level, in nats
+PRICE = 2.0  # roughly what a pair needs above the level, in nats
 
 
 def stop(arms, run, rules):
-    """Whether the candidate is shown good. A pair is asked again only when one of its arms was pulled, or nothing is
-    remembered; what was once shown stays so. The decision is the leader: so in the end the candidate leads."""
+    """Whether the candidate is shown to be good. A pair is tested again only if one of its arms was pulled, or nothing
+    is remembered; what was shown once stays shown. The decision is the leader, so finally the candidate becomes it."""
     last = run.last
     for b in range(len(arms)):
         for a in range(len(arms)):
             if b != a and (b == last or a == last or run.candidate < 0):
                 exclude(arms, run, rules, b, a)
     c = find_candidate(arms)
-    if c < 0:  # all are excluded, one of them wrongly
+    if c < 0:  # all are excluded, at least one of them wrongly
         return True
     every = c == last or c != run.candidate
     run.candidate = c
@@ -50,24 +50,24 @@ def stop(arms, run, rules):
 
 
 def exclude(arms, run, rules, b, a):
-    """Exclude arm a if b is shown better by more than the margin."""
+    """Exclude arm a if b is shown to be better by more than the margin."""
     if not arms[a].excluded and is_shown(rules, run.t, arms[b], arms[a], -rules.margin):
         arms[a].excluded = 1
 
 
 def is_cheaper(arms, a, b):
-    """Whether arm a costs less to run than b; of two that cost the same, the first does."""
+    """Whether arm a costs less to run than b; equal costs are ordered by index."""
     cost_a, cost_b = cost_to_run(arms[a]), cost_to_run(arms[b])
     return cost_a < cost_b or (cost_a == cost_b and a < b)
 
 
 def cost_to_run(arm):
-    """As declared, or what its pulls have cost."""
+    """The declared running cost, or else the mean cost of its pulls."""
     return arm.running_cost if arm.running_cost >= 0.0 else arm.cost
 
 
 def find_candidate(arms):
-    """The cheapest arm that is not excluded; -1 if all are."""
+    """The cheapest arm that is not excluded; -1 if all are excluded."""
     c = -1
     for a in range(len(arms)):
         if not arms[a].excluded and (c < 0 or is_cheaper(arms, a, c)):
@@ -102,8 +102,8 @@ def find_neglected(arms):
 
 
 def likely_answer(arms, run, rules):
-    """The answer by what is known: the cheapest arm, not excluded, that is worse than the best by no more than the
-    middle between epsilon and the margin."""
+    """The likely answer: the cheapest arm, not excluded, that is worse than the best by at most the midpoint between
+    epsilon and the margin."""
     answer = run.leader
     for a in range(len(arms)):
         if (
@@ -116,8 +116,8 @@ def likely_answer(arms, run, rules):
 
 
 def weakest_pair(arms, run, rules, answer):
-    """Of the pairs that have to be shown for this answer, and are not, the one with the least evidence: (b, a, epsilon)
-    if b is to be shown at most epsilon worse than a, or better by more than -epsilon."""
+    """Among the pairs still to be shown for this answer, the one with the least evidence: (b, a, epsilon), where b must
+    be shown to be at most epsilon worse than a, or better by more than -epsilon."""
     b, a, epsilon, least = (
         answer,
         run.leader if run.leader != answer else (answer + 1) % len(arms),
@@ -138,8 +138,8 @@ def weakest_pair(arms, run, rules, answer):
 
 
 def find_witness(arms, run, rules, a):
-    """The arm that is shown better than a by more than the margin for the least cost, if means are as they seem: of the
-    least (what is missing of the evidence) (sqrt(cost) + sqrt(cost_a))² / gap²."""
+    """The arm that can be shown to be better than a by more than the margin at the least cost, if the means are as they
+    seem: the smallest (missing evidence) (sqrt(cost) + sqrt(cost_a))² / gap²."""
     found, least = run.leader, np.inf
     for j in range(len(arms)):
         gap = arms[j].mean - arms[a].mean - rules.margin
@@ -153,8 +153,8 @@ def find_witness(arms, run, rules, a):
 
 
 def least_pulled(arms, run, rules):
-    """Of the arms that are not decided on, the one with the fewest pulls: the leader, the candidate, and every arm that
-    is neither excluded nor, for the candidate, known to be at most epsilon better."""
+    """Among the arms that still matter, the one with the fewest pulls: the leader, the candidate, every arm that the
+    candidate is not yet shown to be close enough to, and every cheaper arm that is not excluded."""
     found, c = run.leader, find_candidate(arms)
     for a in range(len(arms)):
         is_open = (
@@ -169,7 +169,7 @@ def least_pulled(arms, run, rules):
 
 @dataclass(frozen=True)
 class CheapestGoodEnough(Policy):
-    """Find the cheapest arm to run of those at most epsilon worse than the best; goal `cheapest` only.
+    """Find the cheapest arm to run among those at most epsilon worse than the best. For the goal `cheapest` only.
 
     The likely answer is the cheapest arm whose mean is high enough. Of all that has to be shown for it, that it is at
     most epsilon worse than each other arm and that each cheaper arm is worse than some arm by more than epsilon -
@@ -191,11 +191,11 @@ class CheapestGoodEnough(Policy):
     stop = staticmethod(stop)
     depends_on_delta = True
     arm_memory: ClassVar[Fields] = {
-        "running_cost": -1.0,  # as declared; negative: what its pulls cost
+        "running_cost": -1.0,  # as declared; negative: the cost of its pulls
         "excluded": 0,
-        "cleared_for": -1,  # the arm that was shown at most epsilon worse than this one
+        "cleared_for": -1,  # the arm that was shown to be at most epsilon worse than this one
     }
-    run_memory: ClassVar[Fields] = {"candidate": -1}  # the arm that every other was last asked about
+    run_memory: ClassVar[Fields] = {"candidate": -1}  # the arm that was last tested against every other arm
 
     def __post_init__(self) -> None:
         if not isinstance(self.uniform, bool):

@@ -16,8 +16,8 @@ from cabai.support.specialise import slot
 def stop(arms, run, rules):
     """Drop every arm in play that the leader beats; stop when one is left, or the leader is within epsilon of all.
 
-    The threshold only rises with t, so a pair can newly cross only if one of its arms was pulled: unless that was the
-    leader, or the leader is a new one, the arm pulled last is the only one to ask.
+    The threshold only rises with t, so the leader can newly beat an arm only if one of the two was pulled. Unless the
+    leader was pulled or has changed, only the arm pulled last has to be tested.
     """
     leader, last = run.leader, run.last
     if leader == run.dropped_for and last != leader:
@@ -34,7 +34,7 @@ def stop(arms, run, rules):
 
 @slot
 def are_close(arms, run, rules):
-    """Whether the arms in play, too close to be dropped, are close enough to stop: never without an epsilon."""
+    """Whether the arms still in play are close enough to stop: never without an epsilon."""
     return False
 
 
@@ -49,7 +49,7 @@ def are_within_epsilon(arms, run, rules):
 
 @slot
 def effort(run, arms, a):
-    """What the arm in play with the least of it is pulled for."""
+    """The effort spent on an arm: the arm in play with the least is pulled."""
     return arms[a].costs * arms[a].pulls
 
 
@@ -80,5 +80,5 @@ class CO(Policy):
     choose = staticmethod(choose)
     stop = staticmethod(stop)
     depends_on_delta = True
-    run_memory: ClassVar[Fields] = {"dropped_for": -1}  # the leader that every arm in play was last asked about
+    run_memory: ClassVar[Fields] = {"dropped_for": -1}  # the leader against which every arm in play was last tested
     within = (("are_close", are_within_epsilon),)

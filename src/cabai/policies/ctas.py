@@ -1,4 +1,4 @@
-"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, else follow the estimated optimal shares."""
+"""Cost-aware Track-and-Stop (the paper's Algorithm 1): explore a little, otherwise track the optimal cost shares."""
 
 from __future__ import annotations
 

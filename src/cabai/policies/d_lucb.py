@@ -30,8 +30,8 @@ def highest_rival(arms, run, rules):
 
 
 def stop(arms, run, rules):
-    """At the end of a round: is the leader's lower end above every rival's upper end, less epsilon?"""
-    if run.waiting >= 0:  # the rival's pull of this round is still to come
+    """At the end of a round: whether the leader's lower end is above every rival's upper end minus epsilon."""
+    if run.waiting >= 0:  # the rival is still to be pulled in this round
         return False
     highest = highest_rival(arms, run, rules) - rules.epsilon
     leader = arms[run.leader]
@@ -41,7 +41,7 @@ def stop(arms, run, rules):
 
 
 def choose(arms, run, rules):
-    """A round pulls the leader, then the rival that `stop` has just found."""
+    """In each round, pull the leader, then the rival that `stop` has just found."""
     if run.waiting >= 0:
         rival = run.waiting
         run.waiting = -1
@@ -71,7 +71,7 @@ class DLUCB(Policy):
     cost_blind = True
     depends_on_delta = True
     tests_pairs = False
-    run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival whose pull of this round is still to come
+    run_memory: ClassVar[Fields] = {"waiting": -1}  # the rival that is still to be pulled in this round
     keeps = ("waiting",)
 
     def threshold(self, given: Threshold) -> Threshold:

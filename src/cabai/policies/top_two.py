@@ -35,8 +35,8 @@ def choose(arms, run, rules):
 def find_highest(arms, run, rules):
     """The arm with the largest upper end {q : N_a d(mean_a, q) <= log t}.
 
-    If the end of one arm only is above the mark, it need not be solved for. Else one is, and a divergence tells of each
-    other arm above the mark whether its end is above that one.
+    If only one arm's end is above the mark, no end has to be computed. Otherwise one end is computed, and for each
+    other arm above the mark a divergence shows whether its end is higher.
     """
     level = math.log(run.t)
     above, highest, least = 0, 0, np.inf
@@ -61,7 +61,7 @@ def find_highest(arms, run, rules):
         arm = arms[a]
         if arm.to_mark < level:
             if arm.mean == arms[highest].mean and (arm.pulls == arms[highest].pulls or arm.mean == end):
-                higher = a < highest  # the same end (a mean at the edge is its own), or the arm itself
+                higher = a < highest  # the same end (a mean at the edge is its own end), or the same arm
             else:
                 higher = distance(arm, end, rules) < level
             if higher:
@@ -87,9 +87,9 @@ def move_mark(arms, run, rules, mark):
 
 @slot
 def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm that the leader l is furthest from beating: of the least Z less the arm's price."""
+    """The arm that the leader l is furthest from beating: the smallest Z minus the arm's price."""
     leader = arms[l]
-    if run.leader != l and not has_prices(rules):  # without prices, some arm has the least: 0
+    if run.leader != l and not has_prices(rules):  # without prices the smallest Z is 0
         for a in range(len(arms)):
             if a != l and arms[a].mean >= leader.mean:
                 return a
@@ -97,7 +97,7 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
         run.known_for = l
         for a in range(len(arms)):
             arms[a].known = UNKNOWN
-    challenger = run.rival if run.rival >= 0 and run.rival != l else (l + 1) % len(arms)  # a guess, to begin with
+    challenger = run.rival if run.rival >= 0 and run.rival != l else (l + 1) % len(arms)  # a first guess
     least = exact_evidence(rules, leader, arms[challenger]) - arms[challenger].price
     for a in range(len(arms)):
         arm = arms[a]
@@ -112,7 +112,7 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
 
 
 def exact_evidence(rules, leader, arm):
-    """Z of the leader over the arm, computed if only a lower bound is known; 0 if the arm's mean is not below."""
+    """Z of the leader over the arm, computed if only a lower bound is known; 0 if the arm's mean is not lower."""
     if arm.known < 0.0:
         arm.known = evidence(rules, leader, arm)
     return arm.known
@@ -120,7 +120,7 @@ def exact_evidence(rules, leader, arm):
 
 @slot
 def coin(rules, leader, challenger):
-    """h_l and h_c, both times the leader's cost, so that no unit of cost takes them out of the range of numbers."""
+    """h_l and h_c, both times the leader's cost, so that no unit of cost makes them overflow."""
     n_l, n_c = leader.pulls, challenger.pulls
     price = leader.cost / challenger.cost
     gap = leader.mean - challenger.mean
@@ -130,26 +130,27 @@ def coin(rules, leader, challenger):
         rest = (n_l * (1.0 - leader.mean) + n_c * (1.0 - challenger.mean)) / n  # 1 - m
         d_l = divergence(rules, leader.mean, gap * (n_c / n), m, rest)
         d_c = divergence(rules, challenger.mean, -gap * (n_l / n), m, rest)
-        if d_l > 0.0 and d_c > 0.0:  # else they are too small for a number
+        if d_l > 0.0 and d_c > 0.0:  # else they underflow
             return n_l * d_l, n_c * d_c * price
     return 1.0 * n_c, n_l * price
 
 
 @dataclass(frozen=True)
 class TopTwo(Policy):
-    """Cost-aware top-two: pull the arm with the largest upper end or the one hardest to tell from it, by a coin.
+    """Cost-aware top-two: pull the arm with the largest upper end, or the one hardest to tell from it, at random.
 
     The leader l has the largest upper end {q : N_a d(mean_a, q) <= log t}. The challenger c is the arm that it is
-    furthest from beating: the least evidence Z_{l,c}, less the arm's price where the threshold has one (`evalue` and
-    `mixture`). With m their pooled mean, pull the leader with probability h_l/(h_l + h_c), h_a = N_a d(mean_a,
-    m)/cost_a; where its mean is not above the challenger's, h_l = N_c/cost_l and h_c = N_l/cost_c, the limit for equal
-    means. In the long run that divides the pulls as the lower bound does. `randomized=False` tosses no coin: pull the
-    leader iff d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which does so for two arms only.
+    furthest from beating: the one with the smallest evidence Z_{l,c} minus the arm's price, if the threshold has prices
+    (`evalue` and `mixture`). With m their pooled mean, pull the leader with probability h_l/(h_l + h_c), where
+    h_a = N_a d(mean_a, m)/cost_a. If the leader's mean is not above the challenger's, h_l = N_c/cost_l and
+    h_c = N_l/cost_c, the limit for equal means. In the long run this divides the pulls as the lower bound does.
+    `randomized=False` is deterministic: pull the leader iff d(mean_l, m)/cost_l > d(mean_c, m)/cost_c, which reaches
+    the same division only for two arms.
 
-    With an epsilon, the arm with the best mean leads unless another's upper end is higher by more than epsilon, and Z
-    and its parts are those of "the leader is at most epsilon worse".
+    With an epsilon, the arm with the best mean leads unless another arm's upper end is higher by more than epsilon, and
+    Z and its parts are those of "the leader is at most epsilon worse".
 
-    Where `bets` is the test, what its bets are worth takes the place of Z and its parts (docs/theory/bets.md).
+    With the threshold `bets`, the worth of its bets replaces Z and its parts (docs/theory/bets.md).
 
     >>> import cabai
     >>> ten = cabai.Instance("bernoulli", [0.9, *[0.5] * 9], [1, *[0.1] * 9])
@@ -164,13 +165,13 @@ class TopTwo(Policy):
     name = "top-two"
     choose = staticmethod(choose)
     arm_memory: ClassVar[Fields] = {
-        "seen": 0,  # the pulls of the arm after which the two below were computed
+        "seen": 0,  # the arm's pulls when the two fields below were computed
         "to_mark": 0.0,  # N_a d(mean_a, mark): the arm's upper end is above the mark iff this is below log t
-        "known": 0.0,  # Z of `known_for` over the arm, or minus a lower bound of it, where that was enough to know
+        "known": 0.0,  # Z of `known_for` over the arm, or minus a lower bound on it if that was enough
     }
     run_memory: ClassVar[Fields] = {
-        "mark": 0.0,  # a little below the largest upper end
-        "known_for": -1,  # the leader that `known` is of
+        "mark": 0.0,  # slightly below the largest upper end
+        "known_for": -1,  # the leader for which `known` was computed
     }
     within = top_two_within.functions
 

@@ -1,4 +1,4 @@
-"""Cost-aware top-two where an arm within epsilon of the best is good enough."""
+"""Cost-aware top-two with an epsilon: an arm within epsilon of the best is good enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cabai.families.base import upper_end
 
 
 def find_highest(arms, run, rules):
-    """The arm with the best mean, unless the upper end of another is higher than its own by more than epsilon."""
+    """The arm with the best mean, unless another arm's upper end is higher by more than epsilon."""
     level = math.log(run.t)
     highest, end = -1, -np.inf
     for a in range(len(arms)):
@@ -24,7 +24,7 @@ def find_highest(arms, run, rules):
 
 
 def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm of which the data say least that the leader l is at most epsilon worse than it."""
+    """The arm with the least evidence that the leader l is at most epsilon worse than it."""
     challenger, least = -1, np.inf
     for a in range(len(arms)):
         if a != l:
@@ -35,7 +35,7 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
 
 
 def coin(rules, leader, challenger):
-    """h_l and h_c from the parts of the evidence that the leader is at most epsilon worse; they add up to 1."""
+    """h_l and h_c, with sum 1, from the two parts of the evidence that the leader is at most epsilon worse."""
     n_l, n_c = leader.pulls, challenger.pulls
     price = leader.cost / challenger.cost
     part_l, part_c = parts_within(rules, n_l, leader.mean, n_c, challenger.mean)

@@ -1,4 +1,4 @@
-"""Forced exploration, around any rule that tracks shares."""
+"""Forced exploration around any rule that tracks shares."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cabai.support.validation import InvalidInput, number
 
 @required_slot
 def track(arms, run, rules):
-    """The arm that lags its share most."""
+    """The arm that is furthest behind its share."""
 
 
 def explore_or_track(arms, run, rules):
-    """While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm; else track."""
+    """While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the arm with the fewest; else track."""
     least = 0
     for a in range(len(arms)):
         if arms[a].pulls < arms[least].pulls:
@@ -28,7 +28,7 @@ def explore_or_track(arms, run, rules):
 
 @dataclass(frozen=True)
 class Tracking(Policy):
-    """A policy that explores a little, and else does what its own `track` says."""
+    """A policy that explores a little and otherwise follows its `track` function."""
 
     exploration: float = 1.0
     slack: float = 0.0

@@ -32,10 +32,10 @@ class Access:
         for kind in KINDS:
             if not re.fullmatch(rf"[\w.~+/=-]{{{SHORTEST},200}}", tokens.get(kind, ""), re.ASCII):
                 raise InvalidInput(
-                    f"the {kind} token must have {SHORTEST} to 200 letters, digits or -_.~+/=, and be random."
+                    f"the {kind} token must be random, with {SHORTEST} to 200 letters, digits or -_.~+/=."
                 )
         if digest(tokens[READ]) == digest(tokens[WORK]):
-            raise InvalidInput("the tokens for reading and for working must differ from each other.")
+            raise InvalidInput("the tokens for reading and for working must be different.")
         self.tokens = dict(tokens)
         self._digests = {kind: digest(tokens[kind]) for kind in KINDS}
         # Cookies do not know ports: two servers on one machine must not have the same.

@@ -145,7 +145,7 @@ class About(BaseModel):
 
 PROBLEM: dict[int | str, dict[str, Any]] = {
     "default": {
-        "description": "A problem (RFC 9457): `detail` is the sentence that Python would have shown.",
+        "description": "A problem (RFC 9457): `detail` is the message that Python would show.",
         "content": {"application/problem+json": {"schema": SCHEMA}},
     }
 }

@@ -269,7 +269,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         def work(study: Study) -> dict[str, Any]:
             if len(study.arms) >= MOST_ARMS:
-                raise InvalidInput(f"over HTTP, a study has {MOST_ARMS} arms at most.")
+                raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
             study.add_arm(asked.arm, cost=asked.cost, metadata=asked.metadata, by=asked.by)
             return in_short(study)
 
@@ -303,7 +303,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get(
         "/api/studies/{name}/events",
-        responses=answers.text("text/event-stream", "An event `status`, with the status as JSON, after every change."),
+        responses=answers.text("text/event-stream", "A `status` event, with the status as JSON, after every change."),
     )
     async def events(name: str) -> Response:
         """How the study stands, whenever it has changed."""
@@ -312,7 +312,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
         await anyio.to_thread.run_sync(studies.do, name, in_short)  # is it there?
         if streams.is_full:
-            return problem("too-many-streams", 503, "too many streams of events are open.", problems.SOON)
+            return problem("too-many-streams", 503, "too many event streams are open.", problems.SOON)
         return StreamingResponse(of(name), media_type="text/event-stream")
 
 
@@ -345,7 +345,7 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
         assert isinstance(error, HTTPException)
         if error.status_code == 405:
             allowed = methods(app, request)
-            detail = f"{request.method[:50]} is not a method of this path: it takes {allowed}."
+            detail = f"{request.method[:50]} is not allowed on this path: use {allowed}."
             return problem("no-such-method", 405, detail, {"Allow": allowed})
         kind = "no-such-path" if error.status_code == 404 else "bad-request"
         return problem(kind, error.status_code, f"{error.detail}.", error.headers)

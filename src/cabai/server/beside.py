@@ -30,7 +30,7 @@ def page_beside(study: Study) -> Iterator[str]:
         return
     access = Access.new()
     app = app_over(Studies(study.storage, only=study), access)
-    app.state.streams.last_words = "The run is over: this is how the study stood then."
+    app.state.streams.last_words = "The run is over: this is the study at its end."
     server, bound = Server(configured(app)), bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([bound],), name="cabai page", daemon=True)
     thread.start()

@@ -25,7 +25,7 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
     count = len(items) if isinstance(items, list) else items if isinstance(items, int) else 0
     if count * len(asked.arms) > MOST_SCORES:
         raise InvalidInput(
-            f"over HTTP, arms times items may be {MOST_SCORES} at most, got {len(asked.arms)} times {count}: create "
+            f"over HTTP, arms times items may be at most {MOST_SCORES}, got {len(asked.arms)} times {count}: create "
             "the study on the server's side."
         )
     if given["speculate"] is None:

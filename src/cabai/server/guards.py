@@ -75,7 +75,10 @@ class Guards:
             logging.getLogger("cabai.server").exception("%s %s failed", scope["method"], scope["path"])
             if started:
                 raise
-            detail = "The server failed: its log says why. What was acknowledged before is kept, this call was not."
+            detail = (
+                "The server failed: its log says why. Everything acknowledged before is stored; this call was not "
+                "acknowledged."
+            )
             await problem("server-error", 500, detail)(scope, receive, guarded)
 
     def refusal(self, scope: Scope) -> Response | None:
@@ -83,13 +86,13 @@ class Guards:
         headers, method = Headers(scope=scope), scope["method"]
         host = headers.get("host", "")
         if plain_host(host) not in self.hosts:
-            detail = f"this server does not answer to the name {host[:200]!r}: cabai serve --allow-host adds names."
+            detail = f"this server does not answer to the name {host[:200]!r}: add it with cabai serve --allow-host."
             return problem("wrong-host", 421, detail)
         if self.rates.wait(address_in(scope)) is not None:
-            detail = "too many requests come from this address at a time: make fewer, or wait a second."
+            detail = "too many requests from this address at a time: send fewer, or wait a second."
             return problem("too-many-requests", 429, detail, {"Retry-After": "1"})
         if is_foreign(headers, scope, host):
-            return problem("foreign-origin", 403, "requests made by pages of other sites are refused.")
+            return problem("foreign-origin", 403, "requests from pages of other sites are refused.")
         if is_entry(scope):
             return None
         kind = self.access.kind_of(token_in(headers, self.access.cookie))
@@ -98,7 +101,7 @@ class Guards:
         if method not in ("GET", "POST"):
             return None  # which no path takes
         if method == "POST" and kind != WORK:
-            return problem("read-only", 403, "this token is for reading only: changing a study takes the other one.")
+            return problem("read-only", 403, "this token is for reading only: changing a study needs the other token.")
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return problem("not-json", 415, "a request must be JSON, with Content-Type: application/json.")
         length = headers.get("content-length", "0")
@@ -109,12 +112,14 @@ class Guards:
     def no_access(self, scope: Scope) -> Response:
         wait = self.access.wait_after_wrong(address_in(scope))
         if wait is not None:
-            detail = "too many requests without a valid token came from this address: look at your token."
+            detail = "too many requests without a valid token from this address: check your token."
             return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
         if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
-            text = "Open the address that cabai serve has printed: it ends with the token."
+            text = "Open the address that cabai serve printed: it ends with the token."
             return HTMLResponse(views.message("A token is needed", text), 401, {"WWW-Authenticate": "Bearer"})
-        detail = "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve gave."
+        detail = (
+            "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve printed."
+        )
         return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
 
     def entrance(self, scope: Scope) -> Response | None:
@@ -127,7 +132,7 @@ class Guards:
         answer: Response = RedirectResponse(scope["path"], 303)
         if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
             # By a link on another site: its browser keeps the cookie from a redirection, but not from a page of ours.
-            answer = HTMLResponse(views.message("cabai", "Your token is kept.", onward=scope["path"]))
+            answer = HTMLResponse(views.message("cabai", "Your token is stored in this browser.", onward=scope["path"]))
         cookie = {"httponly": True, "samesite": "strict", "secure": scope["scheme"] == "https", "path": "/"}
         answer.set_cookie(self.access.cookie, self.access.pass_, **cookie)
         return answer
@@ -186,7 +191,7 @@ def token_in(headers: Headers, cookie: str) -> str:
 
 
 def too_large() -> Response:
-    return problem("too-large", 413, f"a request may have {LARGEST} bytes.", {"Connection": "close"})
+    return problem("too-large", 413, f"a request may have at most {LARGEST} bytes.", {"Connection": "close"})
 
 
 async def whole_body(receive: Receive) -> bytes | Response:
@@ -207,7 +212,7 @@ async def whole_body(receive: Receive) -> bytes | Response:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        return problem("too-slow", 408, f"a request must be complete after {SLOWEST:g} seconds.")
+        return problem("too-slow", 408, f"a request must be complete within {SLOWEST:g} seconds.")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -19,7 +19,7 @@ TITLES = {
     "study-not-found": "There is no such study",
     "already-told": "The pull was told before, with other values",
     "lost-pull": "Another worker has the pull now",
-    "invalid-input": "Something given is not allowed",
+    "invalid-input": "A value is not allowed",
     "no-pull": "There is nothing to pull now",
     "study-stopped": "The study has stopped",
     "storage-failed": "The storage failed",
@@ -28,13 +28,13 @@ TITLES = {
     "too-many-attempts": "Too many wrong tokens",
     "too-many-requests": "Too many requests at a time",
     "wrong-host": "The server does not answer to that name",
-    "foreign-origin": "Requests of other sites are refused",
+    "foreign-origin": "Requests from other sites are refused",
     "not-json": "The request must be JSON",
     "too-large": "The request is too large",
     "too-slow": "The request took too long",
-    "too-many-streams": "Too many streams of events",
+    "too-many-streams": "Too many event streams",
     "no-such-path": "There is no such path",
-    "no-such-method": "The path does not take that method",
+    "no-such-method": "The path does not allow that method",
     "bad-request": "The request cannot be read",
     "server-error": "The server failed",
 }
@@ -46,11 +46,11 @@ SCHEMA: dict[str, Any] = {
         "type": {"type": "string", "enum": [PREFIX + kind for kind in TITLES]},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What is wrong, in a sentence, as Python says it."},
-        "reason": {"type": "string", "description": "Why a study has stopped."},
-        "decision": {"type": ["string", "null"], "description": "Of a study that has stopped: the best arm."},
-        "sentence": {"type": "string", "description": "How a study that has stopped stands."},
-        "next": {"type": "string", "description": "What would let it go on."},
+        "detail": {"type": "string", "description": "What is wrong, in a sentence: the message of Python's exception."},
+        "reason": {"type": "string", "description": "Why the study stopped."},
+        "decision": {"type": ["string", "null"], "description": "The best arm, if the study stopped with a decision."},
+        "sentence": {"type": "string", "description": "The status of the stopped study, in a sentence."},
+        "next": {"type": "string", "description": "What would let it continue."},
     },
 }
 
@@ -85,7 +85,7 @@ def stopped(study: Study, detail: str) -> Response:
     about: dict[str, Any] = {"reason": status.reason, "decision": status.decision, "sentence": status.sentence}
     if status.decision is not None:
         return problem("study-stopped", 410, detail, **about)
-    more = "Go on in a new study: this one has ended."
+    more = "This study has ended: continue in a new one."
     if status.reason in ("max_cost", "max_pulls"):
-        more = f"Amend it with a larger {status.reason}: then it goes on."
+        more = f"Amend it with a larger {status.reason} to continue."
     return problem("study-stopped", 409, detail, **about, next=more)

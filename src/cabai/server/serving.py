@@ -37,11 +37,11 @@ def serve(
 ) -> None:
     """Serve the studies of a storage until Ctrl-C; `ready` is handed the address with its token."""
     if (certfile is None) != (keyfile is None):
-        raise InvalidInput("--certfile and --keyfile belong together: a certificate, and the key to it.")
+        raise InvalidInput("--certfile and --keyfile belong together: give both, a certificate and its key.")
     is_secure = certfile is not None
     check_place(host, allow_hosts, is_private=is_secure or behind_proxy)
     if is_served(storage):
-        raise InvalidInput("--storage must be a database: a server does not serve another.")
+        raise InvalidInput("--storage must be a database: a server cannot serve another server.")
     open_storage(storage)  # what is wrong with it is said now
     access = Access.new() if token_file is None else tokens_in(token_file)
     app = make_app(storage, access, [*([] if host in ANYWHERE else [host]), *allow_hosts])
@@ -97,12 +97,12 @@ def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> N
         return
     if not is_private:
         raise InvalidInput(
-            f"to listen at {host}, tokens and results must be encrypted on their way: give --certfile and --keyfile, "
-            "or say --behind-proxy where a proxy does it. 127.0.0.1, for this machine alone, needs neither."
+            f"to listen on {host}, tokens and results must be encrypted in transit: give --certfile and --keyfile, or "
+            "--behind-proxy if a proxy encrypts them. 127.0.0.1, for this machine only, needs neither."
         )
     if host in ANYWHERE and not allow_hosts:
         raise InvalidInput(
-            f"to listen at {host}, say by which names the server is called: --allow-host NAME, once for each."
+            f"to listen on {host}, give the names that the server is reached by: --allow-host NAME, once for each."
         )
 
 
@@ -131,4 +131,4 @@ def bind(host: str, port: int) -> socket.socket:
         if bound is not None:
             bound.close()
         reason = error.strerror or error
-        raise InvalidInput(f"cannot listen at {host}, port {port}: {reason}. --port 0 takes a free one.") from None
+        raise InvalidInput(f"cannot listen on {host}, port {port}: {reason}. --port 0 picks a free one.") from None

@@ -45,7 +45,7 @@ class Studies:
     def _loaded(self, name: str) -> Study:
         if self.only is not None:
             if name != self.only.name:
-                raise StudyNotFound(f"this page is of the study {self.only.name!r} alone.")
+                raise StudyNotFound(f"this page shows only the study {self.only.name!r}.")
             return self.only
         found = load_study(name, storage=self.url)
         with self._guard:
@@ -70,7 +70,10 @@ class Studies:
             storage = open_storage(self.url) if self.only is None else self.only._storage
             places = self.url, storage.url, storage.file
         except StorageError:  # of which the sentence is about to speak
-            return f"the storage behind {address} failed. What was acknowledged before is kept, this call was not."
+            return (
+                f"the storage behind {address} failed. Everything acknowledged before is stored; this call was not "
+                "acknowledged."
+            )
         for place in places:
             if place and place != MEMORY:
                 text = text.replace(place, address)

@@ -45,7 +45,7 @@ class EachWork(Work):
         super().__init__(instances[0], setups, seed, max_pulls, max_cost, np.zeros(0, np.int64))
         kinds = {(each.family, len(each), each.cost_model, each.law) for each in instances}
         if len(kinds) > 1 or instances[0].samples is not None or len(numbers) != len(instances):
-            raise InvalidInput("instances that are simulated together must be alike, and have a number each.")
+            raise InvalidInput("instances that are simulated together must be of one kind, and have a number each.")
         self.truths, self.numbers, self.negated = [truth_of(each) for each in instances], numbers, negated
         self.in_steps = in_steps
         largest = max(instances, key=lambda each: float(each.means.max()))

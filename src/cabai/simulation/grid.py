@@ -41,7 +41,7 @@ def random_instance(family: str, arms: int, seed: int, number: int) -> Instance:
     kind = family_of(family)
     drawn = "bernoulli" if kind.key == "bounded" else kind.key
     if drawn not in DRAWN:
-        raise InvalidInput(f"random instances are drawn of {', '.join(DRAWN)} and bounded only, got family {kind}.")
+        raise InvalidInput(f"random instances are drawn only for {', '.join(DRAWN)} and bounded, got family {kind}.")
     random = np.random.Generator(np.random.PCG64([seed, arms, number, DRAWN.index(drawn)]))
     best = random.uniform(*BEST.get(kind.name, (1.0, 1.0)))
     means = best * (1 - random.uniform(LEAST_GAP, 1, arms))
@@ -143,7 +143,7 @@ def grid(
     if not chosen or not rules or not chances or not arms:
         raise InvalidInput("a grid needs at least one policy, threshold, delta and number of arms.")
     if max(chances) >= 0.5:
-        raise InvalidInput(f"a grid needs every delta below 0.5, for there to be a lower bound, got {list(deltas)!r}.")
+        raise InvalidInput(f"a grid needs every delta below 0.5, where there is a lower bound, got {list(deltas)!r}.")
     whole(instances, "instances", 2)
     options: dict[str, Any] = {"trajectories": trajectories, "seed": seed, "max_pulls": max_pulls}
     cells, done = [], 0

@@ -89,7 +89,7 @@ def run_all(
                     raise
                 raise told from error
             if part.done != count:
-                raise EngineFailed(f"a task {engine.where} has stopped before its end.")
+                raise EngineFailed(f"a task {engine.where} stopped before it finished.")
             chunks.took(count, part.seconds)
             take(part)
             done += count
@@ -103,5 +103,5 @@ def run_all(
             error.add_note(f"{what} could not be cancelled: {failure}")
         else:
             if under_way and not isinstance(engine, Threads):
-                error.add_note(f"{what} are cancelled.")
+                error.add_note(f"{what} were cancelled.")
         raise

@@ -463,7 +463,7 @@ class Comparison(Generic[Found]):
         threshold = f"threshold {first.threshold}{in_brackets(standing)}"
         heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}"
         remarks = [
-            f"{runs.policy} stops by a rule of its own, not by the threshold: nothing is proven of it, and the lower "
+            f"{runs.policy} stops by its own rule, not by the threshold: nothing is proven about it, and the lower "
             "bound need not hold."
             for runs in self.runs
             if runs.own_stop

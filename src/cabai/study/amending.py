@@ -20,7 +20,7 @@ from cabai.support.validation import InvalidInput, positive, shown, whole
 ENDED = {
     EVIDENCE: "has decided",
     BY_HAND: "was stopped by hand",
-    CERTIFICATE: "has come to where the certificate of its threshold ends",
+    CERTIFICATE: "has reached the end of its threshold's certificate",
 }
 NOT_STOPPED = dict.fromkeys(("stopped", "reason", "decision", "confidence", "told_at_stop", "spent_at_stop"))
 
@@ -36,9 +36,7 @@ def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
         return
     reason = change.row.reason
     if reason in ENDED and set(changes) != {"metadata"}:
-        raise InvalidInput(
-            f"study {change.ledger.name!r} {ENDED[reason]}: it cannot be amended any more, except for metadata."
-        )
+        raise InvalidInput(f"study {change.ledger.name!r} {ENDED[reason]}: only its metadata can still be amended.")
     keep(change, after)
     goes_on = reason in (MAX_COST, MAX_PULLS) and bool(set(changes) & {MAX_COST, MAX_PULLS})
     if goes_on:
@@ -57,16 +55,15 @@ def drop(change: Change, arm: str, by: str) -> None:
     check_runs(change)
     if len(before.arms) - len(before.dropped) == 2:
         raise InvalidInput(
-            f"only two arms are left: to drop {arm!r} would leave one, and nothing to compare it with. End the study "
-            "instead, with stop()."
+            f"only two arms are left: without {arm!r} there is nothing to compare. To end the study, use stop()."
         )
     after = dataclasses.replace(before, dropped=(*before.dropped, arm))
     levels.check_use(after)
     if after.error >= 1:
         raise InvalidInput(
-            f"without a reserve, a decision after {arm!r} is dropped is wrong with probability 2 delta = "
-            f"{after.error:g} at most, which says nothing. Create studies with a reserve, or a delta below 0.5, if "
-            "arms may be dropped."
+            f"without a reserve, a decision after {arm!r} is dropped is wrong with probability at most 2 delta = "
+            f"{after.error:g}, which says nothing. If arms may be dropped, create the study with a reserve or with a "
+            "delta below 0.5."
         )
     a = before.arms.index(arm)
     keep(change, after)
@@ -87,18 +84,22 @@ def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str
     if before.reserve is None:
         raise InvalidInput(
             f"study {change.ledger.name!r} was created without a reserve: no part of delta is left for an arm that "
-            "joins later. Create studies with reserve=0.1, say, if arms may join."
+            "joins later. If arms may join, create the study with a reserve, such as reserve=0.1."
         )
     check_runs(change)
     if arm in before.dropped:
-        raise InvalidInput(f"arm {arm!r} was dropped, which is for good: it can join under another name only.")
+        raise InvalidInput(f"arm {arm!r} was dropped for good: it can only join again under another name.")
     if arm in before.joined and cost in (None, cost_known(before, arm)):
         return  # just before, if the connection broke as it was committed
     if arm in before.arms:
-        raise InvalidInput(f"there is an arm {arm!r} already.")
+        raise InvalidInput(f"there is already an arm {arm!r}.")
     names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
     if (cost is None) != (before.costs is None):
-        known = "knows the arms' costs: give cost=..., that of the new one" if cost is None else "learns what arms cost"
+        known = (
+            "was created with known costs: give cost=... for the new arm too"
+            if cost is None
+            else "measures costs: leave cost out"
+        )
         raise InvalidInput(f"study {change.ledger.name!r} {known}.")
     costs = None if before.costs is None else checked_costs([*before.costs, cost], names)
     after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
@@ -120,8 +121,8 @@ def cost_known(settings: Settings, arm: str) -> float | None:
 def check_runs(change: Change) -> None:
     """Refuse to change the arms of a study that has stopped."""
     if change.is_over:
-        more = "" if change.row.reason in ENDED else " Raise its budget first, with amend()."
-        raise InvalidInput(f"study {change.ledger.name!r} has stopped: its arms are what they were.{more}")
+        more = "" if change.row.reason in ENDED else " Raise its budget with amend() first."
+        raise InvalidInput(f"study {change.ledger.name!r} has stopped: its arms can no longer change.{more}")
 
 
 def keep(change: Change, after: Settings) -> None:
@@ -158,7 +159,7 @@ def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
         certified = settings.certified_pulls
         if certified is not None and values[MAX_PULLS] > certified:
             raise InvalidInput(
-                f"the certificate of the threshold ends after {certified} pulls: max_pulls can be {certified} at most, "
+                f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
                 f"got {values[MAX_PULLS]}."
             )
     if "metadata" in values:
@@ -170,7 +171,8 @@ def merged(settings: Settings, given: Any) -> dict[str, Any]:
     """The arms' metadata with that of some arms given anew."""
     if not isinstance(given, Mapping) or not set(given) <= set(settings.arms):
         raise InvalidInput(
-            f"metadata must be a dictionary from names of arms ({', '.join(settings.arms)}), got {shown(given)}."
+            f"metadata must be a dictionary with names of arms as keys ({', '.join(settings.arms)}), got "
+            f"{shown(given)}."
         )
     both = settings.metadata | checked_metadata(given)
     return {arm: both[arm] for arm in settings.arms if both.get(arm) is not None}

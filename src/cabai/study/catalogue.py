@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cabai.study import schema, statements
 from cabai.study.cheapest_play import kind_of
 from cabai.study.connections import Conflict, Connection
+from cabai.study.database import Storage
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.items_play import ItemsPlay
 from cabai.study.ledger import Ledger
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def enter_imported(
                     "cost": each.cost, "failed": each.failed, "asked": now, "told": now, "worker": None, "offers": 0,
                     "pulls": each.pulls, "origin": origin})  # fmt: skip
     if any(play.has_overflown(a) for a in range(len(settings.arms))):
-        raise InvalidInput("the rewards or costs to import have sums too large to hold.")
+        raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
     statements.ADD_TO_LOG.run_many(connection, log)
     for a in sorted(play.changed):
         statements.CHANGE_ARM.run(connection, {"of_study": key, "of_number": a, **play.sums(a)})

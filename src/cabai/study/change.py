@@ -128,7 +128,8 @@ class Change:
         play, a = self.play, pull.arm
         if play.has_overflown(a):
             raise InvalidInput(
-                f"reward={result.reward!r}, cost={cost!r} and those told before have sums too large to hold."
+                f"reward={result.reward!r}, cost={cost!r} and those told before add up to a number that is too large "
+                "to store."
             )
         play.offers[a] += pull.offers
         play.lapses[a] += pull.lapses if lapses is None else lapses
@@ -239,14 +240,17 @@ class Change:
         """Up to so many new pulls, and why there are no more."""
         settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
         if self.play.decides:
-            return [], "the results in hand decide, once those of pulls asked before them are told"
+            return [], "the results told so far decide, once those of pulls asked before them are told"
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         while len(handed) < count and self.reached(under_way) is None:
             after = self.play if settings.max_cost is None else self.play.copy()
             arm = after.choose(under_way)
             if settings.max_cost is not None and not self.affordable(under_way)[arm]:
                 if under_way[arm] and not self.play.knows_cost[arm]:
-                    why = f"what a pull of arm {settings.arms[arm]!r} costs is not known, and the first is under way"
+                    why = (
+                        f"the cost of a pull of arm {settings.arms[arm]!r} is not known yet, and the first one is "
+                        "under way"
+                    )
                 break
             self.play = after  # what the policy remembers of a choice that is not made is not kept
             under_way[arm] += 1

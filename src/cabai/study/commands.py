@@ -102,7 +102,7 @@ def run_command(
 
 def cannot_start(pull: Pull, program: str, why: str) -> RunFailed:
     return RunFailed(
-        f"the command of arm {pull.arm!r} cannot be started: {program!r}: {why}. Nothing was tried; mend the command "
+        f"the command of arm {pull.arm!r} cannot be started: {program!r}: {why}. Nothing was tried; fix the command "
         "and run it again."
     )
 

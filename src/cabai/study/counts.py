@@ -41,17 +41,19 @@ class Sum:
 def check_use(settings: Settings) -> None:
     """Refuse sums where the test looks at more than them."""
     if settings.items is not None:
-        raise InvalidInput("in a study with items every evaluation is told by itself: sums are refused.")
+        raise InvalidInput("a study with items takes evaluations one by one: sums are refused.")
     if not isinstance(settings.family, (Bernoulli, Poisson)) or isinstance(settings.family, Bounded):
-        raise InvalidInput(f"sums may be told of bernoulli and poisson rewards, got family {settings.family}.")
+        raise InvalidInput(f"sums can be told only of bernoulli and poisson rewards, got family {settings.family}.")
     threshold = settings.setup().threshold
     if threshold.is_own or threshold.arm_fields or threshold.needs_first(settings.family):
         raise InvalidInput(
-            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: take "
-            "contrast, which is the default, or evalue for bernoulli."
+            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: use "
+            "contrast, the default, or evalue for bernoulli."
         )
     if isinstance(threshold, Calibrated):
-        raise InvalidInput("a calibrated threshold is certified for pulls that its policy chose one by one.")
+        raise InvalidInput(
+            "a calibrated threshold is certified only for pulls that its policy chose one by one: sums are refused."
+        )
 
 
 def read(settings: Settings, given: Any) -> list[Sum]:
@@ -59,12 +61,12 @@ def read(settings: Settings, given: Any) -> list[Sum]:
     check_use(settings)
     if not isinstance(given, Mapping) or not given or not set(given) <= set(settings.arms):
         raise InvalidInput(
-            f"counts must be a dictionary from names of arms ({', '.join(settings.arms)}) to (pulls, reward, cost), "
-            f"got {shown(given)}."
+            f"counts must be a dictionary that maps names of arms ({', '.join(settings.arms)}) to (pulls, reward, "
+            f"cost), got {shown(given)}."
         )
     found = [read_one(settings, arm, given[arm]) for arm in settings.arms if arm in given]
     if not any(each.pulls for each in found):
-        raise InvalidInput(f"in a period at least one arm must have been pulled, got {shown(given)}.")
+        raise InvalidInput(f"at least one arm must have been pulled in a period, got {shown(given)}.")
     return [each for each in found if each.pulls]
 
 
@@ -84,7 +86,7 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     a = settings.arms.index(arm)
     if len(given) < 3 or given[2] is None:
         if not known:
-            raise InvalidInput(f"the counts of arm {arm!r} need a cost, since the study does not know it.")
+            raise InvalidInput(f"the counts of arm {arm!r} need a cost: the study has no known costs.")
         assert settings.costs is not None
         return Sum(a, pulls, float(reward), settings.costs[a] * pulls)
     cost = amount(given[2], f"cost of arm {arm!r}")
@@ -118,14 +120,13 @@ def check_told_before(before: Sequence[Any], sums: Sequence[Sum], period: str) -
     told = {each.arm: Sum(each.arm, each.pulls, each.reward, each.cost) for each in before}
     if told != {each.arm: each for each in sums}:
         words = "; ".join(f"{each.pulls} pulls, reward {each.reward:g}, cost {each.cost:g}" for each in told.values())
-        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}); those stand.")
+        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}), which are kept.")
 
 
 def take(change: Change, sums: Sequence[Sum], period: str) -> None:
     if change.is_over and change.row.reason in (MAX_COST, MAX_PULLS):
         raise InvalidInput(
-            f"study {change.ledger.name!r} has stopped at {change.row.reason}: raise it first, with amend(), and tell "
-            "then."
+            f"study {change.ledger.name!r} has stopped at {change.row.reason}: raise it with amend() first, then tell."
         )
     if not change.is_over:
         live = change.settle_lapsed()
@@ -137,7 +138,7 @@ def take(change: Change, sums: Sequence[Sum], period: str) -> None:
             )
     total = change.asked + change.beyond + sum(each.pulls for each in sums)
     if total >= MOST:
-        raise InvalidInput(f"the pulls of a study must be below 2**53 in all, and would be {total}.")
+        raise InvalidInput(f"a study must have fewer than 2**53 pulls in all, and would have {total}.")
     was_over = passing(change.play) is not None
     for each in sums:
         take_one(change, each, period)
@@ -156,7 +157,10 @@ def take_one(change: Change, each: Sum, period: str) -> None:
     counts = not change.is_over and bool(play.here[a])
     play.observe_sum(a, each.pulls, change.settings.seen_sum(each.pulls, each.reward), each.cost, counts=counts)
     if play.has_overflown(a):
-        raise InvalidInput(f"{each.pulls} pulls, cost={each.cost!r} and those told before have sums too large to hold.")
+        raise InvalidInput(
+            f"{each.pulls} pulls, cost={each.cost!r} and those told before add up to a number that is too large to "
+            "store."
+        )
     change.asked += 1
     change.told += 1
     change.beyond += each.pulls - 1

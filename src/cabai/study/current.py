@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from cabai.study import statements
 from cabai.study.catalogue import ledger_of
+from cabai.study.database import Storage
 from cabai.study.errors import StudyNotFound
 from cabai.study.ledger import Amended, Ledger
-from cabai.study.storage import Storage
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ def reading(name: str, storage: str) -> Iterator[None]:
 def settings_of(text: str) -> Settings:
     """The stored settings, if a study could have been created with them."""
     if not isinstance(json.loads(text), dict):
-        raise ValueError("its settings are not an object of JSON")
+        raise ValueError("its settings are not a JSON object")
     settings = Settings.from_json(text)
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     metadata, sources = given.pop("metadata"), given.pop("sources")
@@ -124,7 +124,7 @@ def check_play(play: Play) -> None:
         return
     check_side(play.ordered)
     if (play.told.arms["in_play"] != play.ordered.arms["in_play"]).any():
-        raise ValueError("its arms are in play by what was told and not by what counts")
+        raise ValueError("its arms in play do not agree with the results that count")
 
 
 def check_side(side: Side) -> None:

@@ -174,7 +174,7 @@ def evaluate(
     if not callable(test):
         raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
     if name is None and storage is not None:
-        raise InvalidInput("an evaluation that is stored needs a name, by which the same call finds it again.")
+        raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
     dataset = Dataset.of(items)
     kind = family_of(Bounded() if family is None else family)
     settings = {
@@ -253,13 +253,13 @@ def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[t
         before = each.settings.items
         if each.settings.family.mean_range != family.mean_range:
             raise InvalidInput(
-                f"study {each.name!r} has scores of another range: {each.settings.family}, and not {family}."
+                f"study {each.name!r} has scores with another range: {each.settings.family}, not {family}."
             )
         by_position = before.ids is None and items.ids is None
         if (before.ids is None) != (items.ids is None) or (by_position and not is_same(before, items)):
             raise InvalidInput(
-                f"study {each.name!r} was about other items, or called them otherwise: its scores cannot be found "
-                'again among these. Give every item an "id", in both.'
+                f"study {each.name!r} had other items, or other names for them: its scores cannot be matched to these "
+                'items. Give every item an "id", in both.'
             )
         told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
         found += [(row["arm"], row["item"], row["reward"]) for row in told]
@@ -278,8 +278,10 @@ def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
         if not isinstance(each, Mapping):
             seeds += [each.settings.seed, *each.settings.items.seeds]
             if seed in seeds:
-                raise InvalidInput(f"seed {seed} gave an order that study {each.name!r} has seen: scores that are "
-                                   "reused need a new order.")  # fmt: skip
+                raise InvalidInput(
+                    f"seed {seed} gives an order that study {each.name!r} has used: to reuse scores, choose another "
+                    "seed or none."
+                )
     return tuple(dict.fromkeys(seeds))
 
 

@@ -24,9 +24,7 @@ def checked_catch(catch: Any) -> Caught:
     given = tuple(catch) if isinstance(catch, (tuple, list, set, frozenset)) else (catch,)
     for each in given:
         if not isinstance(each, type) or not issubclass(each, Exception):
-            raise InvalidInput(
-                f"catch must be classes of exceptions, such as (OSError, ValueError), got {shown(each)}."
-            )
+            raise InvalidInput(f"catch must be exception classes, such as (OSError, ValueError), got {shown(each)}.")
     return given
 
 
@@ -46,8 +44,8 @@ def blame(error: Exception, arm: str, caught: Caught) -> None:
     named = [each.__name__ for each in (OSError,) if caught is None] + [each.__name__ for each in caught or ()]
     named += [type(error).__name__]
     error.add_note(
-        f"{BLAME} arm {arm!r}, not a failure of a trial: it is not tried again. Its pull was given back, and what it "
-        f"may have cost is not on the bill. If a trial may fail so, name it: catch=({', '.join(named)})."
+        f"{BLAME} arm {arm!r}, not a failed trial: it is not tried again. Its pull was released, and what it may have "
+        f"cost is not on the bill. If a trial may fail like this, name the error: catch=({', '.join(named)})."
     )
 
 

@@ -48,10 +48,12 @@ class Forecast:
     def __str__(self) -> str:
         """As the end of a sentence that says what was spent."""
         if self.chance is not None and self.low >= 0.99 * self.high:
-            much = f", {roughly(self.high)} more until its budget ends"
+            much = f", {roughly(self.high)} more until the budget is used up"
         else:
             much = f", between {roughly(self.low)} and {roughly(self.high)} more ({100 * SHARE:.0f} %)"
-        return much if self.chance is None else f"{much}; a decision within its budget: {percent(self.chance)}"
+        return (
+            much if self.chance is None else f"{much}; chance of a decision within the budget: {percent(self.chance)}"
+        )
 
     def after(self, paid: float) -> Forecast:
         """The same once some more has been paid."""

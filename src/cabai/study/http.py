@@ -58,7 +58,7 @@ class Server:
         in_address = unquote(parts.username or "") or query.get("token", [""])[0]
         self.token = in_address or os.environ.get(TOKEN, "")
         if not self.token.isascii() or not self.token.isprintable():
-            raise InvalidInput("the token must be plain text, as `cabai serve` has shown it.")
+            raise InvalidInput("the token must be plain text, as `cabai serve` printed it.")
         self.is_secure = parts.scheme.lower() == "https"
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.url = f"{parts.scheme.lower()}://{host}" + ("" if self.port is None else f":{self.port}")
@@ -88,7 +88,9 @@ class Server:
             content = json.dumps(body, allow_nan=False).encode("ascii")
             headers["Content-Type"] = "application/json"
             if len(content) > LARGEST:
-                raise InvalidInput(f"a request may have {LARGEST} bytes, this has {len(content)}: send less at a time.")
+                raise InvalidInput(
+                    f"a request may have at most {LARGEST} bytes, got {len(content)}: send less at a time."
+                )
         if key is not None:
             headers["Idempotency-Key"] = key
         deadline, pause = time.monotonic() + PATIENCE, PAUSE[0]
@@ -129,15 +131,17 @@ class Server:
     def _lost(self, error: Exception) -> StorageError:
         reason = " ".join(str(error).split()) or type(error).__name__
         return StorageError(
-            f"the server {self.url} cannot be reached: {reason}. What was acknowledged before is kept, this call was "
-            "not."
+            f"the server {self.url} cannot be reached: {reason}. Everything acknowledged before is stored; this call "
+            "was not acknowledged."
         )
 
     def _answer(self, status: int, text: bytes) -> Any:
         try:
             found = json.loads(text)
         except ValueError:
-            raise StorageError(f"{self.url} has answered {status}, and not as cabai serve does: is it one?") from None
+            raise StorageError(
+                f"{self.url} answered {status}, but not as cabai serve does: is it a cabai server?"
+            ) from None
         if status < 300:
             return found
         kind = str(found.get("type", "")).removeprefix(PREFIX) if isinstance(found, dict) else ""
@@ -146,9 +150,9 @@ class Server:
             raise ERRORS[kind](detail)
         if status in (401, 403, 429):
             hint = "" if self.token else f" Write http://TOKEN@HOST:PORT, or set {TOKEN} in the environment."
-            raise InvalidInput(f"{self.url} has refused: {detail}{hint}")
+            raise InvalidInput(f"{self.url} refused: {detail}{hint}")
         if status < 500:
-            raise InvalidInput(f"{self.url} has refused: {detail or status}")
+            raise InvalidInput(f"{self.url} refused: {detail or status}")
         raise StorageError(f"{self.url} failed: {detail or status}")
 
 

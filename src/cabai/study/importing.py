@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 MOST = 2**53  # pulls in all: beyond, not every number can be told from the next
 DECLARE = (
-    "say unseen=True (--unseen), if it is so: these data were not looked at when the arms and settings of this study "
-    "were chosen, and they are all that was observed of these arms, nothing left out because of what it was. Else "
-    "there is no guarantee: create the study without them."
+    "set unseen=True (--unseen) if both are true: nobody looked at these data when choosing the arms and settings of "
+    "this study, and they are everything that was observed of these arms, with nothing left out because of its value. "
+    "Otherwise there is no guarantee: create the study without them."
 )
 
 
@@ -51,7 +51,7 @@ def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[
     if not found:
         raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
     if sum(each.pulls for each in found) >= MOST:
-        raise InvalidInput(f"{origin} sums up too many pulls: there must be fewer than 2**53 in all.")
+        raise InvalidInput(f"{origin} has too many pulls: there must be fewer than 2**53 in all.")
     return found, origin[:200]
 
 
@@ -61,13 +61,13 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput("scores on the items of a dataset are reused with cabai.evaluate(..., reuse=...).")
     if isinstance(settings.threshold, Calibrated):
         raise InvalidInput(
-            "a calibrated threshold is certified for pulls that its policy chose, and observations from elsewhere are "
-            "none: they are refused."
+            "a calibrated threshold is certified only for pulls that its policy chose: observations from elsewhere "
+            "are refused."
         )
     if not settings.threshold.is_proven_for(settings.family):
         raise InvalidInput(
-            f"observations are imported where the test is proven whatever chose the pulls, got threshold "
-            f"{settings.threshold}: {settings.threshold.standing(settings.family)}."
+            "observations can be imported only where the test is proven no matter how pulls were chosen, got "
+            f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}."
         )
 
 
@@ -81,7 +81,7 @@ def study_rows(study: Any) -> tuple[Iterator[tuple[str, Mapping[str, Any]]], str
     if joined:
         raise InvalidInput(
             f"arm {joined[0]!r} joined study {study.name!r} later, perhaps because of what others had returned: its "
-            "results are not unseen, and among the first arms of a new study nothing would pay for that."
+            "results are not unseen, and a new study with it as a first arm would pay nothing for that."
         )
     origin = f"study {study.name}"
     told = sorted(study.observations(), key=pull_number)
@@ -116,21 +116,23 @@ def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | N
     name = str(row["arm"]).strip()
     if name not in settings.arms:
         raise InvalidInput(
-            f"{where}: there is no arm {shown(name)} in this study. To leave out an arm by its results has a price: "
-            "let it be an arm, and drop it, which pays for that."
+            f"{where}: there is no arm {shown(name)} in this study. Leaving out an arm because of its results has a "
+            "price: keep it as an arm and drop it, which pays that price."
         )
     arm, failed = settings.arms.index(name), reason(row.get("failed"))
     reward, cost = number(where, row, "reward"), number(where, row, "cost")
     pulls = number(where, row, "pulls")
     if failed is None and reward is None:
-        raise InvalidInput(f"{where}: it has no reward, and does not say why in a column 'failed'.")
+        raise InvalidInput(f"{where}: it has no reward, and no reason in a column 'failed'.")
     if failed is not None and reward is not None:
-        raise InvalidInput(f"{where}: it has a reward, {reward:g}, and a reason why it failed, {shown(failed)}: which?")
+        raise InvalidInput(
+            f"{where}: it has a reward, {reward:g}, and also a reason for failing, {shown(failed)}: leave one out."
+        )
     if failed is None and number(where, row, "counted") == 0:
         return None
     if cost is None:
         if settings.costs is None and failed is None:
-            raise InvalidInput(f"{where}: it has no cost, and the study does not know it.")
+            raise InvalidInput(f"{where}: it has no cost, and the study has no known costs.")
         cost = 0.0 if settings.costs is None else settings.costs[arm]
     if cost < 0 or (cost == 0 and failed is None and settings.costs is None):
         raise InvalidInput(f"{where}: cost must be positive, got {cost:g}.")
@@ -169,8 +171,8 @@ def check_begun(study: Study, imported: Sequence[Imported]) -> None:
         begun = told == [(study.arms[e.arm], e.reward, e.cost, e.failed, e.pulls) for e in imported]
     if not begun:
         raise InvalidInput(
-            f"there is a study {study.name!r} already, which did not begin with these observations, and only a new one "
-            "can: load it without import_from, or choose another name."
+            f"study {study.name!r} already exists and did not begin with these observations, and only a new study can: "
+            "load it without import_from, or choose another name."
         )
 
 

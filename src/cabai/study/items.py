@@ -116,7 +116,7 @@ def plain_id(id_: Any) -> str | int:
     is_id = isinstance(id_, (str, int)) and not isinstance(id_, bool) and id_ != ""
     if not is_id or (isinstance(id_, int) and abs(id_) >= 2**63) or len(str(id_)) > LONGEST_ID:
         raise InvalidInput(
-            f"an item's id must be a text or a whole number, of at most {LONGEST_ID} characters, got {shown(id_)}."
+            f"an item's id must be a string or a whole number of at most {LONGEST_ID} characters, got {shown(id_)}."
         )
     return id_  # type: ignore[no-any-return]
 
@@ -130,13 +130,13 @@ def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
             raise InvalidInput(f"items must be from 1 to {MOST}, got {shown(items)}.")
         return int(items), None
     if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
-        raise InvalidInput(f"items must be their number, or a list of their ids, got {shown(items)}.")
+        raise InvalidInput(f"items must be a number of items or a list of their ids, got {shown(items)}.")
     if not 1 <= len(items) <= MOST:
         raise InvalidInput(f"there must be from 1 to {MOST} items, got {len(items)}.")
     ids = tuple(map(plain_id, items))
     double, often = Counter(map(str, ids)).most_common(1)[0]
     if often > 1:
-        raise InvalidInput(f"items must have ids that differ from each other: {shown(double)} is there twice.")
+        raise InvalidInput(f"ids of items must be unique: {shown(double)} appears twice.")
     return len(ids), ids
 
 

@@ -57,12 +57,15 @@ class ItemsChange(Change):
         while len(handed) < count and self.reached(under_way) is None:
             found = next(to_come, None)
             if found is None:
-                why = "enough is under way: what comes back may decide, and more would be paid for nothing"
+                why = "enough is under way: its results may decide, and more would be paid for nothing"
                 break
             arm, item = found
             if settings.max_cost is not None and not self.affordable(under_way)[arm]:
                 if under_way[arm] and not self.play.knows_cost[arm]:
-                    why = f"what an evaluation of {settings.arms[arm]!r} costs is not known, and the first is under way"
+                    why = (
+                        f"the cost of an evaluation of {settings.arms[arm]!r} is not known yet, and the first one is "
+                        "under way"
+                    )
                 break
             under_way[arm] += 1
             handed.append(self.hand(arm, asker, item))

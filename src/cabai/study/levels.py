@@ -55,25 +55,24 @@ def checked_reserve(reserve: Any) -> float | None:
 
 def check_use(settings: Settings) -> None:
     """Refuse a reserve, and arms that join or are dropped, where that has no proof."""
-    refused = "arms may join a study, or be dropped by hand,"
+    refused = "arms can join a study, or be dropped by hand,"
     if settings.items is not None:
-        raise InvalidInput(f"{refused} only where it has no items: a race drops arms by what other arms have shown.")
+        raise InvalidInput(f"{refused} only if it has no items: a race drops arms because of what other arms scored.")
     if settings.goal != BEST:
-        raise InvalidInput(f"{refused} only where the best arm is looked for, got goal {settings.goal!r}.")
+        raise InvalidInput(f"{refused} only if its goal is the best arm, got goal {settings.goal!r}.")
     if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:
         raise InvalidInput(
-            f"{refused} only where the decision itself beats every other arm: with policy top-two, ctas, tas or "
-            f"uniform, got {settings.policy}."
+            f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
+            f"got {settings.policy}."
         )
     if type(settings.threshold) not in (Contrast, EValue, Bets):
         raise InvalidInput(
-            f"{refused} only where the test is an e-value of two arms: contrast, evalue or bets, got "
-            f"{settings.threshold}."
+            f"{refused} only if its test is an e-value of two arms: contrast, evalue or bets, got {settings.threshold}."
         )
     if len(set(settings.dropped)) != len(settings.dropped) or not set(settings.dropped) <= set(settings.arms):
         raise InvalidInput("its dropped arms are not among its arms.")
     if len(settings.arms) - len(settings.dropped) < 2:
-        raise InvalidInput("two arms at least must be left.")
+        raise InvalidInput("at least two arms must be left.")
     if settings.joined and (
         settings.reserve is None or settings.first_arms < 2 or settings.joined != settings.arms[settings.first_arms :]
     ):

@@ -119,7 +119,7 @@ def described(
     if names_bare_gaussian(family):
         raise InvalidInput(
             "a gaussian study needs the variance of its rewards (or a bound on it), such as "
-            "family='gaussian(variance=2.5)': with too small a one its decisions have no guarantee."
+            "family='gaussian(variance=2.5)': if it is too small, decisions have no guarantee."
         )
     kind, checked = family_of(Bounded() if family is None else family), None
     if items is not None:
@@ -155,7 +155,7 @@ def open_study(
         from cabai.study.remote import create_remote
 
         if source is not None:
-            raise InvalidInput("observations are not imported over HTTP: use the database's URL.")
+            raise InvalidInput("observations cannot be imported over HTTP: use the database's URL.")
         if known:
             raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
@@ -173,7 +173,7 @@ def open_study(
         study._look()
     if not made:
         if not load_if_exists:
-            raise InvalidInput(f"there is a study {name!r} already; choose another name, delete it, or load_if_exists.")
+            raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
         if source is not None:
             from cabai.study.importing import check_begun
 
@@ -265,7 +265,7 @@ def check_same(study: Study, different: Mapping[str, str]) -> None:
     elif study.settings.items is not None:
         how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
     words = "; its ".join(different.values())
-    raise InvalidInput(f"there is a study {study.name!r} with other settings: its {words}. {how}")
+    raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
 
 
 def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
@@ -346,7 +346,7 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     from cabai.study.storage import open_storage
 
     if is_served(storage):
-        raise InvalidInput("studies are not deleted over HTTP: use the database's URL, where the server runs.")
+        raise InvalidInput("studies cannot be deleted over HTTP: use the database's URL, where the server runs.")
     delete(open_storage(storage, make=False), checked_name(name))
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 import sqlalchemy as sa
 
-from cabai.study import schema, storage
+from cabai.study import database, schema
 from cabai.study.connections import INTERRUPTS, POSTGRES, Conflict, DatabaseError
 from cabai.study.errors import StorageError
 from cabai.study.urls import shown
@@ -66,7 +66,7 @@ class PostgresConnection:
             raise kind(error, is_lost=bool(self.driver.closed)) from error
 
 
-class PostgresStorage(storage.Storage):
+class PostgresStorage(database.Storage):
     """A database of a PostgreSQL server with studies in it."""
 
     file = None
@@ -79,15 +79,15 @@ class PostgresStorage(storage.Storage):
             raise InvalidInput(f"storage {self.url} has options that the database does not know.") from None
         super().__init__()
 
-    def write(self, work: storage.Work[T], *, since: float | None = None) -> T:
+    def write(self, work: database.Work[T], *, since: float | None = None) -> T:
         """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat, as asking and
         telling are."""
         return self._run(work, WRITES, since)
 
-    def read(self, work: storage.Work[T]) -> T:
+    def read(self, work: database.Work[T]) -> T:
         return self._run(work, READS)
 
-    def _run(self, work: storage.Work[T], level: psycopg.IsolationLevel, since: float | None = None) -> T:
+    def _run(self, work: database.Work[T], level: psycopg.IsolationLevel, since: float | None = None) -> T:
         try:
             try:
                 return self._once(work, level, since)
@@ -101,11 +101,11 @@ class PostgresStorage(storage.Storage):
             raise self.failed(error) from error
         except sa.exc.TimeoutError as error:
             raise StorageError(
-                f"storage {self.url} failed: all connections of this process were in use for {storage.PATIENCE:g} "
-                "seconds. What was acknowledged before is kept, this call was not."
+                f"storage {self.url} failed: all connections of this process were in use for {database.PATIENCE:g} "
+                "seconds. Everything acknowledged before is stored; this call was not acknowledged."
             ) from error
 
-    def _once(self, work: storage.Work[T], level: psycopg.IsolationLevel, since: float | None) -> T:
+    def _once(self, work: database.Work[T], level: psycopg.IsolationLevel, since: float | None) -> T:
         """Run `work` in one transaction."""
         lent = self._connected(since)
         connection = PostgresConnection(lent.dbapi_connection)
@@ -139,7 +139,7 @@ class PostgresStorage(storage.Storage):
 
     def _connected(self, since: float | None) -> Any:
         """A connection. Where the server has none to spare, wait for one that others give back."""
-        deadline, pause = (time.monotonic() if since is None else since) + storage.PATIENCE, 0.05
+        deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.05
         while True:
             try:
                 return self.engine.raw_connection()
@@ -148,9 +148,9 @@ class PostgresStorage(storage.Storage):
                     raise DatabaseError(error) from error
                 if time.monotonic() > deadline:
                     raise StorageError(
-                        f"storage {self.url} has no connection left, for {storage.PATIENCE:g} seconds now: run fewer "
-                        "processes at a time, or let the server have more (max_connections). What was acknowledged "
-                        "before is kept, this call was not."
+                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
+                        "processes at a time, or raise the server's max_connections. Everything acknowledged before "
+                        "is stored; this call was not acknowledged."
                     ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 2.0)
@@ -158,7 +158,7 @@ class PostgresStorage(storage.Storage):
     def version(self, connection: Any) -> str | None:
         if connection.fetch("SELECT to_regclass(%(name)s)", {"name": schema.VERSION_TABLE})[0][0] is None:
             return None
-        return storage.version_in(connection)
+        return database.version_in(connection)
 
     def migrate(self) -> None:
         from cabai.study.migrating import upgrade
@@ -188,7 +188,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
     """Many threads share a few connections, since a server has not many; and transactions see what others have
     committed (READ COMMITTED), whatever the server's default: who waited for a study's lock must see what was done."""
     engine = sa.create_engine(
-        url, pool_size=8, max_overflow=0, pool_timeout=storage.PATIENCE, isolation_level="READ COMMITTED",
+        url, pool_size=8, max_overflow=0, pool_timeout=database.PATIENCE, isolation_level="READ COMMITTED",
         pool_reset_on_return=None,  # every transaction has ended
         connect_args={"connect_timeout": 10} if "connect_timeout" not in url.query else {},
     )  # fmt: skip
@@ -197,7 +197,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
     def prepare(connection: Any, _: Any) -> None:
         """Commits are on the disk when they return, whatever the server's default; and a process that hangs in the
         middle of a transaction does not keep the others waiting for ever."""
-        patience = f"{storage.PATIENCE * 1000:.0f}"
+        patience = f"{database.PATIENCE * 1000:.0f}"
         connection.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")

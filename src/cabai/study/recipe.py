@@ -117,9 +117,9 @@ class Recipe:
                     now, before = how.get(key), kept[arm].get(key)
                     if now != before:
                         raise InvalidInput(
-                            f"the {key} of arm {arm!r} is {now}, but was {before} when the study {self.name!r} was "
-                            "run before; restore it or choose another name or, if the arm is still the same thing, run "
-                            "with --changed."
+                            f"the {key} of arm {arm!r} is {now}, but was {before} when the study {self.name!r} ran "
+                            "before. Restore it, choose another name or, if the arm still is the same thing, run with "
+                            "--changed."
                         )
             return study
         except InvalidInput as error:
@@ -129,8 +129,8 @@ class Recipe:
         """What the file has changed of the study, and what it says that no longer holds, a line each."""
         lines, made = [], study._latest
         if made is not None:
-            changed = "; ".join(f"{name} was {old}, and is now {new}" for name, (old, new) in made["changes"].items())
-            how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']}, and goes on"
+            changed = "; ".join(f"{name} was {old} and is now {new}" for name, (old, new) in made["changes"].items())
+            how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']} and now continues"
             lines.append(f"{self.file}: {changed}: the study {self.name!r} {how}.")
         for name in LIMITS:
             said, holds = self.settings.get(name), getattr(study.settings, name)
@@ -140,7 +140,7 @@ class Recipe:
             status = study.status()
             if status.max_cost is not None and status.spent > status.max_cost:
                 lines.append(
-                    f"{self.file}: {status.spent:g} is spent already: nothing more is pulled with this max_cost."
+                    f"{self.file}: {status.spent:g} is already spent: nothing more is pulled with this max_cost."
                 )
         return lines
 
@@ -233,7 +233,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             raise InvalidInput(f"there is no {key!r}.")
     for key in OF_ITEMS:
         if key in content and "items" not in content:
-            raise InvalidInput(f"{key!r} is for a study with items, and there are none.")
+            raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
     shell = content.get("shell", False)
     if not isinstance(shell, bool):
         raise InvalidInput(f"shell must be true or false, got {shown(shell)}.")
@@ -270,8 +270,8 @@ def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if "family" not in content and "timeout" not in content:
         raise InvalidInput(
-            "there is no 'family': times have no largest value. Give a timeout, and they are taken as bounded by it; "
-            "docs/times.md says why."
+            "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a family: "
+            "see docs/times.md."
         )
     usual: dict[str, Any] = {"direction": "minimize"}
     if "costs" not in content:
@@ -285,10 +285,10 @@ def measured_by(key: str, content: Mapping[str, Any]) -> str | None:
     given = content.get(key)
     if given is not None and given not in MEASURES:
         raise InvalidInput(
-            f"{key} must be one of {', '.join(MEASURES)}, or left out where pulls tell it, got {shown(given)}."
+            f"{key} must be one of {', '.join(MEASURES)}, or left out if pulls report it, got {shown(given)}."
         )
     if given == "cpu" and not hasattr(os, "wait4"):
-        raise InvalidInput(f'{key} = "cpu" is not known on this system; take "seconds".')
+        raise InvalidInput(f'{key} = "cpu" is not available on this system; use "seconds".')
     return given
 
 
@@ -297,7 +297,7 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
     given = content["arms"]
     if isinstance(given, list) and all(isinstance(name, str) for name in given):
         if len(set(given)) < len(given):
-            raise InvalidInput(f"arms must differ from each other, got {shown(given)}.")
+            raise InvalidInput(f"arms must have different names, got {shown(given)}.")
         given = {name: {} for name in given}
     if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
         raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {shown(given)}.")
@@ -314,21 +314,21 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
 def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
     command, function = given.get("command"), given.get("function")
     if (command is None) == (function is None):
-        raise InvalidInput(f"arm {arm!r} needs a command or a function, and not both; it may be one for all arms.")
+        raise InvalidInput(f"arm {arm!r} needs either a command or a function, not both; all arms may share one.")
     if function is not None:
         if not isinstance(function, str) or function.count(":") != 1:
             raise InvalidInput(f"function must be written module:function, got {shown(function)}.")
         return function
     if shell:
         if not isinstance(command, str) or not command.strip():
-            raise InvalidInput(f"with shell = true, a command must be a text, got {shown(command)}.")
+            raise InvalidInput(f"with shell = true, a command must be a string, got {shown(command)}.")
         return [checked_for_a_shell(command)]
     try:
         words = shlex.split(command) if isinstance(command, str) else command
     except ValueError as error:
         raise InvalidInput(f"command {command!r} cannot be read: {error}.") from None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise InvalidInput(f"command must be a text or a list of texts, got {shown(command)}.")
+        raise InvalidInput(f"command must be a string or a list of strings, got {shown(command)}.")
     return words
 
 
@@ -358,7 +358,7 @@ def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     storage, start = content.get("storage", usual), "sqlite:///"
     if is_served(storage):
         raise InvalidInput(
-            "cabai run keeps its commands with the study, and a server takes no commands: its storage must be a "
+            "cabai run stores its commands with the study, and a server accepts no commands: its storage must be a "
             "database. In Python, `study.run` works over HTTP."
         )
     if "storage" not in content and os.environ.get("CABAI_STORAGE"):

@@ -183,7 +183,7 @@ class RemoteStudy(Study):
             self._post("lapse", {"workers": lost[begin : begin + 1000]})
 
     def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
-        raise InvalidInput("commands are not kept over HTTP: a server takes none from a request.")
+        raise InvalidInput("commands cannot be stored over HTTP: a server accepts none from a request.")
 
     def __getattr__(self, name: str) -> Any:
         if name in ("_storage", "_current", "_ledger", "_together"):
@@ -208,7 +208,9 @@ def plain(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: read[name](value, name) if name in read else value for name, value in given.items()}
     if "metadata" in found:
         if not isinstance(found["metadata"], Mapping):
-            raise InvalidInput(f"metadata must be a dictionary from names of arms, got {shown(found['metadata'])}.")
+            raise InvalidInput(
+                f"metadata must be a dictionary with names of arms as keys, got {shown(found['metadata'])}."
+            )
         found["metadata"] = checked_metadata(found["metadata"])
     return found
 

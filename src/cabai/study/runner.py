@@ -170,7 +170,11 @@ class Loop:
                     crew.errors.append(error)
             if says and time.monotonic() - began >= 1.0:
                 says = False
-                print("cabai waits for the tests under way; Ctrl-C again leaves them.", file=sys.stderr, flush=True)
+                print(
+                    "cabai is waiting for the tests under way; press Ctrl-C again to leave them.",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def leave(self, crew: Crew, leave: Callable[[], None] | None) -> None:
         """Wait no longer for tests: give their pulls back. What one returns after all is told, if it is the first."""
@@ -280,9 +284,9 @@ class Loop:
             return  # the lease ran out, and another worker was quicker
         if result.is_wrong:
             raise RunFailed(
-                f"the test of arm {pull.arm!r} has returned what is no reward and cost: {result.why.rstrip('.')}. It "
-                f"is kept as a failed pull{f' that cost {billed:g}' if billed else ''}. The study {self.study.name!r} "
-                "is kept; mend the test and run it again to go on."
+                f"the test of arm {pull.arm!r} did not return a reward and a cost: {result.why.rstrip('.')}. It is "
+                f"recorded as a failed pull{f' that cost {billed:g}' if billed else ''}. The study {self.study.name!r} "
+                "is kept; fix the test and run it again to go on."
             )
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
@@ -358,9 +362,9 @@ class ItemsLoop(Loop):
     def no_score(self, pull: Pull, why: str, cost: float | None, paid: float) -> RunFailed:
         lost = (cost or 0.0) + paid
         return RunFailed(
-            f"the test of arm {pull.arm!r} on item {pull.item!r} has returned what is no score and cost: "
-            f"{why.rstrip('.')}. It does not count{f', and its cost of {lost:g} is not on the bill' if lost else ''}. "
-            f"The study {self.study.name!r} is kept; mend the test and run it again to go on."
+            f"the test of arm {pull.arm!r} on item {pull.item!r} did not return a score and a cost: {why.rstrip('.')}. "
+            f"It does not count{f', and its cost of {lost:g} is not on the bill' if lost else ''}. The study "
+            f"{self.study.name!r} is kept; fix the test and run it again to go on."
         )
 
     def tell(self, pull: Pull, result: Any) -> None:
@@ -391,7 +395,9 @@ class ItemsLoop(Loop):
         for pull, _ in held:
             self.give_back(pull)
         if held:
-            raise self.failure(arm, len(held), held[-1][1], " None of these counts; a larger max_failures lets them.")
+            raise self.failure(
+                arm, len(held), held[-1][1], " None of these failures counts; a larger max_failures lets them count."
+            )
 
     def wait(self) -> None:
         """Where nothing else can be tried before what failed is told, it is told."""

@@ -113,13 +113,13 @@ class Settings:
             return settings
         if settings.policy.stops_by_itself:
             raise InvalidInput(
-                f"policy {settings.policy} stops by a rule of its own, which no threshold's proof covers: a study's "
-                "decision comes with the threshold's guarantee. Leave `stop` out; simulations take it."
+                f"policy {settings.policy} stops by its own rule, which no threshold's proof covers, and a study's "
+                "decision needs the threshold's guarantee. Leave `stop` out; only simulations accept it."
             )
         if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
             raise InvalidInput(
-                f"the threshold is certified for the largest mean of {kind.name} rewards, got direction {direction!r}; "
-                "a proven threshold, such as evalue, holds for both."
+                f"the threshold is certified only for the largest mean of {kind.name} rewards, got direction "
+                f"{direction!r}; a proven threshold, such as evalue, works for both."
             )
         settings.setup()  # a threshold may refuse a family
         return dataclasses.replace(settings, sources=settings.sources_now())
@@ -133,14 +133,12 @@ class Settings:
         if again != items:
             raise InvalidInput("its items are not as they were given.")
         if self.full_cost is not None:
-            raise InvalidInput("a study with items knows what evaluating everything costs: leave full_cost out.")
+            raise InvalidInput("a study with items computes what evaluating everything costs: leave full_cost out.")
         if items.failed == STOP and self.on_lapse == FAIL:
             raise InvalidInput("with failed='stop' nothing may fail: a pull that lapses must be offered again.")
         for name, usual in (("policy", policy_of(DEFAULT)), ("threshold", threshold_of(None, self.family))):
             if getattr(self, name) != usual:
-                raise InvalidInput(
-                    f"a study with items is run as a race, which has a {name} of its own: leave {name} out."
-                )
+                raise InvalidInput(f"a study with items is run as a race, which has its own {name}: leave {name} out.")
 
     @property
     def first_arms(self) -> int:
@@ -362,7 +360,7 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     try:
         kept: dict[str, Any] = json.loads(json.dumps(dict(metadata), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the arms' metadata must be what JSON can hold, got {shown(metadata)}: {error}.") from None
+        raise InvalidInput(f"the arms' metadata must be valid as JSON, got {shown(metadata)}: {error}.") from None
     if is_deeper(kept, DEEPEST):
         raise InvalidInput(f"the arms' metadata must not be nested more than {DEEPEST} levels deep.")
     return kept
@@ -383,7 +381,7 @@ def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
             raise InvalidInput(f"costs must name every arm once ({', '.join(names)}), got {shown(costs)}.")
         costs = [costs[name] for name in names]
     if isinstance(costs, (str, bytes)) or not isinstance(costs, (Sequence, np.ndarray)) or len(costs) != len(names):
-        raise InvalidInput(f"costs must be {len(names)} numbers, one an arm, got {shown(costs)}.")
+        raise InvalidInput(f"costs must be {len(names)} numbers, one per arm, got {shown(costs)}.")
     checked = tuple(amount(cost, f"costs[{i}]") for i, cost in enumerate(costs))
     for i, cost in enumerate(checked):
         if cost < 0:
@@ -396,5 +394,5 @@ def findable(given: Named) -> Any:
     if not isinstance(given, Absent):
         found = KINDS[given.kind][0].get(given.address)
         if found != given and (not given.is_own or found.address != given.address):
-            raise InvalidInput(f"a study's {given.kind} must be one that can be found by its name, got {given}.")
+            raise InvalidInput(f"a study's {given.kind} must be one that can be found again by its name, got {given}.")
     return given

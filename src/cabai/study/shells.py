@@ -22,8 +22,8 @@ def checked_for_a_shell(command: str) -> str:
         mark = command[i]
         if quote and re.match(r"\{(" + "|".join(NAMED) + r")\}", command[i:]):
             raise InvalidInput(
-                f"with shell = true, {command[i : command.index('}', i) + 1]} must stand outside quotes, since it is "
-                f"quoted itself: {shown(command)}."
+                f"with shell = true, {command[i : command.index('}', i) + 1]} must be outside quotes, since cabai "
+                f"quotes it: {shown(command)}."
             )
         if mark == "\\" and quote != "'":
             i += 1

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cabai.study import clock, schema, storage
+from cabai.study import clock, database, schema
 from cabai.study.connections import INTERRUPTS, SQLITE, Conflict, DatabaseError
 from cabai.study.errors import StorageError
 from cabai.study.turns import Turn
@@ -48,14 +48,14 @@ class SqliteConnection:
     def __init__(self, file: str | None) -> None:
         with plain():
             self.driver = driver = sqlite3.connect(
-                file or ":memory:", timeout=storage.PATIENCE, isolation_level=None, check_same_thread=False
+                file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
             )
             driver.create_function(clock.CLOCK, 0, lambda: clock.now())
             driver.execute("PRAGMA foreign_keys = ON")
             driver.execute("PRAGMA synchronous = FULL")
             if file is not None:
                 use_wal(driver)
-        self.waits = storage.PATIENCE  # seconds for which SQLite itself tries again to get a lock
+        self.waits = database.PATIENCE  # seconds for which SQLite itself tries again to get a lock
 
     def execute(self, text: str, values: Mapping[str, Any] = NOTHING) -> None:
         try:
@@ -81,7 +81,7 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """What is read from now on is one state of the database, whoever writes meanwhile."""
-        self.let_wait(storage.PATIENCE)
+        self.let_wait(database.PATIENCE)
         self.execute("BEGIN")
 
     def begin_to_write(self) -> None:
@@ -94,7 +94,7 @@ class SqliteConnection:
                 self.driver.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
-                deadline = deadline or time.monotonic() + storage.PATIENCE
+                deadline = deadline or time.monotonic() + database.PATIENCE
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise plain_error(error) from error
             time.sleep(random.uniform(*PAUSE))
@@ -119,7 +119,7 @@ class SqliteConnection:
             self.driver.close()
 
 
-class SqliteStorage(storage.Storage):
+class SqliteStorage(database.Storage):
     """A SQLite file with studies in it; or one in memory, with one connection that all threads share in turn."""
 
     def __init__(self, path: str | None) -> None:
@@ -138,7 +138,7 @@ class SqliteStorage(storage.Storage):
         super().prepare()
         self.identity = self._identity()
 
-    def write(self, work: storage.Work[T], *, since: float | None = None) -> T:
+    def write(self, work: database.Work[T], *, since: float | None = None) -> T:
         with self.turn:
             self.check_there()
             try:
@@ -148,7 +148,7 @@ class SqliteStorage(storage.Storage):
             except DatabaseError as error:
                 raise self.failed(error) from error
 
-    def _written(self, work: storage.Work[T]) -> T:
+    def _written(self, work: database.Work[T]) -> T:
         """Run `work` in one transaction, by the thread whose turn it is."""
         connection = self.writer
         if connection is None:
@@ -171,7 +171,7 @@ class SqliteStorage(storage.Storage):
         connection.rollback()
         return True
 
-    def read(self, work: storage.Work[T]) -> T:
+    def read(self, work: database.Work[T]) -> T:
         with self.reading:
             self.check_there()
             try:
@@ -179,7 +179,7 @@ class SqliteStorage(storage.Storage):
             except DatabaseError as error:
                 raise self.failed(error) from error
 
-    def _looked(self, work: storage.Work[T]) -> T:
+    def _looked(self, work: database.Work[T]) -> T:
         """Run `work` on one state of the database, whoever writes meanwhile."""
         connection = self._reader()
         try:
@@ -235,7 +235,7 @@ class SqliteStorage(storage.Storage):
         there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = :name"
         if not connection.fetch(there, {"name": schema.VERSION_TABLE}):
             return None
-        return storage.version_in(connection)
+        return database.version_in(connection)
 
     def migrate(self) -> None:
         import sqlalchemy as sa
@@ -308,7 +308,7 @@ class Guests:
 
 def use_wal(driver: sqlite3.Connection) -> None:
     """Switch a database file to write-ahead logging; SQLite does not wait its turn for that, so we do."""
-    deadline = time.monotonic() + storage.PATIENCE
+    deadline = time.monotonic() + database.PATIENCE
     while driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
             driver.execute("PRAGMA journal_mode = WAL")

@@ -75,7 +75,7 @@ class Field:
             return f"settled: {leader} is at most {self.epsilon:g} worse, {pair}"
         if pair.is_enough:
             return f"out: {leader} beats it, {pair}" if self.by_pairs else f"out: it is not the best, {pair}"
-        over = f"{pair} of {leader} over it" if self.by_pairs else f"{pair} against it"
+        over = f"{pair} for {leader} over it" if self.by_pairs else f"{pair} against it"
         if self.known is not None and not self.known.may_be_best[a]:
-            return f"in, though not the best: {over}"
-        return f"in: holds the study up, {over}" if a == self.rival and not self.stopped else f"in: {over}"
+            return f"in, though shown not to be the best: {over}"
+        return f"in: closest rival, {over}" if a == self.rival and not self.stopped else f"in: {over}"

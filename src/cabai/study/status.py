@@ -302,7 +302,7 @@ class Status:
         if self.items is not None and self.leader is not None:
             return self._race_sentence
         if self.leader is None and self.waiting:
-            held = f"{self.waiting} told early, to be counted after pulls asked before"
+            held = f"{self.waiting} told early, waiting for pulls asked before them"
             return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
         if self.leader is None and self.failures:
             return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
@@ -343,11 +343,11 @@ class Status:
     def _how_sure(self) -> str:
         """Of the leader of a study that stopped without a decision."""
         if self.certified_pulls is not None:
-            return "how surely, its threshold does not say."
-        unproven = "" if self.proven else ", by a threshold that is not proven"
+            return "its threshold gives no confidence."
+        unproven = "" if self.proven else ", by a threshold that is not proven,"
         return (
-            f"that it {self.best} has confidence {rounded_down(self.confidence or 0.0)}{unproven} "
-            f"(asked for: {1 - (self.error or self.delta):g})."
+            f"confidence {rounded_down(self.confidence or 0.0)}{unproven} that it {self.best} (required: "
+            f"{1 - (self.error or self.delta):g})."
         )
 
     @property
@@ -366,13 +366,16 @@ class Status:
         possible = [arm.name for arm in self.arms if arm.may_be_best]
         if self.decision is None and possible and len(possible) < len(self.arms):
             found.append(f"May be the best {sure}: {listed(possible)}.")
-        if (self.decision is None or self.within) and self.within is not None:
+        is_news = self.decision is None or 0 < (self.within or 0.0) < self.epsilon  # else the decision says as much
+        if self.within is not None and is_news:
             found.append(
                 f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
             )
         worst = len(self.arms)
         certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
-        if certain and worst > 2:
+        best = [arm.ranks for arm in self.arms if arm.name == self.decision]
+        doubts = bool(best) and self.epsilon == 0 and best != [[1, 1]]  # ranks need more evidence than the decision
+        if certain and worst > 2 and not doubts:
             certain.sort(key=lambda arm: arm.ranks or [])
             found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
         return found
@@ -411,7 +414,7 @@ class Status:
         if self.goal == CHEAPEST and not self.stopped:
             state = "likely" if arm.name == self.leader else state
         if arm.excluded:
-            state = "too bad"
+            state = "ruled out"
         if arm.name in self.dropped:
             state = "dropped"
         if arm.name == self.decision:
@@ -420,7 +423,7 @@ class Status:
             state = (
                 "beaten" if arm.share == 1 and self.goal == BEST else f"{math.floor(100 * arm.share)} % of the evidence"
             )
-            state += ", holds it up" if arm.name == self.rival else ""
+            state += ", closest rival" if arm.name == self.rival else ""
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
@@ -448,23 +451,26 @@ class Status:
             about += f", {self.items} items, {self.threshold} race"
         more = []
         if self.under_way:
-            lapsed = f", {self.lapsed} of them given back or not told in time" if self.lapsed else ""
+            lapsed = f", {self.lapsed} of them released or expired" if self.lapsed else ""
             more.append(f"{self.under_way} under way{lapsed}")
         if self.waiting_for is not None:
-            decide = "; with them the study would be decided" if self.would_decide else ""
-            more.append(f"{self.waiting} told early, to be counted after {self.waiting_for}, asked before them{decide}")
+            decide = "; counting them would decide the study" if self.would_decide else ""
+            more.append(f"{self.waiting} told early, waiting for {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
-            more.append(f"{self.waiting} rewards told that the study stopped without")
+            more.append(f"{self.waiting} told but not counted: the study stopped without them")
         if self.imported:
-            more.append(f"{self.imported} of what was told is imported")
+            more.append(f"{self.imported} told by import")
         if self.discarded and self.items is not None:
-            more.append(f"{self.discarded} told of an item that was told before: they do not count")
+            more.append(f"{self.discarded} told again of the same item: they do not count")
         elif self.discarded:
             out = sum(arm.discarded for arm in self.arms if not arm.in_play)
-            for number, what in ((out, "of arms that are out"), (self.discarded - out, "as sums, to a stopped study")):
+            for number, what in (
+                (out, "of arms that are out"),
+                (self.discarded - out, "as sums after the study stopped"),
+            ):
                 more += [f"{number} told {what}: they do not count"] if number else []
         if self.late:
-            more.append(f"{self.late} told after the study had stopped, {self.spent_late:.6g} of what was spent")
+            more.append(f"{self.late} told after the study stopped: {self.spent_late:.6g} of what was spent")
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
@@ -515,8 +521,9 @@ def failing(play: Books, a: int) -> str | None:
     if failures < 3 or failures * 10 <= failures + pulls:
         return None
     return (
-        f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee is about the "
-        "mean reward of pulls that succeed: if failing goes with a high or a low reward, that is not the mean of all."
+        f"{failures} of {failures + pulls} pulls of arm {play.settings.arms[a]!r} failed. The guarantee covers the "
+        "mean reward of pulls that succeed. If failures go with high or low rewards, that is not the mean of all "
+        "pulls."
     )
 
 
@@ -526,9 +533,9 @@ def lapsing(play: Books, a: int, lapses: int) -> str | None:
     if lapses < 3 or lapses * 10 <= lapses + pulls:
         return None
     return (
-        f"{lapses} of {lapses + pulls} times nothing was told of a pull of arm {play.settings.arms[a]!r} before its "
-        "lease ended. The guarantee is about the mean reward of pulls that return one: if being lost goes with a high "
-        "or a low reward, that is not the mean of all."
+        f"{lapses} of {lapses + pulls} leases of arm {play.settings.arms[a]!r} ended without a result. The guarantee "
+        "covers the mean reward of pulls that return one. If lost pulls go with high or low rewards, that is not the "
+        "mean of all pulls."
     )
 
 
@@ -541,10 +548,10 @@ def too_wide(play: Play, a: int) -> str | None:
     if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
-        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, and "
-        f"{family.variance:g} was declared: by chance that is seen of less than one arm in a million. Without a "
-        "variance that holds there is no guarantee. Start a new study with a larger one or, if rewards have a known "
-        "range, with the family bounded."
+        f"the {pulls} rewards of arm {play.settings.arms[a]!r} have a sample variance of {found:.4g}, but "
+        f"{family.variance:g} was declared. By chance, fewer than one arm in a million would show this. If the "
+        "declared variance is too small, there is no guarantee. Start a new study with a larger one or, if rewards "
+        "have a known range, with family bounded."
     )
 
 
@@ -554,8 +561,8 @@ def passing(play: Books) -> str | None:
     if full is None or play.bill <= full:
         return None
     return (
-        f"{play.bill:.6g} spent, and evaluating everything would have cost {full:g}. If arms are tried on the items of "
-        "one dataset, a study with items pays a part of that and never more."
+        f"{play.bill:.6g} spent, but evaluating everything would have cost {full:g}. If arms are tried on the items of "
+        "one dataset, use a study with items: it never pays more than that."
     )
 
 

@@ -18,6 +18,7 @@ from cabai.study import counts as counting
 from cabai.study.change import Result
 from cabai.study.connections import Connection
 from cabai.study.current import Current
+from cabai.study.database import Storage
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
 from cabai.study.history import Point
@@ -27,7 +28,6 @@ from cabai.study.ledger import EVIDENCE, Ledger
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
-from cabai.study.storage import Storage
 from cabai.study.together import Together
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
@@ -73,8 +73,8 @@ class Study:
         """An attribute that somebody assigns would change nothing that is stored."""
         if not name.startswith("_"):
             raise AttributeError(
-                f"to assign study.{name} does nothing: a study's budget, lease and metadata are changed by "
-                "study.amend(max_cost=...), and its other settings never."
+                f"assigning study.{name} has no effect: study.amend(max_cost=...) changes a study's budget, lease and "
+                "metadata; its other settings never change."
             )
         super().__setattr__(name, value)
 
@@ -228,7 +228,7 @@ class Study:
         0.03
         >>> study.tell(first, reward=0, cost=0.02)
         Traceback (most recent call last):
-        cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02; that stands.
+        cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
         self._import_own()
         warn(self._tell([self._checked(pull, reward, cost, failed)]))
@@ -344,7 +344,7 @@ class Study:
         >>> study.tell(study.ask(), reward=1)
         >>> study.stop()
         >>> study.status().sentence
-        'Stopped by hand without a guarantee: a leads; that it has the largest mean has confidence 0 (asked for: 0.95).
+        'Stopped by hand without a guarantee: a leads; confidence 0 that it has the largest mean (required: 0.95).
         1 spent.'
         """
         self._import_own()
@@ -420,7 +420,7 @@ class Study:
         self._import_own()
         who = whoever(by)
         if not isinstance(arm, str):
-            raise InvalidInput(f"an arm's name must be a text, got {shown(arm)}.")
+            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
         self._change_arms(lambda change: amending.add_arm(change, arm, cost, metadata, who))
 
     def _change_arms(self, change: Callable[..., None]) -> None:
@@ -756,8 +756,8 @@ class Study:
         changed = self._ledger.import_own()
         if changed:
             warnings.warn(
-                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: its guarantee "
-                "holds if what it computes has not.",
+                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
+                "holds only if it still computes the same.",
                 SourceChanged,
                 stacklevel=3,
             )
@@ -775,8 +775,7 @@ def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) 
         raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
     elif settings.items is not None and settings.items.failed == STOP:
         raise InvalidInput(
-            "in this study nothing stands for the score of a failed evaluation (failed='stop'): release the pull, "
-            "and evaluate it again."
+            "this study has no score for a failed evaluation (failed='stop'): release the pull and evaluate it again."
         )
     else:
         failed = storable(failed)
@@ -789,7 +788,7 @@ def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) 
         if cost < 0:
             raise InvalidInput(f"cost must not be negative, got {cost!r}.")
     elif settings.costs is None and failed is None:
-        raise InvalidInput("tell needs a cost, since the study does not know it.")
+        raise InvalidInput("tell needs a cost: this study has no known costs.")
     return Result(number, reward, cost, failed)
 
 
@@ -813,7 +812,7 @@ def checked_worker(worker: Any) -> str | None:
     """Who asks, as it can be stored."""
     kept = storable(worker) if isinstance(worker, str) else worker
     if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
-        raise InvalidInput(f"worker must be a text of at most 200 characters, got {worker!r}.")
+        raise InvalidInput(f"worker must be a string of at most 200 characters, got {worker!r}.")
     return kept
 
 
@@ -840,7 +839,7 @@ def checked_period(period: Any) -> str:
         return secrets.token_hex(16)
     kept = storable(period) if isinstance(period, str) else period
     if not isinstance(kept, str) or not 1 <= len(kept) <= 200:
-        raise InvalidInput(f"period must be a text of 1 to 200 characters, got {shown(period)}.")
+        raise InvalidInput(f"period must be a string of 1 to 200 characters, got {shown(period)}.")
     return kept
 
 
@@ -848,7 +847,7 @@ def checked_request(request: Any) -> str | None:
     """What a worker calls its request, as it can be stored."""
     kept = storable(request) if isinstance(request, str) else request
     if kept is not None and (not isinstance(kept, str) or not 1 <= len(kept) <= 200):
-        raise InvalidInput(f"request must be a text of 1 to 200 characters, got {shown(request)}.")
+        raise InvalidInput(f"request must be a string of 1 to 200 characters, got {shown(request)}.")
     return kept
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from cabai.study.change import Change
 from cabai.study.connections import Connection
 from cabai.study.current import Current
+from cabai.study.database import Storage
 from cabai.study.items_change import ItemsChange
 from cabai.study.ledger import Ledger
-from cabai.study.storage import Storage
 from cabai.study.turns import Turn
 
 MOST = 64  # calls in one transaction: other processes wait for it

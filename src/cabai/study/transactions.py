@@ -35,7 +35,7 @@ def ask(
         fresh, reason = change.hand_out(live, count - len(handed), asker, beyond)
         handed += fresh
         if not handed and len(live) > len(unpaid):
-            why = f"{reason}: tell what is under way first."
+            why = f"{reason}: tell the pulls under way first."
         elif not handed:  # nothing is under way, or nothing that the budget would pay for once more
             limits = MAX_COST if change.settings.max_cost is not None else None
             ended = change.reached(change.under_way(live)) or limits
@@ -88,13 +88,13 @@ def lease(
     if offers not in (None, held.offers) or (worker is not None and held.worker not in (None, worker)):
         holder = "" if held.worker is None else f" ({held.worker!r})"
         raise LostPull(
-            f"pull {ledger.pull_id(number)} was offered to another worker{holder}, who alone may now renew it or "
-            "give it back. It may still be told: whoever tells first is counted."
+            f"pull {ledger.pull_id(number)} was offered to another worker{holder}: only that worker may now renew or "
+            "release it. You may still tell it: the first result told counts."
         )
     if held.offers > 1 and offers is None and worker is None:
         raise LostPull(
             f"pull {ledger.pull_id(number)} was offered {held.offers} times: only the worker that has it now may renew "
-            "it or give it back, so say which worker it is."
+            "or release it, so say which worker you are."
         )
     values = {"expires": row.now + ledger.settings.lease} if anew else {"expires": 0.0, "request": None}
     statements.CHANGE_PULL.run(connection, {**ledger.key(number), **values})
@@ -142,5 +142,5 @@ def check_told_before(change: Change, result: Result) -> None:
     if (told.reward, told.cost, told.failed) != (result.reward, cost, result.failed):
         first = f"failed={told.failed!r}" if told.failed is not None else f"reward={told.reward!r}"
         raise AlreadyTold(
-            f"pull {ledger.pull_id(result.number)} was told before with {first}, cost={told.cost!r}; that stands."
+            f"pull {ledger.pull_id(result.number)} was told before with {first}, cost={told.cost!r}, which is kept."
         )

@@ -1,1 +1,1 @@
-"""What is not about bandits: validation, registries, random streams, files and tables."""
+"""Helpers that are not about bandits: validation, registries, random streams, files and tables."""

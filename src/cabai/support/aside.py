@@ -1,8 +1,8 @@
-"""Work that does not hear Ctrl-C, such as compiling, in a thread of its own, so that the main thread does.
+"""Run work that ignores Ctrl-C, such as compiling, in its own thread, so that the main thread can react to Ctrl-C.
 
-A signal's handler runs in the main thread, between two steps of Python code. LLVM takes seconds, or a minute on a busy
-machine, without any; and the first Python code that runs then may be a function that LLVM calls back, from which no
-exception gets out: the interrupt is printed, and lost.
+A signal handler runs in the main thread, between two steps of Python code. LLVM runs for seconds, or a minute on a busy
+machine, without any. The first Python code after that may be a callback from LLVM, which no exception can leave: the
+interrupt is printed and lost.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 from cabai import interrupts
 
 T = TypeVar("T")
-LOOK = 0.5  # seconds between looks: Windows hears Ctrl-C only in between
+LOOK = 0.5  # seconds between checks: Windows only handles Ctrl-C in between
 _at_work: set[threading.Thread] = set()
 
 
 def aside(work: Callable[[], T]) -> T:
-    """What the work returns or raises. After Ctrl-C it goes on to its end, which nobody waits for, unless the process
-    ends before."""
+    """Run `work`, and return or raise what it does. After Ctrl-C it continues in the background, and nobody waits for
+    it."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
@@ -49,14 +49,14 @@ def aside(work: Callable[[], T]) -> T:
 
 
 def heard(ended: queue.SimpleQueue[T]) -> T:
-    """The next of a queue, with an ear for Ctrl-C."""
+    """The next item of a queue; Ctrl-C interrupts the wait."""
     while True:
         with suppress(queue.Empty):
             return ended.get(timeout=LOOK)
 
 
 def wait_for_all() -> None:
-    """LLVM must not be at work while the process is taken down; a command that was stopped leaves at once."""
+    """Wait for LLVM before the process ends; but a command stopped by Ctrl-C ends at once."""
     if not interrupts.is_ending():
         with suppress(KeyboardInterrupt):
             for thread in list(_at_work):

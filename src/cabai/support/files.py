@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Write files atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cabai.support.validation import InvalidInput
 
 
 def write_whole(path: str | Path, content: bytes) -> Path:
-    """Write a file under another name first, so that nobody ever meets half of it; make its folder if need be."""
+    """Write a file atomically, via a temporary name. Creates its folder if needed."""
     target = file_to_write(path)
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with partial.open("xb") as file:  # never through a link that somebody has put there
+            with partial.open("xb") as file:  # never follow a link that someone else has put there
                 if target.exists():
                     os.chmod(partial, stat.S_IMODE(target.stat().st_mode))
                 file.write(content)
@@ -30,10 +30,10 @@ def write_whole(path: str | Path, content: bytes) -> Path:
 
 
 def file_to_write(path: str | Path) -> Path:
-    """The file that a path means, which may not exist yet: where the path is a link, the file it leads to.
+    """Resolve a path to the file to write, which may not exist yet. A link is resolved to its target.
 
-    Anything but a regular file is refused, for it would be replaced by one: a folder, a device, a pipe, a link to a
-    file that is not there. Call this before work whose result is to be written.
+    Refuses anything but a regular file, because it would be replaced by one: a folder, a device, a pipe, a link to a
+    file that does not exist. Call this before long work whose result will be written.
     """
     if not str(path) or "\0" in str(path):
         raise InvalidInput(f"a file's name must not be empty or contain NUL, got {str(path)!r}.")

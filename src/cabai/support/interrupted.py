@@ -1,4 +1,4 @@
-"""Ctrl-C, as whoever called us should see it: KeyboardInterrupt, without what it has interrupted inside."""
+"""Show callers a plain KeyboardInterrupt after Ctrl-C, without internal details."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def plainly_interrupted() -> Iterator[None]:
-    """A KeyboardInterrupt leaves this as a new one, with its notes: its traceback is the caller's, and none of the
-    errors is shown during whose handling it came."""
+    """Replace a KeyboardInterrupt by a new one with the same notes. Its traceback starts at the caller, and it does not
+    show errors that were being handled when it came."""
     try:
         yield
     except KeyboardInterrupt as error:

@@ -1,7 +1,7 @@
-"""A property that is computed once, when it is first asked for.
+"""A property that is computed once, on first access.
 
-As `functools.cached_property` from Python 3.12 on. Before that it holds a lock while it computes, and a process that is
-forked by another thread just then would wait for that lock for ever.
+It works like `functools.cached_property` of Python 3.12. Earlier versions hold a lock while they compute, and a process
+forked by another thread at that moment would wait for the lock forever.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # a decorator, like `property`
-    """Threads that ask at the same time may each compute it; the last is kept."""
+    """Threads that access it at the same time may each compute it; the last value is kept."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute, self.__doc__ = compute, compute.__doc__

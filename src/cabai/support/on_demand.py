@@ -1,4 +1,4 @@
-"""Names of a package whose modules are loaded when first asked for: whoever needs few of them starts sooner."""
+"""Import the modules of a package on first use, so that programs start faster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def on_demand(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: from each name, the module that has it; a module has itself.
+    """Make the `__getattr__` of a package. `names` maps each name to its module; a module maps to itself.
 
     >>> find = on_demand("cabai.support", {"whole": "cabai.support.validation"})
     >>> find("whole")(3, "three", least=1)

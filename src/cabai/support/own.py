@@ -1,4 +1,4 @@
-"""A family, threshold or policy of a user's own, found again by other processes: written `module:name`."""
+"""Users' own families, thresholds and policies, written `module:name` so that other processes can find them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def address_of(kind: type) -> str:
-    """Where a class, or what was made of a function, can be imported from: `module:name`."""
+    """Where a class, or an object made from a function, can be imported from: `module:name`."""
     module, name = kind.__module__, kind.__qualname__
     if module == "__main__":
         module = _main_module()
     if not module or "<" in name:
         raise InvalidInput(
-            f"{name} can only be used here and now: what is stored, or sent to other processes, must be defined at the "
-            "top of a Python file, so that it can be imported."
+            f"{name} can only be used in this process: what is stored, or sent to other processes, must be defined at "
+            "the top level of a Python file, so that it can be imported."
         )
     return f"{module}:{name}"
 
 
 def load(address: str, what: str) -> Any:
-    """What stands under a name in a module; the current folder is looked at too."""
+    """Import `module:name`. Also looks in the current folder."""
     module_name, _, name = address.partition(":")
     if module_name == _main_module():
         module = sys.modules["__main__"]
@@ -46,7 +46,7 @@ def load(address: str, what: str) -> Any:
 
 
 def source_digest(value: Any) -> str:
-    """A fingerprint of the file that defines a value of a user's own."""
+    """A hash of the file that defines a user's own value."""
     module = sys.modules.get(type(value).__module__)
     file = getattr(module, "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
@@ -54,7 +54,7 @@ def source_digest(value: Any) -> str:
 
 @contextmanager
 def told_by_line() -> Iterator[None]:
-    """What goes wrong in a user's own code is told with the line that it happened in; other errors are left alone."""
+    """Report errors in a user's own code with the line where they happened; leave other errors alone."""
     try:
         yield
     except InvalidInput:
@@ -68,7 +68,7 @@ def told_by_line() -> Iterator[None]:
 
 
 def is_library(file: str) -> bool:
-    """Whether a file is cabai's, or installed, or made by Python itself."""
+    """Whether a file belongs to cabai, an installed package or Python itself."""
     return file.startswith("<") or Path(file).is_relative_to(PACKAGE) or "site-packages" in file
 
 
@@ -79,7 +79,7 @@ def _imported(name: str, what: str) -> Any:
         sys.path.append(here)
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever a user's module may raise
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise InvalidInput(f"cannot import {what}: {type(error).__name__}: {error}.") from error
     finally:
         if added and here in sys.path:
@@ -87,7 +87,7 @@ def _imported(name: str, what: str) -> Any:
 
 
 def _main_module() -> str:
-    """The name under which others would import the program that is running; empty if they cannot."""
+    """The name under which others can import the running program; empty if they cannot."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:

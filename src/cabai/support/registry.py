@@ -1,7 +1,7 @@
-"""Families, cost models, thresholds and policies are values that have a name and a few parameters.
+"""Families, thresholds and policies are values with a name and a few parameters.
 
-Each is written the same way everywhere, in Python, in the shell and in storage: `ctas`, or with parameters
-`ctas(exploration=0.5, tracking=ratio)`. `str` writes that form and `Registry.get` reads it.
+They are written the same way in Python, on the command line and in storage: `ctas`, or with parameters
+`ctas(exploration=0.5, tracking=ratio)`. `str` writes this form and `Registry.get` reads it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Named:
             return self.name
         try:
             return address_of(type(self))
-        except InvalidInput:  # defined where nobody else can import it from
+        except InvalidInput:  # defined where nobody else can import it
             return f"{type(self).__module__}:{type(self).__qualname__}"
 
     @property
@@ -84,15 +84,15 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = ()) -> None:
-        """Those `unlisted` are found by name too, and are not among the names that everybody may choose from."""
+        """`unlisted` classes can be found by name too, but are not in the list of names."""
         self.kind = kind
         self.names = [cls.name for cls in classes]
         self.classes = {cls.name: cls for cls in (*classes, *unlisted)}
 
     def get(self, given: str | T | type[T]) -> T:
-        """The value itself, or the one that `name` or `name(parameter=value, ...)` describes.
+        """Return the given value itself, or the one described by `name` or `name(parameter=value, ...)`.
 
-        A user's own is given as it is, or as `module:name`.
+        A user's own can be given as an object or as `module:name`.
         """
         if isinstance(given, Named) and given.kind == self.kind:
             self._check_named(type(given))
@@ -124,8 +124,8 @@ class Registry(Generic[T]):
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
         raise InvalidInput(
-            f"{address!r} is not a {self.kind}. What is stored or sent must stand in its module under its own name; "
-            "docs/own.md shows how one is made."
+            f"{address!r} is not a {self.kind}. To store it or send it to other processes, define it in its "
+            "module under its own name: see docs/own.md."
         )
 
     def _known(self, name: str) -> str:
@@ -149,7 +149,7 @@ class Registry(Generic[T]):
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """What commas separate, those within brackets apart.
+    """Split at commas, except within brackets.
 
     >>> split_outside_brackets("co, ctas(exploration=1, tracking=ratio)")
     ['co', ' ctas(exploration=1, tracking=ratio)']
@@ -158,7 +158,7 @@ def split_outside_brackets(text: str) -> list[str]:
 
 
 def _read(text: str) -> Any:
-    """A parameter as it is written: a number, true, false, none, or a word."""
+    """Read a parameter: a number, true, false, none, or a word."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

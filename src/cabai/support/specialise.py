@@ -1,12 +1,12 @@
-"""Plain functions, bound together: the one mechanism by which a family, a threshold and a policy meet the kernels.
+"""Bind plain functions together: how kernels call functions of a family, a threshold and a policy.
 
-A kernel is a plain Python function of plain records. Where it needs something that a family, a threshold or a policy
-decides, it calls a *slot*: a function that others may replace. `specialised` makes a copy of a kernel in which every
-slot, at any depth of calls, is the function that a binding has under the slot's name. A slot that the binding does not
-name keeps its own body, which is then what holds for everybody who has nothing better.
+A kernel is a plain Python function of plain records. If it needs something that depends on the family, the threshold or
+the policy, it calls a *slot*: a function that they can replace. `specialised` copies a kernel and replaces every slot,
+at any depth of calls, by the function that a binding has under the slot's name. A slot that is not in the binding keeps
+its own body, which is the default.
 
-So a family is a tuple of plain functions named after slots, and nothing else has to know of it. Live studies call the
-specialised functions as they are; simulations compile them (`cabai.core.compiling`).
+So a family is a tuple of plain functions named after slots, and no other code has to change. Live studies call the
+specialised functions directly; simulations compile them (`cabai.core.compiling`).
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from typing import Any
 
 from cabai.support.validation import InvalidInput
 
-Binding = frozenset[tuple[str, Any]]  # of slots' names and the functions to call for them
+Binding = frozenset[tuple[str, Any]]  # pairs of a slot's name and the function to call for it
 
 SLOTS: dict[str, Any] = {}
 
 
 def slot(function: Any) -> Any:
-    """Mark a function that a family, a threshold or a policy may replace by its own of the same name."""
+    """Mark a function that a family, a threshold or a policy can replace by its own function of the same name."""
     function.slot = function.__name__
     SLOTS[function.__name__] = function
     return function
 
 
 def required_slot(function: Any) -> Any:
-    """Mark a slot without a body of its own: one that must be bound before the kernel that calls it can run."""
+    """Mark a slot without a default: it must be bound before a kernel that calls it can run."""
     function.required = True
     return slot(function)
 
 
 def apart(function: Any) -> Any:
-    """Mark a function that is large, or seldom called: compiled code calls it, and has no copy of it at each call."""
+    """Mark a function that is large or rarely called: it is compiled as a function and not inlined."""
     function.apart = True
     return function
 
 
 def binding(functions: Iterable[Any]) -> Binding:
-    """What binds each function to the slot of its name, or each pair (name, function); later ones take precedence.
+    """Bind each function to the slot of its name, or to `name` in a pair (name, function). Later ones take precedence.
 
     >>> def divergence(rules, p, difference, q, complement):
     ...     return difference * difference
@@ -56,7 +56,7 @@ def binding(functions: Iterable[Any]) -> Binding:
 
 
 def check_known(bound: Binding) -> None:
-    """Refuse functions that no kernel would ever call: their names are misspelt."""
+    """Refuse functions that no kernel would ever call: their names are probably misspelt."""
     for name, function in bound:
         if name not in SLOTS:
             raise InvalidInput(
@@ -67,9 +67,9 @@ def check_known(bound: Binding) -> None:
 
 @lru_cache(maxsize=4096)
 def specialised(function: Any, bound: Binding) -> Any:
-    """A copy of a plain function in which every slot, at any depth of calls, is what `bound` has under its name.
+    """Copy a plain function and replace every slot, at any depth of calls, by the function in `bound`.
 
-    A function that calls no slot is returned as it is.
+    A function that calls no slot is returned unchanged.
     """
     functions = dict(bound)
     helpers = {}
@@ -88,13 +88,13 @@ def specialised(function: Any, bound: Binding) -> Any:
 
 
 def function_for(of: Any, bound: Binding) -> Any:
-    """A function, or what stands for a slot, specialised."""
+    """A function, or the function bound to a slot, specialised."""
     found = dict(bound).get(getattr(of, "slot", ""), of)
     return missing(of.slot) if getattr(found, "required", False) else specialised(found, bound)
 
 
 def plain_functions_of(function: Any) -> dict[str, Any]:
-    """The functions written in Python that a function names, by those names: `uniform`, or `cabai.uniform`."""
+    """The Python functions that a function refers to, by name: `uniform`, or `cabai.uniform`."""
     scope, names = function.__globals__, function.__code__.co_names
     found = {name: scope[name] for name in names if name in scope}
     for module in [name for name, value in found.items() if isinstance(value, ModuleType) and is_plain_module(value)]:
@@ -105,12 +105,12 @@ def plain_functions_of(function: Any) -> dict[str, Any]:
 
 
 def is_plain_module(module: ModuleType) -> bool:
-    """A module whose functions may be compiled: not one of Python's own."""
+    """Whether the functions of a module may be compiled: not for modules of the standard library."""
     return module.__name__.partition(".")[0] not in sys.stdlib_module_names
 
 
 def is_plain(value: Any) -> bool:
-    """A function written in Python, and not one that Numba has an implementation of its own for."""
+    """Whether a value is a Python function that Numba does not already implement itself."""
     return isinstance(value, FunctionType) and (value.__module__ or "").partition(".")[0] not in (
         "numpy",
         "numba",
@@ -119,7 +119,7 @@ def is_plain(value: Any) -> bool:
 
 
 def copied(function: Any, helpers: dict[str, Any]) -> Any:
-    """The same function, calling others by some of the names that it uses."""
+    """Copy a function, with other functions under some of the names that it uses."""
     scope = function.__globals__ | helpers
     for dotted, helper in helpers.items():
         module, _, name = dotted.rpartition(".")
@@ -140,7 +140,7 @@ def copied(function: Any, helpers: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def missing(name: str) -> Callable[..., Any]:
-    """What is called where a function was needed that nobody has given."""
+    """A function to call in place of a missing one: it raises an error."""
 
     def not_given(*arguments: Any) -> Any:
         raise InvalidInput(f"this needs a function {name!r}, which the family, threshold or policy does not have.")

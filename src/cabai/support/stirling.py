@@ -1,4 +1,4 @@
-"""What Stirling's formula leaves of the logarithm of the gamma function, without cancellation."""
+"""The error of Stirling's formula for the logarithm of the gamma function, computed without cancellation."""
 
 from __future__ import annotations
 

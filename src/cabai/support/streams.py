@@ -1,8 +1,8 @@
 """Streams of random numbers, for compiled code and for plain Python.
 
 A stream is a SplitMix64 generator (Steele, Lea and Flood 2014): 64 bits of state in the field `stream` of a record,
-which each number moves on. `uniform` and `normal` draw from the stream of whatever record they are given: an arm's, for
-its rewards, or a run's, for a policy that tosses coins.
+which every draw advances. `uniform` and `normal` draw from the stream of the given record: an arm for its rewards, or
+the run for a randomized policy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-# All arithmetic on streams is on 64 unsigned bits; mixed with a signed number it would become floating-point.
+# All arithmetic on streams uses unsigned 64-bit numbers; mixed with a signed number it would become floating-point.
 GOLDEN, FIRST, SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 ONE, BITS_8, BITS_11, BITS_27, BITS_30, BITS_31 = (np.uint64(x) for x in (1, 8, 11, 27, 30, 31))
 LAYER = np.uint64(0xFF)
@@ -19,14 +19,14 @@ TO_UNIT = 1.0 / (1 << 53)
 
 
 def mix(z):
-    """SplitMix64's finaliser: every bit of the result depends on every bit of z."""
+    """The finaliser of SplitMix64: every bit of the result depends on every bit of z."""
     z = (z ^ (z >> BITS_30)) * FIRST
     z = (z ^ (z >> BITS_27)) * SECOND
     return z ^ (z >> BITS_31)
 
 
 def unit(bits):
-    """64 random bits as a number in [0, 1)."""
+    """Convert 64 random bits to a number in [0, 1)."""
     return (bits >> BITS_11) * TO_UNIT
 
 
@@ -78,7 +78,7 @@ def normal(record):
         if x < EDGE[layer + 1]:
             return sign * x
         u = uniform(record)
-        if layer == 0:  # the tail, after Marsaglia: once chosen, it is drawn from until accepted
+        if layer == 0:  # the tail, by Marsaglia's method: draw until one is accepted
             while True:
                 v = uniform(record)
                 x = -math.log(1.0 - u) / TAIL

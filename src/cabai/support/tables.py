@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows as lines with aligned columns: the first `left` columns to the left, the others, numbers, to the right.
+    """Format rows as lines with aligned columns: the first `left` columns to the left, the others to the right.
 
     >>> print(table([["arm", "mean"], ["small", "0.5"]]))
     arm    mean

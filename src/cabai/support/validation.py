@@ -1,4 +1,4 @@
-"""What comes from outside is checked here, once: an error names what was given and what is allowed."""
+"""Check user input. Errors say what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class InvalidInput(ValueError):
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it: not at great length, and also where Python will not write it out, such as a number
-    of 5000 digits.
+    """A value as text for an error message: shortened, and safe even if `repr` fails, as for a number of 5000 digits.
 
     >>> shown(10**5000), shown("x" * 1000) == "'" + 199 * "x" + "..."
     ('a value of type int that cannot be shown', True)
@@ -51,11 +50,11 @@ EXTRAS = {
     "scipy": "paper",
     "sklearn": "demo",
     "uvicorn": "server",
-}  # what brings the packages that cabai can do without
+}  # the extra that installs each optional package
 
 
 def optional(name: str) -> Any:
-    """A package, or a part of one, that may be missing; if it is, the error says how to install it."""
+    """Import a package or module that may be missing; if it is, the error says how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -63,7 +62,7 @@ def optional(name: str) -> Any:
 
 
 def how_to_install(error: ModuleNotFoundError) -> str:
-    """What a missing package asks of the user; the error's own words if it is not one of the extras."""
+    """How to install a missing package; the error's own message if it is not in an extra."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return str(error)
@@ -86,7 +85,7 @@ def number(value: Any, name: str) -> float:
 
 
 def amount(value: Any, name: str) -> float:
-    """`value` as a finite float; true and false are not amounts of anything."""
+    """`value` as a finite float; true and false are refused."""
     if isinstance(value, (bool, np.bool_)):
         raise InvalidInput(f"{name} must be a number, got {value!r}.")
     return number(value, name)
@@ -100,7 +99,7 @@ def positive(value: Any, name: str) -> float:
 
 
 def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
-    """`value` as an int that is at least `least`, and below what compiled code and databases can hold."""
+    """`value` as an int that is at least `least` and fits into compiled code and databases."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}.")
     if value >= below:
@@ -109,7 +108,7 @@ def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
 
 
 def probability(value: Any, name: str = "delta") -> float:
-    """`value` strictly between 0 and 1: the error probability a guarantee allows."""
+    """`value` as a float strictly between 0 and 1, such as an error probability."""
     result = number(value, name)
     if not 0 < result < 1:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {shown(value)}.")
@@ -117,7 +116,7 @@ def probability(value: Any, name: str = "delta") -> float:
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """`values` as a non-empty vector of finite floats."""
+    """`values` as a non-empty array of finite floats."""
     if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
         raise InvalidInput(f"{name} must be a list of numbers, got {shown(values)}.")
     if isinstance(values, np.ndarray) and values.ndim != 1:

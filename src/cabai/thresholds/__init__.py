@@ -30,7 +30,8 @@ THRESHOLDS: Registry[Threshold] = Registry(
 
 
 def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
-    """The threshold of that name, or the threshold itself; for None, the cheapest proven one of the family.
+    """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
+    family.
 
     That is the default of simulations, comparisons and studies alike. A name that ends in .json is a file of
     `Certificate.save`: the threshold that it certifies.
@@ -47,7 +48,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
 
 
 def certified_in(path: str | Path) -> str:
-    """The threshold in a certificate's file."""
+    """The threshold in a certificate file."""
     try:
         written = json.loads(Path(path).read_text(encoding="utf-8"))["threshold"]
     except OSError as error:

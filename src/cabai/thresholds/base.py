@@ -1,4 +1,4 @@
-"""What a threshold is: when one arm beats another."""
+"""The base class of thresholds: when one arm beats another."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Threshold(Named):
     proof: ClassVar[str] = "none"
     proven_for: ClassVar[tuple[str, ...]] = ()
     functions: ClassVar[tuple[Any, ...]] = (curve.required, curve.weigh, curve.has_prices)
-    within: ClassVar[tuple[Any, ...]] = ()  # what stands for the slots of these names where epsilon is not 0
-    choosing: ClassVar[tuple[Any, ...]] = ()  # and for slots of policies, where the family's divergence misleads them
-    rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions find among the rules, besides the level
-    arm_fields: ClassVar[Fields] = {}  # what it keeps of each arm, and the values at the start
-    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes of each arm: a study does not store it
+    within: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names if epsilon is not 0
+    choosing: ClassVar[tuple[Any, ...]] = ()  # replacements for slots of policies, if the divergence would mislead them
+    rule_fields: ClassVar[Fields] = curve.FIELDS  # what its functions read from the rules, besides the level
+    arm_fields: ClassVar[Fields] = {}  # what it keeps per arm, with initial values
+    arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes per arm; a study does not store it
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        """The level, which depends on delta, and other numbers among the rules; those left out are 0.
+        """The level, which depends on delta, and the other parameters; those left out are 0.
 
         >>> from cabai.families import Gaussian
         >>> from cabai.thresholds import Stylized
@@ -59,7 +59,7 @@ class Threshold(Named):
         raise NotImplementedError
 
     def is_proven_for(self, family: str | Family) -> bool:
-        """Whether errors are proven to stay below delta in this family, whatever the policy samples.
+        """Whether the error probability is proven to be at most delta for this family, whatever the policy samples.
 
         >>> from cabai.thresholds import EValue, Paper
         >>> EValue().is_proven_for("gaussian"), Paper().is_proven_for("gaussian")
@@ -77,14 +77,14 @@ class Threshold(Named):
         return "" if self.is_proven_for(family) else "not proven for this family"
 
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
-        """Refuse a policy or an epsilon that this threshold does not hold for; a proven one holds for all."""
+        """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
-        """Set what the threshold keeps of each arm, its `arm_fields`, from data that were summed up."""
-        raise InvalidInput(f"threshold {self} keeps more of each arm than its pulls and the sum of its rewards.")
+        """Set the threshold's `arm_fields` from summary statistics."""
+        raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")
 
     def needs_first(self, family: Family) -> bool:
-        """Whether the test looks at each arm's first reward."""
+        """Whether the test uses each arm's first reward."""
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
@@ -102,7 +102,7 @@ class Threshold(Named):
         return float(setup.bound(required)(int(run["t"]), Record(setup.rules)) + price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
-        """Does arm b beat arm a now, at this delta?
+        """Whether arm b beats arm a now, at this delta.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
@@ -122,7 +122,7 @@ class Threshold(Named):
                 raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
-        """Does the leader beat every rival now, at this delta?
+        """Whether the leader beats every rival now, at this delta.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().stops(Statistics("gaussian", pulls=[100, 100], rewards=[150, 80]), delta=0.05)

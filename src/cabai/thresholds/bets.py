@@ -1,14 +1,14 @@
 """Linear bets on rewards in [0, 1]: like `contrast`, but they adapt to the variance of the rewards.
 
-With a stake c > 0, (1 + c y)/(1 + c m) has a mean of at most 1 if the mean reward is at most m, whatever its law on
-[0, 1]; so has (1 + c (1 - y))/(1 + c (1 - m)) if it is at least m. With u_i(m) the product of the first over the
-rewards of b, for the stake c_i, v_j(m) that of the second over those of a, and weights W_ij with sum 1,
+With a stake c > 0, (1 + c y)/(1 + c m) has a mean of at most 1 if the mean reward is at most m, for any distribution on
+[0, 1]; so has (1 + c (1 - y))/(1 + c (1 - m)) if the mean reward is at least m. With u_i(m) the product of the first
+over the rewards of b, for the stake c_i, v_j(m) that of the second over those of a, and weights W_ij with sum 1,
 
     E_{b,a} = min over m in [0, 1] of  E(m),    E(m) = sum over i, j of  W_ij u_i(m) v_j(m).
 
 b beats a when E_{b,a} reaches (K - 1)/delta. With an epsilon, v_j is taken at m + epsilon. For rewards 0 and 1 the bets
-are the tilts of `contrast`, c = e^l - 1. Rewards and m part: of each arm sums of log(1 + c_i y) and log(1 + c_i (1 -
-y)) are kept. Where a stake is too small to matter unless pulls are many, log(1 + x) >= x - x²/2 does instead.
+are the tilts of `contrast`, c = e^l - 1. Rewards and m separate, so each arm keeps sums of log(1 + c_i y) and of
+log(1 + c_i (1 - y)). Very small stakes, which only matter after many pulls, use log(1 + x) >= x - x²/2 instead.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_h
 from cabai.thresholds.bets_worth import reserved_variance, start
 from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
 
-KEPT, COUNT = 18, 36  # stakes of which sums are kept; all stakes
-LARGEST = 10.0  # log(1 + c); the smallest of those kept is 0.0012, of all 9e-8
-# the columns of the table: log(1 + c), c, the q and g of `tilts`, g_0 + ... + g_i, and the two other priors
+KEPT, COUNT = 18, 36  # number of stakes with sums kept; number of all stakes
+LARGEST = 10.0  # of log(1 + c); the smallest with sums kept is 0.0012, the smallest of all is 9e-8
+# columns of the table: log(1 + c), c, the q and g of `tilts`, g_0 + ... + g_i, and the two other priors
 TILT, STAKE, SHARE, GAIN, GAINED, FLAT, LEANING = range(7)
 PARTS = 0.3, 0.3, 0.4
-LEAST_PRICE = 0.9  # the best single bet is hardly ever worth less than that above the least sum of all, in nats
+LEAST_PRICE = 0.9  # nats by which the best single bet almost always exceeds the mixture
 USUAL = 1.5  # log(1 + c), for rewards 0 and 1
-BINARY = 0.95  # of mean (1 - mean), the variance of rewards 0 and 1
-UNIT = 1.2e-16  # what one rounding may add to a number, relative, and a little more
+BINARY = 0.95  # as a share of mean (1 - mean), the variance of rewards 0 and 1
+UNIT = 1.2e-16  # relative error of one rounding, and a little more
 
 
 @cache
 def table() -> NDArray[np.float64]:
-    """A row per stake, the largest first: W_ij = 0.3 q_i q_j (g_0 + ... + g_min(i,j)) + 0.3 f_i f_j + 0.4 l_i l_j."""
+    """One row per stake, largest first: W_ij = 0.3 q_i q_j (g_0 + ... + g_min(i,j)) + 0.3 f_i f_j + 0.4 l_i l_j."""
     logs = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
     shares, gains = tilts.weights(logs, USUAL, 1.0)
     flat = (logs >= 0.02).astype(np.float64)
@@ -60,7 +60,7 @@ def keep(arm, rules, reward):
     rest = 1.0 - reward
     arm.squares += reward * reward
     up, down = arm.up, arm.down
-    if reward == 1.0 or reward == 0.0:  # as below, but quicker
+    if reward == 1.0 or reward == 0.0:  # the same as below, but faster
         sums, logs = up if reward == 1.0 else down, rules.logs
         for i in range(KEPT):
             sums[i] += logs[i]
@@ -80,7 +80,7 @@ def weigh(arm, rules):
 
 
 def capital_up(rules, arm, i):
-    """A lower bound of the sum of log(1 + c_i y), whatever was rounded: n sums of n numbers are off by n roundings."""
+    """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
     n, row = arm.tested, rules.stakes[i]
     c = row[STAKE]
     if i < KEPT:
@@ -89,7 +89,7 @@ def capital_up(rules, arm, i):
 
 
 def capital_down(rules, arm, i):
-    """The same for 1 - y."""
+    """The same with 1 - y in place of y."""
     n, row = arm.tested, rules.stakes[i]
     c = row[STAKE]
     if i < KEPT:
@@ -109,7 +109,7 @@ def is_settled_within(rules, t, b, a):
 
 
 def surplus(rules, t, b, a):
-    """By how much b beats a (up to epsilon)."""
+    """By how many nats b beats a (up to epsilon)."""
     return excess(rules, t, b, a, rules.epsilon)
 
 
@@ -127,7 +127,7 @@ def excess(rules, t, b, a, epsilon):
 
 @apart
 def test(rules, b, a, epsilon, no, yes):
-    """A number that log E_{b,a} is not below; see `least_log_e`. Most pairs are refuted without logarithms."""
+    """A lower bound on log E_{b,a}; see `least_log_e`. Most pairs are rejected without logarithms."""
     m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
     worth = b.tested * up + a.tested * down
     if not worth > no + LEAST_PRICE or not worth > no + least_price(b, a, worth):
@@ -136,11 +136,11 @@ def test(rules, b, a, epsilon, no, yes):
 
 
 def least_price(b, a, worth):
-    """What the best single bets are worth above the least sum of all, at least, as far as can be guessed; see
+    """An estimate of the least by which the best single bets exceed the mixture, in nats; see
     `contrast.is_worth_a_try`.
 
-    For rewards that are nearly all 0 or 1 and a gap that is not wide, Laplace's method gives it well: in 500,000 such
-    states it was 0.8 or more where 0.7 is asked for here.
+    For rewards that are nearly all 0 or 1 and a gap that is not wide, Laplace's method is accurate: in 500,000 such
+    states the constant was at least 0.8, and 0.7 is used here.
     """
     rest_b, rest_a = b.tested_mean * (1.0 - b.tested_mean), a.tested_mean * (1.0 - a.tested_mean)
     if worth > 5.0 and b.variance > BINARY * rest_b and a.variance > BINARY * rest_a:
@@ -153,7 +153,7 @@ def least_price(b, a, worth):
 
 
 def faintest(rules, n_b, n_a, m):
-    """The index of the smallest stake to look at, as for `contrast`. To leave out others only lowers E."""
+    """The index of the smallest stake to use, as for `contrast`. Leaving out smaller ones only lowers E."""
     few, many = min(n_b, n_a), max(n_b, n_a)
     per_faint = 0.5 * many / (math.sqrt(few) * FAINT)
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
@@ -161,10 +161,10 @@ def faintest(rules, n_b, n_a, m):
 
 @apart
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """log E(m) and its slope; a little less, by what rounding may have added to it or, times a distance, to its slope.
+    """log E(m) and its slope. The value is slightly reduced, to allow for rounding errors in it and in the slope.
 
-    From the smallest stake on, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; F, G and
-    their kin are the sums for the two priors that are products.
+    Starting from the smallest stake, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
+    variables with F and L are the sums for the two product priors.
     """
     n_b, n_a = b.tested, a.tested
     below = max(1.0 - (m + epsilon), 0.0)
@@ -178,7 +178,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
             c = row[STAKE]
             up = capital_up(rules, b, r) - n_b * math.log(1.0 + c * m)
             down = capital_down(rules, a, r) - n_a * math.log(1.0 + c * below)
-            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all that follow: logs are concave in c/(1 + c m)
+            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
                 total += row[GAINED] * U * V
                 d_up_total += row[GAINED] * d_U * V
                 d_down_total += row[GAINED] * U * d_V
@@ -186,7 +186,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
             high, high_down = max(high, up), max(high_down, down)
             if NEGLIGIBLE < up - by < LARGE:
                 u = math.exp(up - by)
-                d_u = u * n_b * c / (1.0 + c * m)  # both slopes without their signs
+                d_u = u * n_b * c / (1.0 + c * m)  # both slopes without signs
                 U += row[SHARE] * u
                 d_U += row[SHARE] * d_u
                 F_u += row[FLAT] * u
@@ -240,17 +240,17 @@ class Bets(Threshold):
     choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {
-        "up": np.zeros(KEPT),  # the sums of log(1 + c y) over an arm's rewards y, for each stake c
-        "down": np.zeros(KEPT),  # of log(1 + c (1 - y))
-        "squares": 0.0,  # of y²
+        "up": np.zeros(KEPT),  # sums of log(1 + c y) over an arm's rewards y, for each stake c
+        "down": np.zeros(KEPT),  # sums of log(1 + c (1 - y))
+        "squares": 0.0,  # the sum of y²
     }
     arm_scratch: ClassVar[Fields] = {
-        "variance": 0.0,  # of the rewards
-        "reserved": 0.0,  # with a reserve for what has not been seen
+        "variance": 0.0,  # the variance of the rewards
+        "reserved": 0.0,  # the variance with a reserve for what has not been observed
     }
 
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
-        """From the rewards themselves or, with lower bounds, from the sums of them and of their squares."""
+        """Use the rewards themselves or, for a lower bound, the sums of rewards and of their squares."""
         family, stakes = statistics.family, table()[:KEPT, STAKE]
         if statistics.samples is not None:
             rules = SimpleNamespace(stakes=table(), logs=table()[:KEPT, TILT])
@@ -261,8 +261,8 @@ class Bets(Threshold):
         squares = statistics.rewards if family.whole_rewards else statistics.squares  # 0 and 1 are their own squares
         if squares is None:
             raise InvalidInput(
-                "threshold bets needs more than sums of rewards: give the sums of their squares, squares=[...], or the "
-                "rewards themselves to Statistics.of."
+                "threshold bets needs more than the sums of rewards: also give the sums of their squares, "
+                "squares=[...], or give the rewards themselves to Statistics.of."
             )
         first, second, off = moments.shares(family, statistics.pulls, statistics.rewards, squares)
         arms["squares"] = second
@@ -273,7 +273,7 @@ class Bets(Threshold):
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
             raise InvalidInput(
-                f"threshold bets is for rewards in a known range, of the families bounded and bernoulli, got {family}; "
-                "leave the threshold out, or take evalue."
+                f"threshold bets needs rewards in a known range (family bounded or bernoulli), got {family}; "
+                "leave out the threshold, or use evalue."
             )
         return {"level": math.log((arms - 1) / delta), "stakes": table(), "logs": table()[:KEPT, TILT]}

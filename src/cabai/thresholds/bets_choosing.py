@@ -1,7 +1,7 @@
-"""How policies choose where `bets` is the test: by what its bets are worth, and by the variance of each arm's rewards.
+"""How policies choose when the threshold is `bets`: by the worth of its bets and the variance of each arm's rewards.
 
-Bernoulli's divergence would choose as if all rewards were 0 or 1. Below, an arm's variance has a reserve for what has
-not been seen, so that an arm of which all rewards were the same is pulled again.
+With the bernoulli divergence, they would choose as if all rewards were 0 or 1. Below, an arm's variance includes a
+reserve for what has not been observed, so that an arm whose rewards were all equal is pulled again.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import numpy as np
 from cabai.families.gaussian import shares_by_gaps
 from cabai.thresholds.bets_worth import start
 
-TOTAL = 8.0  # nats: about what a decision takes
-LEAST = 0.02  # of the worth of a bet, in nats: an arm whose bets are worth nothing yet is pulled too
+TOTAL = 8.0  # nats: roughly what a decision needs
+LEAST = 0.02  # least worth of a bet, in nats, so that an arm whose bets are worth nothing yet is pulled too
 
 
 def find_highest(arms, run, rules):
-    """For top-two: the arm with the best mean, unless the upper end of another is higher than its own by more than
-    epsilon.
+    """For top-two: the arm with the best mean, unless another arm's upper end is higher by more than epsilon.
 
-    The upper end is the mean against which bets are worth log t: 1 - (1 - mean) t^(-1/N) if all rewards were the same,
-    and that of a gaussian if they vary much.
+    The upper end is the mean against which bets are worth log t: 1 - (1 - mean) t^(-1/N) if all rewards were equal, and
+    that of a gaussian if they vary a lot.
     """
     level = math.log(run.t)
     highest, end = -1, -np.inf
@@ -38,7 +37,7 @@ def find_highest(arms, run, rules):
 
 
 def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm against which the bets for the leader l are worth least."""
+    """The arm against which bets on the leader l are worth the least."""
     challenger, least = -1, np.inf
     for a in range(len(arms)):
         if a != l:
@@ -49,19 +48,19 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
 
 
 def parts(rules, b, a):
-    """What the best bets on b being above a (less epsilon) are worth: on b, and on a."""
+    """The worth of the best bets that b is above a minus epsilon: those on b, and those on a."""
     _, up, down, _ = start(b, a, rules.epsilon, -np.inf)
     return b.pulls * up, a.pulls * down
 
 
 def parts_shown(rules, b, a, epsilon):
-    """The same for any epsilon: what the best bets on b being above a less epsilon are worth."""
+    """The same for any epsilon, each at least LEAST."""
     _, up, down, _ = start(b, a, epsilon, -np.inf)
     return max(b.pulls * up, LEAST), max(a.pulls * down, LEAST)
 
 
 def coin(rules, leader, challenger):
-    """h_l and h_c, times the leader's cost: what the bets on each are worth, over its cost."""
+    """h_l and h_c, times the leader's cost: the worth of the bets on each arm, divided by its cost."""
     part_l, part_c = parts(rules, leader, challenger)
     price = leader.cost / challenger.cost
     if part_l + part_c > 0.0:
@@ -76,10 +75,10 @@ def effort(run, arms, a):
 
 
 def working_variance(run, arm, a):
-    """The variance with which a gaussian would be as hard to tell from another as this arm is by bets.
+    """The variance of a gaussian that would be as hard to tell from another arm as this one is with bets.
 
-    A bet on a reward being above m is worth at most about gap/m, and on being below it gap/(1 - m), however small the
-    variance. Where the bets of all pulls are worth TOTAL, that is gap²/(2v) for v = TOTAL m²/(2N).
+    A bet that a reward is above m is worth at most about gap/m, and below m at most about gap/(1 - m), however small
+    the variance. If the bets of all pulls are worth TOTAL, this equals gap²/(2v) for v = TOTAL m²/(2N).
     """
     mean = arm.mean
     edge = mean if a == run.leader else 1.0 - mean
@@ -87,9 +86,9 @@ def working_variance(run, arm, a):
 
 
 def solve_shares(arms, run, rules):
-    """For ctas: the shares of gaussian rewards with a variance for each arm.
+    """For ctas: the shares of gaussian rewards with one variance per arm.
 
-    In units of N/variance all arms have the variance 1, and a unit costs cost times variance.
+    In units of N/variance all arms have variance 1, and a unit costs cost times variance.
     """
     leader = working_variance(run, arms[run.leader], run.leader)
     run.z /= leader

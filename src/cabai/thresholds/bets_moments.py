@@ -1,10 +1,10 @@
-"""What bets are worth at least where only sums are known: of the rewards, and of their squares.
+"""The least that bets can be worth if only the sums of rewards and of their squares are known.
 
-g(y) = log(1 + c y) has g(0) = 0 and a positive third derivative. Of all rewards in [0, 1] with the sums S1 and S2 of
-their first and second powers, those have the least sum of g that are 0 or x = S2/S1: S1/x of them are x. (Let q be the
-parabola with q(0) = 0 that touches g in x. Then g - q = g'''(z) y (y - x)²/6 >= 0, and S1 and S2 determine the sum of
-q.) So the sum of g is at least S1 g(x)/x. That falls as x grows and rises with S1 where S2 is given: sums that may be
-rounded are taken with S1 too small and S2 too large.
+g(y) = log(1 + c y) has g(0) = 0 and a positive third derivative. Among all rewards in [0, 1] whose first and second
+powers have the sums S1 and S2, the sum of g is smallest if every reward is 0 or x = S2/S1, with S1/x of them equal to
+x. (Let q be the parabola with q(0) = 0 that touches g in x. Then g - q = g'''(z) y (y - x)²/6 >= 0, and S1 and S2
+determine the sum of q.) So the sum of g is at least S1 g(x)/x. This falls as x grows, and rises with S1 for a given
+S2. To allow for rounding, S1 is taken too small and S2 too large.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from cabai.families import Family
 from cabai.support.validation import InvalidInput
 
-UNIT = 1.2e-16  # what one rounding may add to a number, relative, and a little more
+UNIT = 1.2e-16  # relative error of one rounding, and a little more
 
 
 def shares(
     family: Family, pulls: NDArray[np.int64], rewards: NDArray[np.float64], squares: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The sums of y and y², y a reward's share of the range, and how far each may be off.
+    """The sums of y and y², where y is a reward scaled to [0, 1], and the possible rounding error.
 
     y = (reward - low)/width, so y² has the sum (S2 - 2 low S1 + N low²)/width².
     """
@@ -42,7 +42,7 @@ def shares(
 
 
 def least_sums(stakes: NDArray[np.float64], first: Any, second: Any) -> NDArray[np.float64]:
-    """A number that the sum of log(1 + c y) is not below, for each stake c."""
+    """A lower bound on the sum of log(1 + c y), for each stake c."""
     if not first > 0.0:
         return np.zeros(len(stakes))
     x = max(second / first, 1e-300)

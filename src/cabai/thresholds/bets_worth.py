@@ -1,4 +1,4 @@
-"""What linear bets on rewards in [0, 1] are worth at most, from the mean and the variance of the rewards alone."""
+"""The most that linear bets on rewards in [0, 1] can be worth, given only the mean and variance of the rewards."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CLOSE = 0.2  # nats
 
 
 def start(b, a, epsilon, enough):
-    """About the m where the best bets on b and a are worth least, what they are worth there for each pull, and how well
-    m is known; any m at which they are not worth more than `enough`.
+    """Approximately the m at which the best bets on b and a are worth the least, their worth there per pull, and the
+    uncertainty of m. Returns early with any m at which they are not worth more than `enough`.
 
-    The first guess would be it if rewards were gaussian; from there the secant of the slope (Illinois).
+    The first guess is exact for gaussian rewards; then the secant method on the slope (Illinois).
     """
     n_b, n_a, mean_b, mean_a = b.tested, a.tested, b.tested_mean, a.tested_mean
     per_b, per_a = n_b / b.reserved, n_a / a.reserved
@@ -54,25 +54,26 @@ def start(b, a, epsilon, enough):
 
 
 def reserved_variance(arm):
-    """The variance of an arm's rewards, with a reserve for what has not been seen."""
+    """The variance of an arm's rewards, with a reserve for what has not been observed."""
     n = arm.tested
     share = (n * arm.tested_mean + 0.5) / (n + 1.0)
     return arm.variance + share * (1.0 - share) / (n * n)
 
 
 def worth(gap, variance, room):
-    """The most that the best single bet can be worth, in nats for each of some rewards, and its slope in the gap.
+    """The most that the best single bet can be worth, in nats per reward, and its slope in the gap.
 
-    gap is how far the mean reward is beyond m in the direction of the bet, and room how far rewards can be. A bet with
-    a stake c is worth the mean of g(y) = log((1 + c y)/(1 + c m)). Of all laws on [0, 1] with this mean and variance,
-    the one with two points, one of them 1, has the largest mean of g: the parabola that touches g in the other point
-    and meets it in 1 is nowhere below g, because the third derivative of g is positive. Rewards 0 and 1 have that law.
+    gap is how far the mean reward is beyond m in the direction of the bet, and room is how far a reward can be. A bet
+    with stake c is worth the mean of g(y) = log((1 + c y)/(1 + c m)). Among all distributions on [0, 1] with this mean
+    and variance, the one on two points, one of them 1, has the largest mean of g: the parabola that touches g in the
+    other point and meets it in 1 is nowhere below g, because the third derivative of g is positive. Rewards 0 and 1
+    have this distribution.
     """
     if not gap > 0.0:
         return 0.0, 0.0
     m, rest = max(1.0 - room, 0.0), room - gap
     h = HIGHEST_STAKE / (1.0 + HIGHEST_STAKE * m)  # h = c/(1 + c m): the bet is worth log(1 + h (y - m))
-    chance, other = 0.0, gap  # of the point 1, and where the other is, from m
+    chance, other = 0.0, gap  # probability of the point 1; position of the other point relative to m
     if rest > 0.0:
         chance = variance / (variance + rest * rest)
         other = max(gap - variance / rest, -m)
@@ -82,11 +83,12 @@ def worth(gap, variance, room):
 
 
 def worth_at_most(gap, variance, room):
-    """An upper bound of `worth` without logarithms.
+    """An upper bound on `worth` without logarithms.
 
-    The law with two points, one of them 1 with chance p, makes the best bet worth d(p, q), bernoulli's divergence, q
-    the chance at which m would be its mean. As for `evidence_at_most`, d(p, q) <= (p - q)² (1/(6 V(p)) + 1/(3 V(q))).
-    Times the squared distance of the points, (p - q)² is gap², V(p) the variance and V(q) what is below m times room.
+    With two points, one of them 1 with probability p, the best bet is worth d(p, q): the bernoulli divergence, where q
+    is the probability at which the mean would be m. As in `evidence_at_most`, d(p, q) <= (p - q)² (1/(6 V(p)) +
+    1/(3 V(q))). After multiplying by the squared distance of the points, (p - q)² becomes gap², V(p) the variance, and
+    V(q) `below` times room.
     """
     if not gap > 0.0:
         return 0.0

@@ -1,4 +1,4 @@
-"""log(c (1 + log t) / delta), with a constant that simulation has certified."""
+"""log(c (1 + log t) / delta), with a constant certified by simulation."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from cabai.thresholds.base import Threshold
 
 
 def written(policy: Named) -> str:
-    """A policy as a certificate names it: with its parameters, and where a user's own is defined."""
+    """A policy as written in a certificate: with its parameters and, for a user's own, where it is defined."""
     return str(policy).replace(policy.name, policy.key, 1) if policy.is_own else str(policy)
 
 
 @dataclass(frozen=True)
 class Calibrated(Threshold):
-    """log(c (1 + log t) / delta), with a constant c that simulation has certified: `cabai.calibrate` finds it.
+    """log(c (1 + log t) / delta), with a constant c certified by simulation; `cabai.calibrate` finds it.
 
     Nothing is proven. The certificate says: on each of the instances searched, and within `max_pulls` pulls, this
-    policy errs with probability at most delta; that statement itself is wrong with probability 1 % at most, unless the
-    certificate says otherwise. So it is true of one policy, family, number of arms, delta and epsilon, which are
-    written here with c; other uses of it are refused. With c alone, `calibrated(c=3.2)`, nothing is claimed and nothing
-    refused.
+    policy errs with probability at most delta. This statement itself is wrong with probability at most 1 %, unless the
+    certificate says otherwise. It holds for one policy, family, number of arms, delta and epsilon, which are stored
+    here with c; any other use is refused. With c alone, `calibrated(c=3.2)`, nothing is claimed and nothing is refused.
 
     >>> threshold = Calibrated(c=1.4, policy="co", family="gaussian", arms=3, delta=0.05, max_pulls=10_000)
     >>> print(threshold)
@@ -42,7 +41,7 @@ class Calibrated(Threshold):
     arms: int | None = None
     delta: float | None = None
     max_pulls: int | None = None
-    epsilon: float = 0.0  # in standard deviations of gaussian rewards, as a share of the range of bounded ones
+    epsilon: float = 0.0  # gaussian: in standard deviations; bounded: as a share of the range
     name = "calibrated"
     proof = "none; certified by simulation"
 

@@ -1,12 +1,13 @@
-"""The contrast test: like `evalue`, but it pays for the contrast of two arms and not for both arms.
+"""The contrast test: like `evalue`, but it pays for the contrast of two arms instead of for both arms.
 
-For a tilt l, L_l(y; m) = e^(l y) / (mean of e^(l y) where the mean reward is m). With upward tilts l_i on the rewards
+For a tilt l, L_l(y; m) = e^(l y) / (mean of e^(l y) if the mean reward is m). With upward tilts l_i on the rewards
 of b, downward tilts -l_j on those of a, and weights W_ij with sum 1,
 
     E_{b,a} = min over m of  E(m),    E(m) = sum over i, j of  W_ij u_i(m) v_j(m),
 
-u_i(m) the product of L_{l_i}(y; m) over the rewards y of b, v_j(m) that of L_{-l_j}(y; m) over those of a. b beats a
-when E_{b,a} reaches (K - 1)/delta. With an epsilon, v_j is taken at m + epsilon. docs/theory/contrast.md has the proof.
+where u_i(m) is the product of L_{l_i}(y; m) over the rewards y of b, and v_j(m) that of L_{-l_j}(y; m) over those of a.
+b beats a when E_{b,a} reaches (K - 1)/delta. With an epsilon, v_j is taken at m + epsilon. The proof is in
+docs/theory/contrast.md.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from cabai.thresholds.tilts import (
 )
 
 LOG_RATIO = math.log(RATIO)
-SMALL = 16  # the index of a tilt of 0.001: small, but not so small that its square is lost in rounding
-LEAST_PRICE = 1.5  # Z - log E is hardly ever less, see `is_worth_a_try`
-NEGLIGIBLE = -40.0  # of a log
-LARGE = 300.0  # of a log: the product of two such numbers can still be held
-FAINT = 0.02  # of the tilt that fits one standard deviation: what is smaller tells nothing
+SMALL = 16  # index of the tilt 0.001: small, but not so small that rounding loses its square
+LEAST_PRICE = 1.5  # Z - log E is almost never less, see `is_worth_a_try`
+NEGLIGIBLE = -40.0  # for a log
+LARGE = 300.0  # for a log: the product of two such numbers does not overflow
+FAINT = 0.02  # as a share of the tilt that fits one standard deviation: smaller tilts contribute nothing
 
 
 def required(t, rules):
@@ -61,7 +62,7 @@ def has_prices(rules):
 
 
 def beats(rules, t, b, a):
-    """log E <= Z, so most pairs are refuted by a bound of Z, without logarithms."""
+    """log E <= Z, so most pairs are rejected by a bound on Z, without logarithms."""
     if not evidence_at_most(rules, b, a) > rules.level + LEAST_PRICE:
         return False
     z = evidence(rules, b, a)
@@ -77,14 +78,15 @@ def surplus(rules, t, b, a):
 
 
 def is_worth_a_try(rules, z, b, a):
-    """Whether log E may be above the level, as far as can be guessed from Z; if not, b has to wait for another pull.
+    """Whether log E may be above the level, estimated from Z; if not, b has to wait for another pull.
 
-    Laplace's method gives Z - log E, about log Z plus the log of how unusual the tilts are that fit the data: s, the
-    sum of the two. In 23 of 1.3 million random states it was less than what is asked for here, by 0.06 nats at most.
+    Laplace's method estimates Z - log E as about log Z plus the log of how unusual the tilts are that fit the data; s
+    is the sum of these two tilts. In 23 of 1.3 million random states the difference was smaller than the one used here,
+    by at most 0.06 nats.
     """
     n_b, n_a = b.tested, a.tested
     m = (n_b * b.tested_mean + n_a * a.tested_mean) / (n_b + n_a)
-    s = math.sqrt(2.0 * z * (1.0 / n_b + 1.0 / n_a) / tilt_variance(rules, m))  # as if V were the same everywhere
+    s = math.sqrt(2.0 * z * (1.0 / n_b + 1.0 / n_a) / tilt_variance(rules, m))  # as if V were constant
     usual = rules.ranges[range_of(rules, m)][USUAL]
     unusual = math.log(min(s, 4.0) / usual) / rules.tilt_width
     least = max(0.3 - 0.7 * max(unusual, 0.0), -0.6) - 0.04 * max(z - 12.0, 0.0)
@@ -92,14 +94,14 @@ def is_worth_a_try(rules, z, b, a):
 
 
 def tilt_variance(rules, m):
-    """V, in units of the tilt: a small tilt l of a reward with mean m has the log -V l²/2."""
+    """V in units of the tilt: for a small tilt l, the log for a reward equal to its mean m is -V l²/2."""
     row = rules.tilts[SMALL]
     log, _ = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], 1.0, 0.0, m)
     return max(-2.0 * log, 1e-300) / (row[TILT] * row[TILT])
 
 
 def plain_log_e(rules, b, a, no, yes):
-    """log E_{b,a} without an epsilon, from the pooled mean on."""
+    """log E_{b,a} without an epsilon, starting from the pooled mean."""
     gap = b.tested_mean - a.tested_mean
     n = b.tested + a.tested
     m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / n
@@ -129,19 +131,19 @@ def excess(rules, t, b, a, epsilon):
 
 
 def log_e_within(rules, b, a, epsilon, no, yes):
-    """log E_{b,a} with an epsilon, from the best fit on."""
+    """log E_{b,a} with an epsilon, starting from the best fit."""
     m = meeting_point_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
     gap = b.tested_mean - a.tested_mean + epsilon
     return least_of_all_ranges(rules, b, a, m, b.tested_mean - m, gap, epsilon, no, yes)
 
 
 def first_step(rules, b, a, m):
-    """About the standard deviation of the pooled mean: how far from m the least E may be."""
+    """Roughly the standard deviation of the pooled mean: how far from m the minimum of E may be."""
     return math.sqrt(variance_at(rules, m, 1.0 - m) / (b.tested + a.tested))
 
 
 def range_of(rules, m):
-    """The number of the range of means that m is in."""
+    """The index of the range of means that contains m."""
     k = 0
     while k + 1 < rules.range_count and m >= rules.ranges[k][HIGH]:
         k += 1
@@ -149,11 +151,11 @@ def range_of(rules, m):
 
 
 def least_of_all_ranges(rules, b, a, m, to_b, gap, epsilon, no, yes):
-    """`least_log_e` over all means: over the range of m, and over those on either side that may have less.
+    """`least_log_e` over all means: over the range of m, and over ranges on either side that may have a smaller value.
 
-    All weights of another range are at least e^LOG_LEAST times those of this one, so E is too. Where the E of this
-    range rises beyond its end, and there is so large that e^LOG_LEAST times it is not less than what was found, no
-    range on that side has less.
+    All weights of another range are at least e^LOG_LEAST times those of this one, and so is E. If E of this range rises
+    beyond its end, and e^LOG_LEAST times its value there is not below the minimum found, no range on that side has a
+    smaller value.
     """
     k = range_of(rules, m)
     row, step = rules.ranges[k], first_step(rules, b, a, m)
@@ -177,22 +179,23 @@ def least_of_all_ranges(rules, b, a, m, to_b, gap, epsilon, no, yes):
 
 @apart
 def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes):
-    """A number that log E_{b,a} is not below, over the means from low to high with the weights of range k, and mostly
-    equal to it; -inf as soon as log E is known not to be above `no`, and less close as soon as it is known to be above
-    `yes`. Then what log E is not below at low, and further down; at high, and further up (-inf: not known).
+    """A lower bound on log E_{b,a} over the means from low to high, with the weights of range k; usually tight. It is
+    -inf as soon as log E is known not to be above `no`, and less tight as soon as log E is known to be above `yes`.
+    Also returns lower bounds on log E at and below low, and at and above high (-inf: unknown).
 
-    m is where to begin, step how far to go first, to_b = mean_b - m and gap = mean_b - mean_a + epsilon. log E(m) is
-    convex, in m or in what `straightened` makes of it. So it is nowhere below its tangents: two of them, on either side
-    of the minimum, meet at a lower bound of it; so does one of them at the edge of the family.
+    m is where to start, step is the first step, to_b = mean_b - m and gap = mean_b - mean_a + epsilon. log E(m) is
+    convex in m, or in the coordinate `straightened`. So it is nowhere below its tangents: the point where two tangents
+    from either side of the minimum meet is a lower bound, and so is a tangent's value at the edge of the family.
     """
     n_b, n_a = b.tested, a.tested
     last = faintest(rules, n_b, n_a, m)
-    least, most = edges(rules)  # of m + epsilon too
+    least, most = edges(rules)  # limits for m + epsilon too
     shift_low, shift_high = (
         max(low, least - epsilon) - m,
         min(high, most - epsilon) - m,
     )  # brackets, as distances from m
-    x_low = f_low = s_low = x_high = f_high = s_high = 0.0  # there: coordinate, log E and its slope, once known
+    # Coordinate, log E and its slope at both ends of the bracket, once known.
+    x_low = f_low = s_low = x_high = f_high = s_high = 0.0
     has_low = has_high = False
     shift, best = 0.0, np.inf
     rounding = 1e-12 + 1e-15 * (n_b + n_a)
@@ -238,10 +241,10 @@ def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes)
 
 @slot
 def faintest(rules, n_b, n_a, m):
-    """The index of the smallest tilt to look at. To leave out others only lowers E.
+    """The index of the smallest tilt to use. Leaving out smaller ones only lowers E.
 
-    The two tilts that fit the data are in proportion to the other arm's pulls: about 1/sqrt(N V) for the arm with fewer
-    pulls, and as much smaller for the other as it has more of them.
+    The two tilts that fit the data are proportional to the other arm's pulls: about 1/sqrt(N V) for the arm with fewer
+    pulls, and smaller for the other arm, by the ratio of their pulls.
     """
     few, many = min(n_b, n_a), max(n_b, n_a)
     per_faint = math.sqrt(tilt_variance(rules, m) / few) * many / FAINT
@@ -250,7 +253,7 @@ def faintest(rules, n_b, n_a, m):
 
 @slot
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """log E(m) and its slope, from two arms' records; `bets` has its own."""
+    """log E(m) and its slope, from the records of two arms; `bets` replaces it."""
     return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon)
 
 
@@ -258,8 +261,8 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
 def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
     """log E(m) and its slope with the weights of range k, for to_b = mean_b - m and to_a = mean_a - (m + epsilon).
 
-    From the smallest tilt on, U and V are the running sums of q_i u_i and q_j v_j: E = sum over r of g_r U_r V_r. `by`
-    and `down_by` are subtracted from logs that are too large.
+    Starting from the smallest tilt, U and V are the running sums of q_i u_i and q_j v_j: E = sum over r of g_r U_r V_r.
+    `by` and `down_by` are subtracted from logs that are too large.
     """
     gains = rules.gains[k]
     by = down_by = 0.0
@@ -270,7 +273,7 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
             row = rules.tilts[r]
             up, d_up = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_b, to_b, m)
             down, d_down = tilted(rules, -row[TILT], row[RATE_DOWN], row[PRICE_DOWN], n_a, to_a, m + epsilon)
-            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all that follow: logs are concave in the tilt
+            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger tilts: logs are concave in the tilt
                 total += gains[r][GAINED] * U * V
                 d_total += gains[r][GAINED] * (d_U * V + U * d_V)
                 break
@@ -293,14 +296,14 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
 
 @dataclass(frozen=True)
 class Contrast(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta: proven for all
+    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta. Proven for all
     families, and cheaper than `evalue`.
 
-    Each reward of b is bet on being above a mean m, each of a on being below it, at many stakes at once; the least
-    that all bets together are worth, over all m, is the e-value. At the true means every bet is fair, and the bets at a
-    common m are worth no more if mu_b <= mu_a. So by Ville's inequality they are ever worth (K - 1)/delta with
-    probability at most delta/(K - 1); a union over the K - 1 wrong arms gives delta. What is paid for not knowing the
-    means grows like log log N, where `evalue` pays log(N)/2 for each arm.
+    The test bets that each reward of b is above a mean m and each reward of a below it, with many stakes at once. The
+    e-value is the smallest total worth of the bets, over all m. At the true means every bet is fair, and the bets at a
+    common m are worth no more if mu_b <= mu_a. So by Ville's inequality the probability that they are ever worth
+    (K - 1)/delta is at most delta/(K - 1); a union bound over the K - 1 wrong arms gives delta. The price for not
+    knowing the means grows like log log N, while `evalue` pays log(N)/2 per arm. See docs/theory/contrast.md.
 
     >>> from cabai import Statistics
     >>> data = Statistics("gaussian", pulls=[40, 40], rewards=[60, 20])

@@ -1,4 +1,4 @@
-"""Thresholds that are a curve in the number of pulls, the same for every pair of arms or with a part for each:
+"""Thresholds that are a curve in the number of pulls, with an optional part per arm:
 
 Z_{b,a} > level + slope log t + loglog log(offset + log t) + price_b + price_a,
 price_a = pair_loglog log(pair_offset + log N_a).

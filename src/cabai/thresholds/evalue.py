@@ -1,15 +1,15 @@
 """The e-value test: an e-value against "mu_b <= mu_a" must reach (K - 1)/delta.
 
-Its log E = M(b) + M(a) - L0 is the evidence Z of the data that count, less what each arm's mixture M loses against the
-best fit of its own data: the arm's price. The prices below are that loss with the leading terms cancelled by hand, so
-that they stay accurate for millions of pulls and for large means:
+Its log, log E = M(b) + M(a) - L0, is the evidence Z of the counted data minus each arm's price: what its mixture M
+loses against the best fit of its own data. The formulas below are this loss with the leading terms cancelled by hand,
+so that they are accurate for millions of pulls and for large means:
 
     all but bernoulli   log(N)/2 + Z(first reward, the rest) + remainder(first) - remainder(all)
     bernoulli           log(N)/2 - remainder(all)
 
-where the remainder is what the family's mixture and best fit do not have in common: 0 for gaussian, r(R) for poisson,
-s(N) for exponential, r(R) + r(N - R) - s(N) - log(pi/2)/2 for bernoulli, with r(x) and s(x) what Stirling's formula
-leaves of lgamma(x + 1/2) and lgamma(x).
+The remainder is the part in which the family's mixture and best fit differ: 0 for gaussian, r(R) for poisson, s(N) for
+exponential, r(R) + r(N - R) - s(N) - log(pi/2)/2 for bernoulli. r(x) and s(x) are the errors of Stirling's formula for
+lgamma(x + 1/2) and lgamma(x).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def required(t, rules):
 
 
 def weigh(arm, rules):
-    """arm.price is what the mixture over an arm's data loses against their best fit, in nats."""
+    """Set arm.price to what the mixture over an arm's data loses against their best fit, in nats."""
     if rules.skip:
         arm.tested = arm.pulls - 1
         if arm.tested == 0:  # nothing to compare yet
@@ -50,7 +50,7 @@ def weigh(arm, rules):
 
 
 def interval_level(arm, t, rules, arms):
-    """Each of the K arms alone, hence log(K/delta) and one price."""
+    """An interval is about one of K arms alone, hence log(K/delta) and one price."""
     return (rules.level + math.log(arms / (arms - 1)) + arm.price) / arm.tested
 
 
@@ -59,12 +59,12 @@ class EValue(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families.
 
     The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood
-    under "mu_b <= mu_a". Mixture over truth is a martingale with mean 1 under any sampling, so by Ville's inequality
-    it ever reaches (K - 1)/delta with probability at most delta/(K - 1); a union over the K - 1 wrong arms gives delta.
-    For bounded rewards it is a supermartingale, because the exponential is convex on [0, 1].
+    under "mu_b <= mu_a". The ratio of mixture to truth is a martingale with mean 1 under any sampling. So by Ville's
+    inequality the probability that it ever reaches (K - 1)/delta is at most delta/(K - 1); a union bound over the K - 1
+    wrong arms gives delta. For bounded rewards it is a supermartingale, because the exponential is convex on [0, 1].
 
     In the form of the other thresholds: Z_{b,a} > log((K - 1)/delta) + price_b + price_a, where an arm's price, about
-    log(N)/2, is what its mixture loses against the best fit. Outside bernoulli and bounded, the first reward of each
+    log(N)/2, is what its mixture loses against the best fit. Except for bernoulli and bounded, the first reward of each
     arm is not part of Z: it makes the mixture proper.
 
     >>> from cabai import Statistics

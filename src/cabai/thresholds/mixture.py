@@ -1,4 +1,4 @@
-"""The mixture-martingale threshold of Kaufmann and Koolen (2021), and the numbers it is made of."""
+"""The mixture-martingale threshold of Kaufmann and Koolen (2021), and the numbers in it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def gaussian_calibration(x: float) -> float:
 
 
 def minimum(function: Callable[[float], float], low: float, high: float) -> float:
-    """The least value of a unimodal function, by golden-section search."""
+    """The minimum of a unimodal function, by golden-section search."""
     golden = (math.sqrt(5) - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)

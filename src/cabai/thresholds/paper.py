@@ -1,4 +1,4 @@
-"""log(B t^alpha / delta): what the paper runs."""
+"""log(B t^alpha / delta): the threshold used in the paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cabai.thresholds.base import Threshold
 
 @dataclass(frozen=True)
 class Paper(Threshold):
-    """log(B t^alpha / delta), the threshold the paper runs: alpha = 1 and B = 2K unless told otherwise.
+    """log(B t^alpha / delta), the threshold used in the paper, by default with alpha = 1 and B = 2K.
 
     With alpha = 1, errors below delta are proven for bernoulli (Garivier and Kaufmann 2016, Theorem 10, asks for
     B = 2(K - 1)) and, because `evalue` already beats at that level, for bounded. For the other families nothing is
@@ -44,7 +44,7 @@ class Paper(Threshold):
 
     def is_proven_for(self, family: str | Family) -> bool:
         if self.B is not None:
-            return False  # whether a B of one's own is large enough depends on K and delta
+            return False  # whether a given B is large enough depends on K and delta
         return self.alpha > 1 or super().is_proven_for(family)
 
     def log_B(self, arms: int, delta: float) -> float:
@@ -57,7 +57,8 @@ class Paper(Threshold):
 
 
 def smallest_log_B(alpha: float, arms: int, delta: float) -> float:
-    """log of the smallest B with  sum_t e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha <= B,  for alpha > 1.
+    """The log of the smallest B with  sum_t e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha <= B,  for alpha >
+    1.
 
     That sum, times delta/B, bounds the probability of ever crossing log(B t^alpha / delta). Its terms rise until t is
     about e^(3K/(alpha-1)), so all but the first are summed as an integral over log t.
@@ -78,11 +79,11 @@ def smallest_log_B(alpha: float, arms: int, delta: float) -> float:
 
         return float(np.logaddexp.reduce(np.concatenate([terms(head), terms(tail) + tail + log_weights])))
 
-    # The sum grows more slowly than B: iterating from below climbs to the smallest solution.
+    # The sum grows more slowly than B, so iterating from below converges to the smallest solution.
     log_B = 0.0
     for _ in range(10_000):
         new = log_sum(log_B)
         if new - log_B <= 1e-13 * new:
             return new + 1e-12 * abs(new)
         log_B = new
-    raise InvalidInput(f"no B could be computed for alpha={alpha!r}, {arms} arms; take a larger alpha.")
+    raise InvalidInput(f"cannot compute B for alpha={alpha!r}, {arms} arms; use a larger alpha.")

@@ -1,4 +1,4 @@
-"""log((1 + log t) / delta): what experiments in the literature use, without a proof."""
+"""log((1 + log t) / delta): used in experiments in the literature, without a proof."""
 
 from __future__ import annotations
 

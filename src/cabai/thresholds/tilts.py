@@ -3,12 +3,12 @@
     l_0 > l_1 > ...  with l_i = 4 sqrt(2) 1.7^-i,
     W_ij = q_i q_j (g_0 + ... + g_min(i,j)),    q_i = l_i^0.5,   sum of all W_ij = 1.
 
-The g are such that W_ij is about (smaller/larger)^0.5 / (1 + (log(larger/usual)/width)²): a heavy-tailed prior of the
-scale, around the family's `usual_tilts`, and one of the ratio that leaves room for every ratio of pulls. A sum over all
-pairs of tilts is then a sum over one index, of products of running sums (see `contrast.log_e`).
+The g are chosen so that W_ij is about (smaller/larger)^0.5 / (1 + (log(larger/usual)/width)²): a heavy-tailed prior on
+the scale, around the family's `usual_tilts`, and a prior on the ratio that allows for every ratio of pulls. A sum over
+all pairs of tilts is then a sum over one index, of products of running sums (see `contrast.log_e`).
 
-Weights may depend on m, the mean that is tested. Where a family's variance grows with m and the usual tilt falls, as
-for poisson, means are divided into ranges, each with a g of its own.
+Weights may depend on m, the mean that is tested. If a family's variance grows with m and the usual tilt falls, as for
+poisson, the means are divided into ranges, each with its own g.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from cabai.families import Family
 
 COUNT, LARGEST, RATIO = 48, 4 * 2**0.5, 1.7  # the smallest is 8e-11
 POWER = 0.5
-RANGES = 16  # of means, at most
-# the columns of the table of tilts: a tilt, its q, and what the family needs of the tilt up and down
+RANGES = 16  # largest number of ranges of means
+# columns of the table of tilts: the tilt, its q, and `Family.tilt` of the upward and of the downward tilt
 TILT, SHARE, RATE_UP, PRICE_UP, RATE_DOWN, PRICE_DOWN = range(6)
-# of each table of gains: g, and g_0 + ... + g_i
+# columns of each table of gains: g, and g_0 + ... + g_i
 GAIN, GAINED = range(2)
-# of the table of ranges: its ends, its usual tilt, and the log of the least W_ij of another range over its own
+# columns of the table of ranges: both ends, the usual tilt, and the log of the smallest ratio of the W_ij of another
+# range to its own
 LOW, HIGH, USUAL, LOG_LEAST = range(4)
 
 
 @lru_cache(maxsize=64)
 def table(family: Family) -> NDArray[np.float64]:
-    """A row per tilt, the largest first."""
+    """One row per tilt, largest first."""
     tilts = grid()
     up, down = (np.array([family.tilt(sign * tilt) for tilt in tilts]) for sign in (1.0, -1.0))
     return np.column_stack([tilts, tilts**POWER, up, down])
@@ -41,7 +42,7 @@ def table(family: Family) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def ranges(family: Family) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A row per range of means, in their order, and the gains of each; rows that are not needed are 0."""
+    """One row per range of means, in increasing order, and the gains of each; unused rows are 0."""
     rows, gains = np.zeros((RANGES, 4)), np.zeros((RANGES, COUNT, 2))
     found = family.tilt_ranges
     for k, (low, high, usual) in enumerate(found):
@@ -59,7 +60,7 @@ def grid() -> NDArray[np.float64]:
 
 
 def weights(tilts: NDArray[np.float64], usual: float, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The q and g of some tilts, the largest first."""
+    """The q and g of these tilts, largest first."""
     shares = tilts**POWER
     scales = 1 / (1 + (np.log(tilts / usual) / width) ** 2)
     gains = np.diff(scales / shares**2, prepend=0.0).clip(0)

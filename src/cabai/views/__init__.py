@@ -1,6 +1,6 @@
-"""What people look at, as HTML and SVG: one renderer for the page, the report and the notebook.
+"""HTML and SVG for people: one renderer for the page, the report and the notebook.
 
-Everything is drawn from plain results, on the server's side, and escaped. Nothing is loaded from elsewhere.
+Everything is rendered on the server from plain results, and escaped. Nothing is loaded from other sites.
 """
 
 from cabai.views.drawing import Chart, chart

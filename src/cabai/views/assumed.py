@@ -1,4 +1,4 @@
-"""What a study was asked, and what its promise rests on, in words."""
+"""The question of a study and the assumptions behind its guarantee, in words."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
 
 REWARDS = {
-    "gaussian": "Rewards are gaussian, or sub-gaussian, with the variance that was declared or a smaller one.",
+    "gaussian": "Rewards are gaussian or sub-gaussian, with at most the declared variance.",
     "bernoulli": "Rewards are 0 or 1.",
-    "bounded": "Rewards lie in the range that was declared; nothing else is assumed of how they spread.",
-    "poisson": "Rewards are counts with a poisson law.",
-    "exponential": "Rewards are waiting times with an exponential law.",
+    "bounded": "Rewards lie in the declared range. Nothing else is assumed about their distribution.",
+    "poisson": "Rewards are counts with a Poisson distribution.",
+    "exponential": "Rewards are waiting times with an exponential distribution.",
 }
 
 
 def question(status: Status) -> str:
-    """What the study is to find out."""
+    """The question that the study answers."""
     best = "largest" if status.direction == "maximize" else "smallest"
     what = f"Which of {len(status.arms)} arms has the {best} mean reward"
     if status.items is not None:
@@ -28,7 +28,7 @@ def question(status: Status) -> str:
     if status.goal != "best":
         where = "" if status.items is None else f" on these {status.items:,} items"
         return (
-            f"Which of {len(status.arms)} arms is the cheapest to run of those whose mean{where} is within "
+            f"Which of {len(status.arms)} arms is the cheapest to run among those whose mean{where} is within "
             f"{status.epsilon:g} of the {best}, wrong with probability at most {status.delta:g}, for the smallest bill?"
         )
     good = f", or a mean within {status.epsilon:g} of it" if status.epsilon else ""
@@ -36,17 +36,17 @@ def question(status: Status) -> str:
 
 
 def assumptions(status: Status) -> list[str]:
-    """What must be true for the promise to hold."""
+    """What must be true for the guarantee to hold."""
     if status.items is not None:
         return [
-            "An arm has one score on each item, whenever it is evaluated. Nothing else is assumed of the scores.",
-            "The items are these and no others. The order in which they were looked at is random, by the study's seed.",
+            "An arm has one score on each item, whenever it is evaluated. Nothing else is assumed about the scores.",
+            "The items are exactly these. They are evaluated in a random order, given by the study's seed.",
         ]
     family = status.family.split("(")[0].rsplit(":", 1)[-1]
     found = [
         "Pulls do not influence each other, and an arm's mean does not change while the study runs.",
-        REWARDS.get(family, f"Rewards are as the family {status.family} says."),
-        "Whether a pull fails or is lost does not depend on the reward that it would have returned.",
+        REWARDS.get(family, f"Rewards follow the family {status.family}."),
+        "Whether a pull fails or is lost does not depend on the reward it would have returned.",
     ]
     if not status.proven:
         found.append(f"The threshold {status.threshold} is not proven for this family.")
@@ -54,7 +54,7 @@ def assumptions(status: Status) -> list[str]:
 
 
 def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The settings, for a table; `settings` has what the status does not."""
+    """The settings as rows of a table; `settings` has those that are not in the status."""
     rows = [
         ("arms", ", ".join(arm.name for arm in status.arms)),
         ("rewards", f"{status.family}, to {status.direction}"),
@@ -65,15 +65,15 @@ def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("running costs", ", ".join(money(arm.running_cost) or "not known yet" for arm in status.arms))]
           if status.goal != "best" else []),
         *([("slack", number(status.slack))] if status.slack is not None else []),
-        *([("reserve of delta", number(status.reserve))] if status.reserve else []),
-        *([("arms that joined later", ", ".join(status.joined))] if status.joined else []),
+        *([("share of delta in reserve", number(status.reserve))] if status.reserve else []),
+        *([("arms added later", ", ".join(status.joined))] if status.joined else []),
         *([("arms dropped by hand", ", ".join(status.dropped))] if status.dropped else []),
-        *([("observations from elsewhere", f"{status.imported:,}")] if status.imported else []),
+        *([("imported observations", f"{status.imported:,}")] if status.imported else []),
         *([("settings amended", f"{status.amended} times")] if status.amended else []),
-        ("largest bill", "no limit" if status.max_cost is None else money(status.max_cost)),
-        ("most pulls", "no limit" if status.max_pulls is None else f"{status.max_pulls:,}"),
+        ("budget", "no limit" if status.max_cost is None else money(status.max_cost)),
+        ("pull limit", "no limit" if status.max_pulls is None else f"{status.max_pulls:,}"),
         *((name, str(value)) for name, value in settings.items() if value is not None),
-        ("begun", moment(status.created)),
-        ("ended", moment(status.ended) or "it goes on"),
+        ("started", moment(status.created)),
+        ("ended", moment(status.ended) or "still running"),
     ]  # fmt: skip
     return rows

@@ -1,5 +1,5 @@
-"""Simple charts: lines over an axis, stretched to whatever room there is. Texts stand beside them, as HTML, so that
-they are readable at every width."""
+"""Simple line charts that stretch to the available width. Labels are HTML next to the chart, so that they are readable
+at every width."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 1000.0, 300.0
-Tracks = dict[tuple[str, str], Sequence[tuple[float, float]]]  # points of lines, by their names and kinds
+Tracks = dict[tuple[str, str], Sequence[tuple[float, float]]]  # points of each line, by name and kind
 
 
 @dataclass(frozen=True)
@@ -16,22 +16,22 @@ class Line:
     """A line of a chart: its name, how it looks, and an SVG path."""
 
     name: str
-    kind: str  # a class of the style sheet: lines differ by more than their colour
+    kind: str  # a class of the style sheet: lines differ in more than their color
     path: str
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, and what is written beside it."""
+    """A chart and its labels."""
 
     title: str
-    description: str  # for those who do not see it
+    description: str  # for screen readers
     lines: list[Line]
     bottom: str
     top: str
     left: str
     right: str
-    across: str  # what the horizontal axis is
+    across: str  # label of the horizontal axis
 
 
 def chart(
@@ -42,7 +42,7 @@ def chart(
     write_x: Callable[[float], str],
     write_y: Callable[[float], str],
 ) -> Chart | None:
-    """Lines through points, by name and kind; None if there is nothing to see. The vertical axis begins at 0.
+    """Make a chart of lines through points; None if there is nothing to draw. The vertical axis starts at 0.
 
     >>> lines = {("spent", "main"): [(0, 0), (4, 2)]}
     >>> found = chart("Bill", "It grows.", lines, "hours", "{:g} h".format, "{:g}".format)
@@ -67,7 +67,7 @@ def chart(
 
 @dataclass(frozen=True)
 class Span:
-    """Where an interval and what is in it lie on a common scale, from 0 to 100; an end that is open has no mark."""
+    """The position of an interval and its mean on a common scale from 0 to 100. An open end has no mark."""
 
     low: float
     high: float
@@ -79,8 +79,8 @@ class Span:
 def spans(
     intervals: Sequence[tuple[float | None, float | None, float | None]],
 ) -> tuple[list[Span | None], float, float]:
-    """Intervals on one scale, which is returned too. Ends that are far off are cut: the scale is
-    that of the means and of the narrower half of the intervals.
+    """Place intervals on one scale; returns them and both ends of the scale. Far ends are cut off: the scale covers the
+    means and the narrower half of the intervals.
 
     >>> found, low, high = spans([(0.0, 0.5, 1.0), (None, None, None)])
     >>> found, low, high

@@ -1,4 +1,4 @@
-"""Templates filled in: whole pages, fragments of them, and tables for notebooks. Jinja is imported by the first."""
+"""Render templates: whole pages, parts of pages, and tables for notebooks. Imports Jinja on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
 
 HERE = Path(__file__).parent
-PARTS = ("summary", "arms", "history", "pulls", "failures")  # of the page of a study, each sent again when it changes
+PARTS = ("summary", "arms", "history", "pulls", "failures")  # of a study's page; each is sent again when it changes
 
 
 @cache
@@ -46,12 +46,12 @@ def render(template: str, **values: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """A style sheet or script, as it is sent."""
+    """The text of a style sheet or script."""
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
 def about(seen: Seen) -> dict[str, Any]:
-    """What the templates of a study are given."""
+    """The values for the templates of a study."""
     status = seen.status
     return {
         "seen": seen, "status": status, "rows": rows(status), "progress": progress(status), "charts": charts(seen),
@@ -76,12 +76,12 @@ def studies(found: Sequence[Status], damaged: Sequence[str], *, base: str = "") 
 
 
 def message(title: str, text: str, *, onward: str = "") -> str:
-    """A page that says one thing, and leads `onward`."""
+    """A page with one message and a link to `onward`."""
     return render("message.html", base="", title=title, text=text, onward=onward)
 
 
 def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
-    """One file that needs nothing else: what was asked, assumed, paid and decided."""
+    """A self-contained HTML file: what was asked, assumed, paid and decided."""
     status = seen.status
     return render(
         "report.html", style=asset("style.css"), parts=fragments(seen), settings=asked(status, settings),
@@ -90,7 +90,7 @@ def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
 
 
 def notebook(seen: Seen, without: Sequence[str] = ()) -> str:
-    """A study in a notebook: how it stands, its arms and its history."""
+    """A study in a notebook: its status, arms and history."""
     parts = fragments(seen)
     content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
     return render("notebook.html", style=asset("style.css"), title=seen.status.name, content=content)
@@ -104,12 +104,12 @@ def table(
     bars: Sequence[Any] = (),
     charts: Sequence[Chart] = (),
 ) -> str:
-    """A table in a notebook, its first row the heading, with texts above and below; with `bars`, the heading of a
-    column of them and a share for each row."""
+    """A table in a notebook, with the heading as its first row and text above and below. `bars` adds a column of bars:
+    its heading, then a share per row."""
     content = render("table.html", rows=rows, above=above, below=below, bars=bars, charts=charts)
     return render("notebook.html", style=asset("style.css"), title="", content=content)
 
 
 def status_table(status: Status) -> str:
-    """A status in a notebook: without its history."""
+    """A status in a notebook, without its history."""
     return notebook(Seen(status), without=("history",))

@@ -1,4 +1,4 @@
-"""What is to be seen of a study, put together for the templates."""
+"""Prepare a study's data for the templates."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Seen:
-    """A study at one moment: its status, its past, what is under way and what has failed."""
+    """A study at one moment: its status, history, pulls under way and failures."""
 
     status: Status
     history: Sequence[Point] = ()
     pulls: Sequence[dict[str, Any]] = ()  # under way: id, arm, item, worker, asked, expires, offers
     failures: Sequence[dict[str, Any]] = ()  # arm, reason, count, last
-    now: float = 0.0  # seconds since 1970, by the clock of the storage
+    now: float = 0.0  # Unix time, by the clock of the storage
 
 
 @dataclass(frozen=True)
 class Row:
-    """One arm."""
+    """One row of the table of arms."""
 
     arm: ArmStatus
     span: Span | None
     share_of_bill: float
-    evidence: float | None  # of the leader over it, as a share of what is required
-    state: str  # leads, best, out, or nothing
+    evidence: float | None  # of the leader over this arm, as a share of the evidence required
+    state: str  # leads, best, out and so on, or empty
 
 
 def rows(status: Status) -> list[Row]:
-    """The arms: the leader first, then those in play and then those out, each by their means."""
+    """The arms: the leader first, then those in play, then those out, each sorted by mean."""
     better = -1.0 if status.direction == "maximize" else 1.0
 
     def order(arm: ArmStatus) -> tuple[bool, bool, bool, float]:
@@ -58,7 +58,7 @@ def rows(status: Status) -> list[Row]:
 
 
 def scale(status: Status) -> tuple[float, float] | None:
-    """Which means the intervals are drawn between."""
+    """The range of means over which intervals are drawn."""
     _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
     return (low, high) if high > low else None
 
@@ -77,7 +77,7 @@ def state(arm: ArmStatus, status: Status) -> str:
 
 
 def progress(status: Status) -> float | None:
-    """How much of the evidence that is required there is, over the rival that is hardest to beat."""
+    """The evidence over the rival that is hardest to beat, as a share of the evidence required."""
     if status.decision is not None:
         return 1.0
     if status.evidence is None or not status.required:
@@ -86,9 +86,9 @@ def progress(status: Status) -> float | None:
 
 
 def to_come(status: Status) -> str:
-    """What is still to be paid, as far as can be said."""
+    """How much is still to pay, as far as it is known."""
     if status.stopped:
-        return "what is under way" if status.under_way else "nothing"
+        return "pulls under way" if status.under_way else "nothing"
     found = status.forecast
     if found is not None:
         return f"{money(found.low)} to {money(found.high)} (80 %)"
@@ -96,7 +96,7 @@ def to_come(status: Status) -> str:
 
 
 def evidence_over_bill(seen: Seen) -> Tracks:
-    """The evidence of the leader over the rival that is hardest to beat, and what is required, as the bill grew."""
+    """The leader's evidence over the rival that is hardest to beat, and the evidence required, against the bill."""
     status = seen.status
     moments = [(point.spent, point.evidence, point.required) for point in seen.history]
     if not status.stopped:
@@ -109,7 +109,7 @@ def evidence_over_bill(seen: Seen) -> Tracks:
 
 
 def bill_over_time(seen: Seen) -> Tracks:
-    """What had been spent, by the seconds since the study began; and the budget, once it is not far off."""
+    """The bill against seconds since the study started; and the budget, once a quarter of it is spent."""
     status = seen.status
     spent = status.spent - status.spent_late
     bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in seen.history)]
@@ -121,10 +121,10 @@ def bill_over_time(seen: Seen) -> Tracks:
 
 
 def charts(seen: Seen) -> list[Chart]:
-    """Evidence against what is required, over the bill; and the bill over time."""
+    """Two charts: evidence and evidence required against the bill, and the bill over time."""
     evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
     said, is_best = "", seen.status.goal == "best"
-    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for what is least shown"
+    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for the least certain claim"
     if evidence["evidence", "main"]:
         (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
         said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"

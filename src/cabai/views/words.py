@@ -1,4 +1,4 @@
-"""Numbers and times as people read them."""
+"""Format numbers and times for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Some digits, and nothing for nothing.
+    """A number with a few digits; empty for None.
 
     >>> number(0.123456), number(1234567.0), number(None), number(12, 6)
     ('0.1235', '1.235e+06', '', '12')
@@ -16,7 +16,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def money(value: float | None) -> str:
-    """An amount, without an exponent where it can be read without.
+    """An amount, without an exponent if possible.
 
     >>> money(1234567.891), money(0.0123456), money(3), money(1e-9)
     ('1,234,568', '0.01235', '3', '1e-09')
@@ -29,7 +29,7 @@ def money(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Never 100 % unless it is all, nor 0 % unless it is nothing.
+    """A share in percent: 100 % only if it is exactly 1, 0 % only if it is exactly 0.
 
     >>> percent(0.5), percent(0.9999), percent(1.0), percent(0.001), percent(0.0)
     ('50 %', '>99 %', '100 %', '<1 %', '0 %')
@@ -58,7 +58,7 @@ def moment(time: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long, roughly.
+    """A duration, roughly.
 
     >>> [duration(each) for each in (0.3, 75, 4000, 200_000)]
     ['0 s', '1 min 15 s', '1 h 6 min', '2 d 7 h']

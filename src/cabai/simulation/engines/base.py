@@ -70,6 +70,6 @@ class Engine(ABC):
 
 def unusable_worker(engine: str, error: ModuleNotFoundError) -> EngineFailed:
     return EngineFailed(
-        f"a worker of {engine} has no module {error.name!r}: install the packages that you have here on every worker, "
-        "cabai in the same version first."
+        f"a worker of {engine} has no module {error.name!r}: install on every worker the packages that you have here, "
+        "first of all the same version of cabai."
     )

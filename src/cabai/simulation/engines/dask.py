@@ -87,9 +87,9 @@ class Dask(Engine):
         if isinstance(error, ModuleNotFoundError):
             return unusable_worker("the Dask cluster", error)
         if isinstance(error, CancelledError):
-            return EngineFailed("the Dask cluster has dropped the work: it was cancelled, or the scheduler is gone.")
+            return EngineFailed("the Dask cluster dropped the work: it was cancelled, or the scheduler is gone.")
         if type(error).__name__ == "KilledWorker":
-            return EngineFailed(f"workers of the Dask cluster die of this work: {error}")
+            return EngineFailed(f"workers of the Dask cluster died of this work: {error}")
         return error
 
 

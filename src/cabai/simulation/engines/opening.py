@@ -27,7 +27,7 @@ def opened(
     if isinstance(engine, Engine):
         return nullcontext(engine)
     if address is not None and engine not in ADDRESSED:
-        raise InvalidInput(f"an address is that of a cluster: it needs engine 'dask' or 'ray', got {shown(engine)}.")
+        raise InvalidInput(f"an address is for a cluster: it needs engine 'dask' or 'ray', got {shown(engine)}.")
     if engine is None:
         return Threads(workers)
     # What follows loads much: only where it is asked for.

@@ -42,7 +42,7 @@ class Ray(Engine):
                     "it too, in RAY_AUTH_TOKEN or in ~/.ray/auth_token."
                 ) from error
         elif address is not None:
-            raise EngineFailed("this process is connected to a Ray cluster already: leave out the address.")
+            raise EngineFailed("this process is already connected to a Ray cluster: leave out the address.")
         self.run = ray.remote(num_cpus=1, max_retries=RETRIES)(task.run)
         self.under_way: dict[Future[Part], Any] = {}
 

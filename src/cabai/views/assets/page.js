@@ -24,12 +24,12 @@ function replace(id, html) {
 }
 
 async function lost(again) {
-  let reason = "The server does not answer. This is how things stood; the page goes on as soon as it is back.";
+  let reason = "The server does not answer. You see the last known state; the page updates when the server is back.";
   try {
     const answer = await fetch(location.href, { method: "GET", headers: { Accept: "text/html" } });
-    if (answer.status === 401) reason = "The server has been started again with another token: open the address that it has printed.";
-    else if (answer.status === 404) reason = "This study is no longer there.";
-    else if (answer.ok) reason = "The server is busy. This is how things stood; the page goes on as soon as it can.";
+    if (answer.status === 401) reason = "The server was restarted with a new token: open the address it printed.";
+    else if (answer.status === 404) reason = "This study no longer exists.";
+    else if (answer.ok) reason = "The server is busy. You see the last known state; the page updates as soon as it can.";
   } catch { /* it does not answer */ }
   say(reason);
   setTimeout(again, 2000);
@@ -38,7 +38,7 @@ async function lost(again) {
 let events = null;
 
 function listen() {
-  if (document.hidden) return; // a browser has six connections to a server: pages that nobody sees need none
+  if (document.hidden) return; // a browser opens six connections to a server: hidden pages need none
   events = new EventSource(main.dataset.events);
   events.addEventListener("open", () => say(""));
   events.addEventListener("part", (event) => {
