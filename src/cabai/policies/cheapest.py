@@ -169,7 +169,7 @@ def least_pulled(arms, run, rules):
 
 @dataclass(frozen=True)
 class CheapestGoodEnough(Policy):
-    """Find the cheapest arm to run among those at most epsilon worse than the best. For the goal `cheapest` only.
+    """Find the cheapest arm to run among those at most epsilon worse than the best (goal `cheapest` only).
 
     The likely answer is the cheapest arm whose mean is high enough. Of all that has to be shown for it, that it is at
     most epsilon worse than each other arm and that each cheaper arm is worse than some arm by more than epsilon -

@@ -296,8 +296,9 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
 
 @dataclass(frozen=True)
 class Contrast(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta. Proven for all
-    families, and cheaper than `evalue`.
+    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta.
+
+    It is proven for all families, and cheaper than `evalue`.
 
     The test bets that each reward of b is above a mean m and each reward of a below it, with many stakes at once. The
     e-value is the smallest total worth of the bets, over all m. At the true means every bet is fair, and the bets at a
