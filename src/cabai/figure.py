@@ -1,4 +1,4 @@
-"""A figure of Matplotlib that a notebook shows, also where nobody has called for Matplotlib's own magic."""
+"""A figure of Matplotlib that a notebook shows, also without Matplotlib's own magic command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from matplotlib import figure
 
 
 class Figure(figure.Figure):
-    """Shown as a picture where it is the result of a notebook's cell."""
+    """Shown as a picture when it is the result of a notebook's cell.
+
+    >>> Figure()._repr_png_()[1:4]
+    b'PNG'
+    """
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
