@@ -15,6 +15,8 @@ from shell import here
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+NAMED = re.findall(r"^[a-z-]+(?:/[a-z-]+)?$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+LANDED = all((DOCS / f"{page}.md").exists() for page in NAMED) and not (DOCS / "tutorial.md").exists()
 PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if page.exists()]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -108,3 +110,46 @@ def test_the_study_file_of_the_page_runs(tmp_path):
 def test_every_picture_a_page_shows_is_there(page):
     shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
     assert [name for name in shown if not (page.parent / name).is_file()] == []
+
+
+def outside_code(page: Path) -> str:
+    """A page's text without its blocks of code."""
+    return re.sub(r"^ *(```+).*?^ *\1 *$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What forges and the site call a page's headings."""
+    found: list[str] = []
+    for heading in re.findall(r"^#+ +(.+?) *#*$", outside_code(page), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        again = sum(each == name or re.fullmatch(rf"{re.escape(name)}-\d+", each) is not None for each in found)
+        found.append(f"{name}-{again}" if again else name)
+    return set(found)
+
+
+@pytest.mark.skipif(not LANDED, reason="a page is still to be written")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"`[^`\n]*`", "", outside_code(page))
+    links = [link for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", text) if not re.match(r"[a-z]+:", link)]
+    missing = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            missing.append(link)
+    assert missing == []
+
+
+def words(pages: list[Path]) -> int:
+    """What `wc -w` counts, code and output included."""
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+@pytest.mark.skipif(not LANDED, reason="a page is still to be written")
+def test_the_docs_are_short_enough_to_be_read():
+    """What is added takes the place of something: see CONTRIBUTING.md."""
+    guide = [page for page in DOCS.rglob("*.md") if "theory" not in page.parts]
+    assert words(guide) <= 9_000
+    assert words([*DOCS.rglob("*.md")]) <= 18_000

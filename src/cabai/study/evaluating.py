@@ -144,10 +144,10 @@ def evaluate(
 ) -> Evaluation:
     """Find the best of several models, prompts or configurations on a dataset, for less than a full evaluation.
 
-    It never costs more than evaluating every arm on every item. `test(arm, item)` returns a score in [0, 1], or (score,
-    cost); without costs, each evaluation costs 1. It may be `async`: then `workers` is how many are awaited at once.
-    `items` is any sequence, or the path of a JSONL or CSV file with one item per row. An item that is a dictionary with
-    an "id" is known by it, any other by its position.
+    Retries aside, it never costs more than evaluating every arm on every item. `test(arm, item)` returns a score in
+    [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be `async`: then `workers` is how many are
+    awaited at once. `items` is any sequence, or the path of a JSONL or CSV file with one item per row. An item that is
+    a dictionary with an "id" is known by it, any other by its position.
 
     With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
     "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what

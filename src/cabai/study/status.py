@@ -366,13 +366,16 @@ class Status:
         possible = [arm.name for arm in self.arms if arm.may_be_best]
         if self.decision is None and possible and len(possible) < len(self.arms):
             found.append(f"May be the best {sure}: {listed(possible)}.")
-        if (self.decision is None or self.within) and self.within is not None:
+        is_news = self.decision is None or 0 < (self.within or 0.0) < self.epsilon  # else the decision says as much
+        if self.within is not None and is_news:
             found.append(
                 f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
             )
         worst = len(self.arms)
         certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
-        if certain and worst > 2:
+        best = [arm.ranks for arm in self.arms if arm.name == self.decision]
+        doubts = bool(best) and self.epsilon == 0 and best != [[1, 1]]  # ranks need more evidence than the decision
+        if certain and worst > 2 and not doubts:
             certain.sort(key=lambda arm: arm.ranks or [])
             found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
         return found
