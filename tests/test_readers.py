@@ -242,7 +242,7 @@ def test_samples_of_an_older_harness_do_not_list_their_metrics(tmp_path):
 def test_a_model_that_was_run_twice_is_refused(tmp_path):
     path = write_samples(tmp_path / "a", "piqa", [lm_eval_sample(0, acc=1.0)])
     (tmp_path / "a" / "samples_piqa_2025-04-01T10-20-30.5.jsonl").write_bytes(path.read_bytes())
-    with pytest.raises(InvalidInput, match=r"arm 'a' has a score on item '0' in .* Give the files that are meant"):
+    with pytest.raises(InvalidInput, match=r"arm 'a' has a score on item '0' in .* Give the files that you mean"):
         read_lm_eval(tmp_path)
 
 

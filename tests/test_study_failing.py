@@ -147,7 +147,7 @@ def test_over_http_it_is_the_same(tmp_path):
         study = cabai.create_study("wrong", arms=["a", "b"], family="bernoulli", storage=server.address)
         with pytest.raises(NameError):
             study.run(raising(NameError("oops"), calls))
-        with pytest.raises(cabai.RunFailed, match="no reward and cost"):
+        with pytest.raises(cabai.RunFailed, match="did not return a reward and a cost"):
             study.run(lambda arm: "good")
         with pytest.raises(cabai.RunFailed, match="failed 2 times in a row"):
             study.run(raising(OSError("no line"), calls), max_failures=2)

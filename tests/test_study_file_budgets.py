@@ -40,14 +40,14 @@ def test_a_budget_goes_up_and_down_and_up_again(run):
         said, bill = run(max_cost=max_cost)
         spent.append(bill)
     assert spent == [4, 8, 8, 8, 8, 10]
-    assert "max_cost was 4.0, and is now 10.0" in said
+    assert "max_cost was 4.0 and is now 10.0" in said
 
 
 def test_a_budget_below_what_is_spent_is_said_to_be(run):
     run(max_cost=8)
     said, bill = run(max_cost=3)
     assert bill == 8
-    assert "max_cost was 8.0, and is now 3.0" in said
+    assert "max_cost was 8.0 and is now 3.0" in said
     assert "8 is already spent: nothing more is pulled with this max_cost." in said
     assert said.count("\n") == 2
 
@@ -66,11 +66,11 @@ def test_what_was_amended_by_other_means_holds_unless_the_file_changes_or_allows
     said, bill = run(max_pulls=4)  # as before
     assert (bill, "max_pulls is 4 here, but the study 'study' was amended: 7." in said) == (7, True)
     assert run(max_pulls=7) == ("", 7)
-    assert "max_pulls was 7, and is now 4" in run(max_pulls=4)[0]  # since it said 7 the last time
+    assert "max_pulls was 7 and is now 4" in run(max_pulls=4)[0]  # since it said 7 the last time
     assert run(max_pulls=9, max_cost=8)[1] == 8
     amend("--max-cost", "100")
     said, bill = run(max_pulls=9, max_cost=8)
-    assert (bill, "max_cost was 100.0, and is now 8.0" in said) == (8, True)
+    assert (bill, "max_cost was 100.0 and is now 8.0" in said) == (8, True)
     amend("--max-cost", "8.5", "--max-pulls", "100")
     amend("--max-cost", "5")
     said, bill = run(max_pulls=9, max_cost=8)  # others allow less

@@ -1,4 +1,4 @@
-"""A figure of Matplotlib that a notebook shows, also without Matplotlib's own magic command."""
+"""A Matplotlib figure that a notebook shows without Matplotlib's magic commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib import figure
 
 
 class Figure(figure.Figure):
-    """Shown as a picture when it is the result of a notebook's cell.
+    """A figure that is shown as a picture if it is the result of a notebook cell.
 
     >>> Figure()._repr_png_()[1:4]
     b'PNG'

@@ -11,7 +11,8 @@ SCALES = 5.0, 0.5, 50.0  # means of exponential rewards, in units of epsilon: th
 
 
 def set_apart(found: list[Hard], epsilon: float, scales: tuple[float, ...] = SCALES) -> list[Hard]:
-    """These instances, with the best arm epsilon further ahead; those left out for which the family has no means."""
+    """These instances, with the best arm epsilon further ahead; without those for which the family has no such
+    means."""
     apart = []
     for each in found:
         family, means = each.instance.family, each.instance.means.tolist()
@@ -24,7 +25,8 @@ def set_apart(found: list[Hard], epsilon: float, scales: tuple[float, ...] = SCA
 
 
 def some_within(found: list[Hard], epsilon: float) -> list[Hard]:
-    """Of instances that are set apart, those of three arms or more, half of the best arm's rivals now good enough."""
+    """Of instances that are set apart, those with at least three arms, where half of the best arm's rivals are now good
+    enough."""
     within = []
     for each in found:
         *others, best = each.instance.means.tolist()

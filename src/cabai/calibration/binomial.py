@@ -16,7 +16,7 @@ def log_cdf(most: int, n: int, p: float) -> float:
 
 
 def most_errors(n: int, delta: float, alpha: float) -> int:
-    """The most errors in n trajectories that certify a rate of at most delta; -1 if not even none does.
+    """The largest number of errors in n trajectories that certifies a rate of at most delta; -1 if not even 0 does.
 
     >>> most_errors(4000, 0.05, 0.005)
     164

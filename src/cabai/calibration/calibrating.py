@@ -6,8 +6,8 @@ hardest instances that can be thought of, as adaptive clinical trials are design
 
 How c is chosen, so that looking at data many times does not spoil the confidence:
 
-1. A pilot, on random numbers of its own, guesses c and tells hard instances from easy ones. Then it looks for harder
-   ones among pairs of arms of like cost and among random instances, and adds the worst.
+1. A pilot, on its own random numbers, guesses c and tells hard instances from easy ones. Then it looks for harder ones
+   among pairs of arms of similar cost and among random instances, and adds the worst.
 2. Constants are tried in falling order, from above the pilot's guess: c_1 > c_2 > ... Each is certified if on *every*
    instance the errors are so few that, were the true rate above delta, so few would be seen with probability at most
    alpha (an exact binomial test). The first that is not certified ends the search; the last that was is the answer.
@@ -66,13 +66,13 @@ def calibrate(
     More `trajectories` find a smaller c, at the same confidence. `workers`, `engine` and `address` are those of
     `simulate`: where the trajectories run. `progress` is called with a line about what is being done.
 
-    The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that
-    the run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the
-    family and near its edge. To these come the worst of many more, found with fewer trajectories: two tied arms of like
-    cost, and random instances, which depend on the seed. `bounded` is searched with rewards of 0 and 1, which vary
-    most. With `epsilon`, an arm within epsilon of the best is a right answer; rivals that were tied are then a little
-    more than epsilon worse. The threshold is for that epsilon alone: of gaussian rewards in units of their standard
-    deviation, of bounded ones as a share of their range.
+    The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that the
+    run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the family
+    and near its edge. The worst of many more are added, found with fewer trajectories: two tied arms of similar cost,
+    and random instances, which depend on the seed. `bounded` is searched with rewards of 0 and 1, which vary most. With
+    `epsilon`, an arm within epsilon of the best is a right answer; rivals that were tied are then a little more than
+    epsilon worse. The threshold is for that epsilon alone: of gaussian rewards in units of their standard deviation, of
+    bounded ones as a share of their range.
 
     >>> certificate = calibrate("gaussian", [1, 1], "racing", delta=0.1, max_pulls=100, trajectories=1000)
     >>> certificate.threshold

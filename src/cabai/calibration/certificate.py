@@ -1,4 +1,4 @@
-"""What a calibration found, to be kept and shown."""
+"""The result of a calibration, to be stored and shown."""
 
 from __future__ import annotations
 

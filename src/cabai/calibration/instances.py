@@ -73,7 +73,7 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
 
 
 def below(family: Family, level: float, distance: float) -> float:
-    """A mean that is some standard deviations below a level, or about so where the family has an edge there."""
+    """A mean some standard deviations below a level, or about that far if the family has an edge there."""
     spread = math.sqrt(family.call(variance_at, level, 1 - level))
     if math.isinf(family.mean_range[0]):
         return level - distance * spread
@@ -84,8 +84,8 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     """Instances among which to look for hard ones, the best arm last.
 
     The best arm is tied with the one whose cost is next to its own: for the most expensive, a middling and the cheapest
-    arm, with the others at several distances below. And there are random ones. None has all arms tied, as
-    `hard_instances` has them; so there is none for two arms.
+    arm, with the others at several distances below. And there are random ones. None has all arms tied: `hard_instances`
+    has those. So there is none for two arms.
     """
     K, ordered = len(costs), sorted(costs)
     if K == 2:
@@ -113,7 +113,7 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     for number in range(RANDOM):
         level = family.typical_means[int(random.integers(len(family.typical_means)))]
         best, *others = random.permutation(K).tolist()
-        close = min(int(random.geometric(0.5)), K - 2)  # one rival as often as more
+        close = min(int(random.geometric(0.5)), K - 2)  # a single rival is as likely as several
         exponents = random.random(K - 1 - close) if number % 3 else [random.random()] * (K - 1 - close)
         gaps = {a: NEAR * (FAR / NEAR) ** x for a, x in zip(others[close:], exponents, strict=True)}
         what = f"random {number + 1}: {close + 1} tied, best costs {ordered[best]:.2g}"

@@ -1,4 +1,4 @@
-"""Counting errors, and descending to the least constant that is certified."""
+"""Count errors, and descend to the smallest constant that is certified."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Search:
     max_pulls: int
     engine: Engine | None
     progress: Progress
-    epsilon: float = 0.0  # as the instances' family has it
+    epsilon: float = 0.0  # in the units of the instances' family
 
     @property
     def at_once(self) -> int:
@@ -133,5 +133,5 @@ def watched(policy: Policy) -> Policy:
 
 
 def seed_of(seed: int, part: int) -> int:
-    """Random numbers of its own for each part of the search, and none that `simulate` draws for a small seed."""
+    """Separate random numbers for each part of the search; `simulate` with a small seed does not draw the same."""
     return int(np.random.SeedSequence((seed, part)).generate_state(1, np.uint64)[0])

@@ -1,8 +1,8 @@
-"""What is known in a race of arms on shared items, and what follows from it: who leads, who is out, what comes next.
+"""The state of a race of arms on shared items, and what follows from it: who leads, who is out, what comes next.
 
 Plain functions of plain arrays, compiled where many races are run (`replaying`) and called as they are in a live study
-(`race`). Items are numbered by their position in the race's random order. What a race knows is a function of which
-scores have been told, not of when: every number here is the same, to the last bit, whatever the order of arrival.
+(`race`). Items are numbered by their position in the race's random order. The state depends on which scores were told,
+not on when: every number here is the same, to the last bit, in any order of arrival.
 
 Two tests decide who beats whom, `pairs` and `champion`; each has the functions `compare` and `is_paused`.
 """
@@ -23,10 +23,10 @@ NO_ARM = -1
 class Board(NamedTuple):
     """The state of a race of K arms on n items."""
 
-    shares: NDArray[np.float64]  # K x n: scores as shares of their range, the more the better; nan until told
+    shares: NDArray[np.float64]  # K x n: scores as shares of their range, larger is better; nan until told
     sums: NDArray[np.float64]  # K x (n + 1): of an arm's first j shares, each rounded once, up to its prefix
-    carry: NDArray[np.float64]  # K: what rounding has left out of an arm's last sum
-    prefix: NDArray[np.int64]  # K: how many items, from the first, an arm has finished without a hole
+    carry: NDArray[np.float64]  # K: the rounding error of an arm's last sum
+    prefix: NDArray[np.int64]  # K: how many items, from the first, an arm has finished without a gap
     beaten: NDArray[np.bool_]  # K: by any arm
     out: NDArray[np.bool_]  # K: not the best
     capital: NDArray[np.float64]  # tests x arms x arms x bets (see the test in use)
@@ -35,9 +35,9 @@ class Board(NamedTuple):
     squares: NDArray[np.float64]  # arms x arms: of differences; for the champion's choice of a rival
     column: NDArray[np.int64]  # 1: how many items the champion's test has seen
     bets: NDArray[np.float64]
-    epsilons: NDArray[np.float64]  # of the tests: 0, which throws arms out, and epsilon, which decides
-    target: float  # the capital that proves
-    running: NDArray[np.float64]  # K: what arms cost to run; for the cheapest that is good enough, as is the next
+    epsilons: NDArray[np.float64]  # of the tests: 0, which drops arms, and epsilon, which decides
+    target: float  # the capital that counts as proof
+    running: NDArray[np.float64]  # K: what arms cost to run; used by goal cheapest only, as is the next
     close: NDArray[np.bool_]  # K x K: whether one is at most epsilon worse than another, known once both have finished
 
 
@@ -61,10 +61,10 @@ def tell(board, arm, position, share):
 
 
 def extend(board, arm):
-    """Let an arm's prefix grow over what has been told, and sum it up.
+    """Extend an arm's prefix over the scores told so far, and add them to its sum.
 
-    Each sum is rounded once, and what that takes off is carried on, item by item: so it does not matter how many are
-    told at a time.
+    Each sum is rounded once, and the rounding error is carried from item to item: so it does not matter how many scores
+    are told at a time.
     """
     shares, sums, items = board.shares, board.sums, board.shares.shape[1]
     j, carry = board.prefix[arm], board.carry[arm]
@@ -82,13 +82,13 @@ def extend(board, arm):
 
 
 def mean(board, a):
-    """Of an arm's prefix."""
+    """The mean of an arm's prefix."""
     return board.sums[a, board.prefix[a]] / board.prefix[a]
 
 
 @slot
 def find_leader(board, costs):
-    """The arm with the best mean on its own prefix among those not out, the cheaper of two that tie; or NO_ARM."""
+    """Of the arms not out, the one with the best mean on its own prefix; the cheaper one if two tie; or NO_ARM."""
     found = NO_ARM
     for a in range(len(board.prefix)):
         if not board.out[a] and board.prefix[a] > 0 and (found == NO_ARM or is_better(board, costs, a, found)):
@@ -103,7 +103,7 @@ def is_better(board, costs, a, b):
 
 @slot
 def is_active(board, leader, a):
-    """Whether more has to be known of arm a."""
+    """Whether arm a needs more evaluations."""
     return not board.out[a] and (leader == NO_ARM or a == leader or not is_paused(board, leader, a))
 
 
@@ -115,8 +115,8 @@ def count_active(board, leader):
 
 
 def choose(board, costs, leader, reached):
-    """The active arm with the fewest items asked, the cheaper of two that tie, where `reached[a]` is the next position
-    of arm a; NO_ARM if all of them have been asked for everything."""
+    """The active arm with the fewest items asked, the cheaper one if two tie, where `reached[a]` is the next position
+    of arm a; NO_ARM if everything has been asked of all of them."""
     chosen, items = NO_ARM, board.shares.shape[1]
     for a in range(len(board.prefix)):
         if reached[a] < items and is_active(board, leader, a):
@@ -128,7 +128,7 @@ def choose(board, costs, leader, reached):
 
 @slot
 def is_decided(board, leader):
-    """Whether only the leader is active, or all that is active is finished."""
+    """Whether only the leader is active, or all active arms have finished."""
     if leader == NO_ARM:
         return False
     alone, items = True, board.shares.shape[1]

@@ -2,8 +2,8 @@
 
 D = score of b - score of a, on one item, lies in [-1, 1]. If the mean of D over all n items is at most -epsilon, and
 the first j of them sum to S, the mean of the rest is at most m = (-n epsilon - S)/(n - j): items come in random order,
-each once. So whoever stakes a share x of a capital on the next D makes (1 - x) + x (1 + D)/(1 + m) of each unit, which
-is at most 1 in mean. Eight gamblers begin with an eighth each, and stake more as fewer items are left.
+each once. So a gambler who stakes a share x of a capital on the next D turns each unit into (1 - x) + x (1 + D)/(1 +
+m), whose expectation is at most 1. Eight gamblers begin with an eighth each, and stake more as fewer items are left.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 BETS = 8
-LARGEST = 0.9  # what a stake may grow to, if it did not begin with more
-# Sums of shares are rounded once, by half a unit of the last place, and so is what is computed from them. What is left
-# for the rest of the items is taken to be more than all of that could hide; so is the capital that is asked for.
+LARGEST = 0.9  # the largest that a stake grows to, unless it began larger
+# Sums of shares are rounded once, by half a unit of the last place, and so is what is computed from them. To stay on
+# the safe side, both the sum left for the remaining items and the capital required are increased by more than all these
+# errors together.
 ROUNDING = 2.0**-49  # for each item
 ROUNDED_UP = 1 + 1e-6
 
@@ -32,7 +33,7 @@ def stake(board, test, owner, b, a, j):
     items, capital, bets = board.shares.shape[1], board.capital, board.bets
     left = items - j
     m = (items * (ROUNDING - board.epsilons[test]) - (board.sums[b, j] - board.sums[a, j])) / left
-    if not -1.0 < m < 1.0:  # at 1 or more, nothing can refute it any more
+    if not -1.0 < m < 1.0:  # at 1 or more, no outcome can refute it
         return 0.0
     grown = items / left * (1.0 + m)
     gain = (1.0 + (board.shares[b, j] - board.shares[a, j])) / (1.0 + m)
@@ -46,7 +47,7 @@ def stake(board, test, owner, b, a, j):
 
 
 def is_certain(board, test, b, a, j):
-    """Whether b is better than a by what the items up to number j have said, whatever the rest will say."""
+    """Whether the items up to number j already show that b is better than a, whatever the rest brings."""
     items = board.shares.shape[1]
     lead = board.sums[b, j + 1] - board.sums[a, j + 1]
     return items * (ROUNDING - board.epsilons[test]) - lead < 1.0 - (items - j)

@@ -1,5 +1,5 @@
 """The largest capital so far of one arm over another in a race, at any epsilon and from the scores alone: what a status
-shows beside what the race itself has computed. Many items at a time; the formulas are those of `capital`."""
+shows in addition to what the race itself has computed. Many items at a time; the formulas are those of `capital`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from cabai.datasets.board import Board
 from cabai.datasets.capital import LARGEST, ROUNDING, first_bets
 
-CLOSE = 1e-3  # of epsilon: how closely it is looked for, from above
+CLOSE = 1e-3  # of epsilon: the precision of the search, from above
 
 
 def largest(board: Board, bets: NDArray[np.float64], b: int, a: int, epsilon: float) -> float:
     """On the items that both arms have finished, for "a is better than b by at least epsilon"; inf where that is known
-    not to be so."""
+    to be false."""
     items, common = board.shares.shape[1], int(min(board.prefix[b], board.prefix[a]))
     if common == 0:
         return 1.0
@@ -39,8 +39,8 @@ def largest(board: Board, bets: NDArray[np.float64], b: int, a: int, epsilon: fl
 def smallest_epsilon(
     board: Board, arms: int, delta: float, target: float, b: int, a: int, least: float = 0.0
 ) -> float | None:
-    """The smallest epsilon from `least` on, rounded up, at which b beats a: it does, at what is returned. As a share of
-    the range of scores; None if none below 1 will do."""
+    """The smallest epsilon from `least` on at which b beats a, rounded up so that b does beat a at the value returned.
+    As a share of the range of scores; None if there is none below 1."""
     bets = first_bets(board.shares.shape[1], math.log((arms - 1) / delta))
     if largest(board, bets, b, a, least) >= target:
         return least

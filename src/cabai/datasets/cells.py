@@ -1,4 +1,4 @@
-"""What a cell of somebody's table says: a number, or that there is none."""
+"""The cells of a user's table: numbers, or missing values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def is_absent(cell: Any) -> bool:
-    """Whether a cell says that there is nothing: None, nan, or what pandas has for them."""
+    """Whether a cell is missing: None, nan, or what pandas uses for them."""
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
 
 
 def number_in(cell: Any) -> float | None:
-    """A cell as a number: true is 1 and false is 0, also as text; nan where the cell says that there is no value, and
-    None if it is not a number.
+    """A cell as a number: true is 1 and false is 0, also as text; nan if the cell says that there is no value, and None
+    if it is not a number.
 
     >>> [number_in(cell) for cell in ("0.5", True, "False", " n/a ", "eight", "inf")]
     [0.5, 1.0, 0.0, nan, None, None]
@@ -60,12 +60,12 @@ def numbers_in(
 
 
 def as_floats(cells: Sequence[Any], what: str, place: Callable[[int], str]) -> list[float]:
-    known: dict[Any, float] = {}  # many cells say the same: each is looked at once
+    known: dict[Any, float] = {}  # many cells are equal: each value is parsed once
     found = []
     for at, cell in enumerate(cells):
         try:
             value = known.get(cell)
-        except TypeError:  # a list, for one
+        except TypeError:  # such as a list
             value, cell = None, repr(cell)
         if value is None:
             value = number_in(cell)
@@ -77,7 +77,7 @@ def as_floats(cells: Sequence[Any], what: str, place: Callable[[int], str]) -> l
 
 
 def out_of_range(what: str, value: float, low: float, high: float) -> str:
-    """That a score or a cost is not what it can be."""
+    """The error for a score or a cost outside its range."""
     if what == "cost":
         return f"a cost must be 0 or more, and finite, got {value:g}."
     return (

@@ -1,9 +1,9 @@
 """The champion race: one test for each arm, of "this arm is the best", whatever the number of arms; for epsilon 0.
 
-On each item, a gambler against arm a picks the rival that the earlier items speak for most, and bets that it is better
-than a, as in `pairs`. If a is the best of all, every such bet is fair or worse, whoever the rival: so the capital ever
-reaches 1/delta with probability at most delta, and there is no sum over arms to pay for. All arms that are left must
-have finished an item before it is looked at, and the next has those that it left (docs/theory/race.md).
+On each item, a gambler against arm a picks the rival that looks best on the earlier items, and bets that it is better
+than a, as in `pairs`. If a is the best of all, every such bet is fair or worse, whatever the rival: so the capital ever
+reaches 1/delta with probability at most delta, with no union bound over arms to pay for. An item is used once all
+remaining arms have finished it; arms that it drops are not on the next (docs/theory/race.md).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def start(arms: int, items: int, delta: float, epsilon: float = 0.0) -> Board:
 
 
 def compare(board, arm, before):
-    """Look at every item, in order, that all arms left have finished."""
+    """Use every item, in order, that all remaining arms have finished."""
     while is_finished(board, board.column[0]):
         look(board, board.column[0])
         board.column[0] += 1
 
 
 def is_finished(board, j):
-    """Whether all arms left have finished item j."""
+    """Whether all remaining arms have finished item j."""
     if j == board.shares.shape[1]:
         return False
     finished = True
@@ -58,7 +58,7 @@ def is_finished(board, j):
 
 
 def look(board, j):
-    """Bet against each arm left on item j, and throw out those that are not the best; never the one that leads."""
+    """Bet against each remaining arm on item j, and drop those that are shown not to be the best; never the leader."""
     arms, sums = len(board.out), board.sums
     ahead = NO_ARM
     for a in range(arms):
@@ -84,7 +84,8 @@ def look(board, j):
 
 
 def strongest_rival(board, a, j):
-    """Of the arms left, the one whose lead over a before item j is the largest for its spread; NO_ARM if none leads."""
+    """Of the remaining arms, the one whose lead over a before item j is largest relative to its spread; NO_ARM if none
+    leads."""
     found, most = NO_ARM, 0.0
     for b in range(len(board.out)):
         if not board.out[b] and b != a:
@@ -95,5 +96,5 @@ def strongest_rival(board, a, j):
 
 
 def is_paused(board, leader, a):
-    """Never: each item has all arms that are left."""
+    """Never: each item is evaluated with all remaining arms."""
     return False

@@ -3,7 +3,7 @@ docs/theory/cheapest.md.
 
 An arm is out once any arm is shown better than it by more than the margin, epsilon - slack. An arm is shown good once
 it beats every other arm at epsilon, or both have finished everything and it is at most epsilon worse. The answer is the
-cheapest arm to run that is shown good, of which every cheaper one is out.
+cheapest arm to run that is shown good, once every cheaper arm is out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["compare", "find_leader", "is_active", "is_decided", "is_paused", "st
 
 
 def start(arms: int, items: int, delta: float, epsilon: float, goal: Cheapest, unit: float = 1.0) -> Board:
-    """`epsilon` is a share of the range of scores, of which a unit of `goal` is so much."""
+    """`epsilon` is a share of the range of scores; `unit` is the range in the units of `goal`."""
     margin = max(epsilon - goal.slack / unit, 0.0)
     return pairs.board_of(arms, items, delta, [-margin, epsilon], goal.pairs(arms))
 
@@ -43,7 +43,7 @@ def find_leader(board, costs):
 
 
 def find_best(board):
-    """The arm with the best mean on its own prefix of those not out; or NO_ARM."""
+    """Of the arms not out, the one with the best mean on its own prefix; or NO_ARM."""
     found = NO_ARM
     for a in range(len(board.prefix)):
         if not board.out[a] and board.prefix[a] > 0 and (found == NO_ARM or mean(board, a) > mean(board, found)):
@@ -57,15 +57,15 @@ def is_cheaper(board, a, b):
 
 
 def is_cleared(board, b, a):
-    """Whether b is shown at most epsilon worse than a."""
+    """Whether b is at most epsilon worse than a: exactly, if both have finished everything; else whether it is shown."""
     items = board.shares.shape[1]
-    if board.prefix[a] == items and board.prefix[b] == items and board.close[b, a]:
-        return True
+    if board.prefix[a] == items and board.prefix[b] == items:
+        return board.close[b, a]
     return board.best[1, b, a] >= board.target
 
 
 def is_active(board, leader, a):
-    """Whether more has to be known of arm a, if `leader` is the likely answer."""
+    """Whether arm a needs more evaluations, if `leader` is the likely answer."""
     if leader == NO_ARM:
         return True
     if a == leader:
@@ -74,7 +74,7 @@ def is_active(board, leader, a):
                 return True
     elif not is_cleared(board, leader, a) or is_open(board, leader, a):
         return True
-    if a == find_best(board):  # who shows that others are too bad
+    if a == find_best(board):  # it shows that others are too bad
         for b in range(len(board.prefix)):
             if is_open(board, leader, b):
                 return True
@@ -82,8 +82,20 @@ def is_active(board, leader, a):
 
 
 def is_open(board, leader, a):
-    """Whether a is cheaper than the likely answer, and not out."""
-    return a != leader and not board.out[a] and is_cheaper(board, a, leader)
+    """Whether a is cheaper than the likely answer, and not out, nor known to be worse than some arm by more than
+    epsilon: if all arms were beaten, one of them wrongly, none is out."""
+    return a != leader and not board.out[a] and is_cheaper(board, a, leader) and not is_known_bad(board, a)
+
+
+def is_known_bad(board, a):
+    """Whether a and some arm have finished everything, and a is worse by more than epsilon."""
+    items = board.shares.shape[1]
+    if board.prefix[a] < items:
+        return False
+    for b in range(len(board.prefix)):
+        if b != a and board.prefix[b] == items and not board.close[a, b]:
+            return True
+    return False
 
 
 def find_answer(board):
@@ -114,8 +126,8 @@ def winner(state, leader, rank):
 
 
 def is_close(difference: float, items: int, epsilon: float) -> bool:
-    """Whether an arm whose sum is better by the difference is at most epsilon worse in the mean, exactly: epsilon is
-    the decimal number that was given."""
+    """Whether an arm whose sum is larger by this difference has a mean at most epsilon worse, exactly: epsilon is the
+    decimal number that was given."""
     return Fraction(difference) >= -items * Fraction(repr(float(epsilon)))
 
 
@@ -123,8 +135,8 @@ functions: Sequence[Any] = (compare, is_paused, find_leader, is_active, is_decid
 
 
 def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
-    """Of what has to be shown for the likely answer, and is not, the claim with the least capital: the test, the arm
-    that is to be better, the other, and the capital."""
+    """Of the claims still to be shown for the likely answer, the one with the least capital: the test, the arm claimed
+    to be better, the other arm, and the capital."""
     found = []
     for a in range(len(board.prefix)):
         if a != leader and not is_cleared(board, leader, a):

@@ -16,7 +16,7 @@ from cabai.datasets.race import Race
 
 
 class CheapestRace(Race):
-    """K arms on n items. `costs` are what evaluations cost; arms cost to run as much, unless declared.
+    """K arms on n items. `costs` are what evaluations cost; running an arm costs the same, unless declared.
 
     >>> race = CheapestRace(2, 100, goal=Cheapest(0.05, (1.0, 2.0)), delta=0.05, epsilon=0.1)
     >>> while race.winner([1, 2]) is None:
@@ -67,8 +67,8 @@ class CheapestRace(Race):
         return None if found == NO_ARM else found
 
     def capital(self, leader: int) -> NDArray[np.float64]:
-        """For each arm, the capital for the leader's being at most epsilon worse or, if that is less and still to be
-        shown, for the arm's being too bad; inf where all is known, and for the leader."""
+        """For each arm, the capital for "the leader is at most epsilon worse" or, if that is less and still to be
+        shown, for "the arm is too bad"; inf where both are known, and for the leader."""
         found: NDArray[np.float64] = self.board.best[1, leader].copy()
         finished = self.board.prefix == self.items
         found[finished & finished[leader] & self.board.close[leader]] = math.inf
@@ -85,7 +85,7 @@ class CheapestRace(Race):
         return [a for a in others if not cheapest.is_cleared(board, leader, a) or cheapest.is_open(board, leader, a)]
 
     def claim(self, leader: int, names: Sequence[str]) -> str | None:
-        """What has the least evidence of all that has to be shown, in words."""
+        """The claim with the least evidence of those to be shown, in words."""
         found: Any = cheapest.weakest(self.board, leader)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""The items of a dataset: given as they are, or in a file."""
+"""The items of a dataset, from memory or from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cabai.support.validation import InvalidInput, shown
 
 @dataclass(frozen=True)
 class Dataset:
-    """Items, what they are called, and a fingerprint by which a change of them is noticed, where one can be made."""
+    """Items, their ids, and a fingerprint that shows when they change, if one can be computed."""
 
     items: Sequence[Any]
     ids: tuple[str | int, ...] | None
@@ -28,7 +28,7 @@ class Dataset:
         return len(self.items)
 
     def number(self, id_: Any) -> int:
-        """Where the item is that is called so."""
+        """The position of the item with this id."""
         return int(id_) if self.ids is None else self._numbers[id_]
 
     @cached_property
@@ -39,9 +39,9 @@ class Dataset:
     def of(cls, items: Any) -> Dataset:
         if isinstance(items, (str, Path)):
             items = read_items(Path(items))
-        if hasattr(items, "to_dict") and hasattr(items, "columns"):  # a frame: one item a row
+        if hasattr(items, "to_dict") and hasattr(items, "columns"):  # a frame: one item per row
             items = items.to_dict("records")
-        elif hasattr(items, "tolist") and hasattr(items, "index"):  # a column of one
+        elif hasattr(items, "tolist") and hasattr(items, "index"):  # a column of a frame
             items = items.tolist()
         is_sequence = isinstance(items, Sequence) or (hasattr(items, "__len__") and hasattr(items, "__getitem__"))
         if not is_sequence or isinstance(items, (bytes, bytearray, Mapping)):
@@ -56,7 +56,7 @@ class Dataset:
 
 
 def fingerprint(rows: Sequence[Any]) -> str | None:
-    """Of items that JSON can hold."""
+    """The fingerprint of items that JSON can represent."""
     digest = hashlib.sha256()
     try:
         for row in rows:
@@ -67,7 +67,7 @@ def fingerprint(rows: Sequence[Any]) -> str | None:
 
 
 def read_items(path: Path) -> list[Any]:
-    """The items in a file: one JSON value a line, or one row of CSV with a heading."""
+    """The items in a file: one JSON value per line, or one row per item of a CSV file with a header."""
     if path.suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         raise InvalidInput(f"items must be in a .jsonl or a .csv file, got {str(path)!r}.")
     try:

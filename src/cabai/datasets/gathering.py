@@ -1,4 +1,4 @@
-"""One table of scores from evaluations that several files tell of."""
+"""One table of scores from evaluations in several files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Evaluation(NamedTuple):
     cost: float | None
     file: str
     epoch: int = 1
-    id: str | None = None  # two with the same are the same
+    id: str | None = None  # evaluations with the same id are copies
 
 
 def without_copies(evaluations: Iterable[Evaluation], advice: str) -> list[Evaluation]:

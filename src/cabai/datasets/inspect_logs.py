@@ -19,9 +19,9 @@ from cabai.support.validation import InvalidInput, optional, shown
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
-GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics count them
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as in Inspect's own metrics
 WORDS = {"yes": 1.0, "no": 0.0}
-ZSTANDARD = 93  # the compression of zip files that Inspect uses now, and Python since 3.14
+ZSTANDARD = 93  # the compression that Inspect's zip files use now; Python reads it since 3.14
 ADVICE = "Leave one of the files out, or name arms by a field that differs, such as arm='task_args.prompt' (--arm)."
 
 
@@ -33,7 +33,7 @@ class Log:
 
     @property
     def epochs(self) -> int:
-        """How often each sample was to be run."""
+        """How often each sample is run."""
         declared = (self.about.get("config") or {}).get("epochs") or 1
         return int(max(declared, *(sample.get("epoch", 1) for sample in self.samples), 1))
 
@@ -41,7 +41,7 @@ class Log:
 def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
     """Read the scores in logs of Inspect, given as files or folders.
 
-    An arm is a model, or what another field of the logs' section `eval` says: `arm="task_args.prompt"`. An item is a
+    An arm is a model, or the value of another field of the logs' section `eval`: `arm="task_args.prompt"`. An item is a
     sample; if there are several tasks, its name begins with the task's. Grades become numbers as in Inspect's own
     metrics: C is 1, P is 0.5, I and N are 0. A sample without a score, for example because it failed, is missing.
 
@@ -78,7 +78,7 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
 
 
 def logs_in(*paths: str | Path) -> list[Log]:
-    """The logs that are meant: in a folder, all of them, at any depth; it may have other JSON files, too."""
+    """The logs to read: in a folder, all of them, at any depth; other JSON files in it are ignored."""
     found: list[Log] = []
     for path in map(Path, paths):
         if not path.is_dir():
@@ -101,7 +101,7 @@ def load(path: Path) -> Log:
 
     try:
         about, samples = from_zip(path) if is_zip(path) else from_json(path)
-        last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last word on each
+        last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last entry of each
         if not isinstance(about["model"], str):
             raise ValueError
     except OSError as error:
@@ -123,7 +123,7 @@ def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What begins a log, and its samples in short; in full if it has no summaries of them."""
+    """The header of a log, and summaries of its samples, or the full samples if it has no summaries."""
     from zipfile import ZipFile
 
     with ZipFile(path) as file:
@@ -144,7 +144,7 @@ def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def member(path: Path, file: ZipFile, name: str) -> bytes:
-    """A file in a zip file, also where Python's own module does not know its compression."""
+    """A file in a zip file, even if Python's own module does not know its compression."""
     info = file.getinfo(name)
     if info.compress_type != ZSTANDARD or sys.version_info >= (3, 14):
         return file.read(name)
@@ -170,7 +170,7 @@ def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def the_scorer(logs: list[Log], wanted: str | None) -> str:
-    """The score that is meant."""
+    """The score to use."""
     for log in logs:
         names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
         if not names:  # all of it failed
@@ -211,7 +211,7 @@ def means(found: list[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
 
 
 def field(log: Log, name: str) -> str:
-    """What a log says under a name such as `model` or `task_args.prompt`."""
+    """The value of a field such as `model` or `task_args.prompt`."""
     found: Any = log.about
     for part in name.split("."):
         found = found.get(part) if isinstance(found, dict) else None
@@ -234,6 +234,6 @@ def score_of(log: Log, sample: dict[str, Any], scorer: str) -> float:
 
 
 def cost_of(sample: dict[str, Any]) -> float | None:
-    """What the log says that a sample has cost, all models together."""
+    """What a sample cost according to the log, all models together."""
     costs = [usage.get("total_cost") for usage in (sample.get("model_usage") or {}).values()]
     return None if not costs or None in costs else math.fsum(costs)

@@ -59,7 +59,7 @@ def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
 
 
 def files_in(*paths: str | Path) -> list[Path]:
-    """The files that are meant: in a folder, all of them, at any depth."""
+    """The files to read: in a folder, all of them, at any depth."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -116,7 +116,7 @@ def scores_in(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
-    """The metric that is meant and, where there are several, the filter."""
+    """The metric to use and, if there are several filters, the filter."""
     filters = {sample.get("filter") for log in logs for sample in log.samples}
     if len(filters) == 1 and wanted is not None:
         wanted = wanted.removesuffix(f",{next(iter(filters))}")

@@ -1,4 +1,4 @@
-"""Which logs are meant by a path, and who reads them."""
+"""Which kind of logs a path holds, and how they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = {"scorer": INSPECT, "epochs": INSPECT, "arm": INSPECT, "metric": LM_EV
 
 
 def read_logs(source: Any, **options: Any) -> ScoreTable | None:
-    """The scores in logs, given as a path, a folder or several of them; None if that is not what is given."""
+    """The scores in logs, given as a path, a folder or several of them; None if it is something else."""
     is_list = isinstance(source, Sequence) and not isinstance(source, (str, bytes))
     paths = [*source] if is_list else [source]
     given = {name: value for name, value in options.items() if value is not None}
@@ -38,7 +38,7 @@ def read_logs(source: Any, **options: Any) -> ScoreTable | None:
 
 
 def kind_of(path: Path) -> str | None:
-    """Whose log or folder of logs it is, by its ending or what it contains; None if it is neither."""
+    """The tool that wrote a log or a folder of logs, by its name or its content; None if neither did."""
     if path.is_dir():
         return kind_of_folder(path)
     if path.suffix in (".eval", ".json"):

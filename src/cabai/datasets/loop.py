@@ -1,4 +1,4 @@
-"""A whole race on scores that are known, to be compiled."""
+"""A whole race on known scores, to be compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cabai.support.specialise import slot
 
 
 def run_race(state, order, shares, costs, prices, rank, pulls):
-    """One race, in which each evaluation is told before the next is chosen; returns who won, and what was paid."""
+    """One race, in which each evaluation is told before the next is chosen; returns the winner and what was paid."""
     paid = 0.0
     while True:
         leader = find_leader(state, prices)

@@ -1,7 +1,7 @@
 """The paired race: every arm against every other, on the items that both have finished (docs/theory/race.md).
 
-That the capital against "b is not better than a" ever reaches (K - 1)/delta has probability at most delta/(K - 1) if
-that is true. Once it has, b beats a.
+If "b is not better than a" is true, the capital against it ever reaches (K - 1)/delta with probability at most delta/(K
+- 1). Once it has, b beats a.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cabai.datasets.board import Board
 from cabai.datasets.capital import BETS, LARGEST, ROUNDED_UP, ROUNDING, first_bets, is_certain, stake
 
-GIVEN_UP = 2.0**-200  # of a capital: too little to come back from
+GIVEN_UP = 2.0**-200  # a capital too small to recover
 
 
 def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
@@ -23,7 +23,7 @@ def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
 
 
 def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: int) -> Board:
-    """A board for tests with these epsilons, of which so many may go wrong; the first throws arms out."""
+    """A board for tests with these epsilons, where so many claims may be false; the first epsilon drops arms."""
     tests = len(epsilons)
     shape = (tests, arms, arms)
     return Board(
@@ -70,7 +70,8 @@ def bet(board, test, b, a, j):
 
 
 def throw_out(board):
-    """An arm is out once any arm beats it; but if all were, then one of them wrongly, and none is."""
+    """An arm is out once any arm beats it. If that would drop all arms, one of the tests must be wrong, and none is
+    dropped."""
     left = 0
     for a in range(len(board.out)):
         left += not board.beaten[a]
@@ -97,7 +98,7 @@ def compare_at_once(board: Board, arm: int, before: int) -> None:
 
 
 def compare_all(board: Board, before: NDArray[np.int64]) -> None:
-    """What `compare` does for one arm after another, whose prefixes were `before`."""
+    """The same as `compare` for each arm in turn, whose prefixes were `before`."""
     for j in range(int(before.min()), int(board.prefix.max())):
         arms = np.flatnonzero(board.prefix > j)
         is_new = before[arms] <= j
@@ -108,7 +109,7 @@ def compare_all(board: Board, before: NDArray[np.int64]) -> None:
 
 
 def bet_at_once(board: Board, winners: NDArray[np.int64], losers: NDArray[np.int64], j: int) -> None:
-    """What `bet` does, for each of these pairs."""
+    """The same as `bet` for each of these pairs."""
     items, bets, limits = board.shares.shape[1], board.bets, np.maximum(board.bets, LARGEST)
     left = items - j
     for test, epsilon in enumerate(board.epsilons):

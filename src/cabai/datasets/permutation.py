@@ -9,10 +9,10 @@ from cabai.support.streams import GOLDEN, mix
 
 
 def permutation(items: int, seed: int, repeat: int = 0) -> NDArray[np.int64]:
-    """A random order of so many items, for a seed: the same on every machine and in every version, since a study that
-    is stored must find its order again. Another for each `repeat`.
+    """A random order of so many items for a seed: the same on every machine and in every version, since a stored study
+    must find its order again. Each `repeat` has another one.
 
-    Each item has a random number of 64 bits, no two of them equal, and they are sorted by it.
+    Items are sorted by random numbers of 64 bits, no two of which are equal.
 
     >>> permutation(5, seed=1).tolist()
     [4, 1, 0, 2, 3]

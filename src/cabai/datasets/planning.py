@@ -13,10 +13,11 @@ from cabai.support.validation import InvalidInput
 
 
 def planned_items(items: int, gap: float, variance: float, level: float, epsilon: float = 0.0) -> float:
-    """How many items two arms need whose scores differ by `gap` in mean, with that variance from item to item.
+    """How many items are needed to tell apart two arms whose mean scores differ by `gap`, with that variance from item
+    to item.
 
-    N/n = t/(1 + t) with t = 2 variance (level + 1)/(n (gap + epsilon)^2): what is drawn without replacement tells more
-    and more of what is left.
+    N/n = t/(1 + t) with t = 2 variance (level + 1)/(n (gap + epsilon)^2): drawn without replacement, items tell more
+    and more about those that are left.
 
     >>> round(planned_items(1000, gap=0.1, variance=0.3, level=3.0))
     194
@@ -34,9 +35,9 @@ def planned_share(
 ) -> float:  # fmt: skip
     """The share of a full evaluation's cost that a race will pay.
 
-    A champion race pays for half of log(K - 1), in finding the rival to bet on, where a paired one pays for all of it.
-    `gaps` says how far the mean of each other arm is behind the best, `variances` how much its difference to the best
-    varies from item to item; `costs` are prices of one evaluation, the best arm's first.
+    A champion race pays for half of log(K - 1), to find the rival to bet on; a paired race pays for all of it. `gaps`
+    says how far the mean of each other arm is behind the best, `variances` how much its difference to the best varies
+    from item to item; `costs` are prices of one evaluation, the best arm's first.
 
     >>> planned_share(1000, gaps=[0.1, 0.2], variances=[0.3, 0.3], delta=0.05, race="paired")
     0.168...

@@ -1,4 +1,4 @@
-"""A race as it is run live: scores come in one by one, in any order, and it says what to evaluate next."""
+"""A live race: scores come in one by one, in any order, and it says what to evaluate next."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
 
 
 def functions_of(race: str) -> Any:
-    """What binds the functions of a board to the test of a race."""
+    """Bind the functions of a board to the test of a race."""
     return binding(cheapest.functions if race == CHEAPEST else [TESTS[race].compare, TESTS[race].is_paused])
 
 
 def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
-    """The race that is meant, checked: the cheaper one if none is named."""
+    """The name of the race, checked; if none is given, the race that costs less."""
     if goal == CHEAPEST:
         if race not in (None, CHEAPEST):
             raise InvalidInput(f"goal 'cheapest' has its own race: leave race out, got {shown(race)}.")
@@ -69,7 +69,7 @@ class Race:
         return self.scores.shape[1]
 
     def share(self, score: Any) -> Any:
-        """A score as a share of the range, the more the better."""
+        """A score as a share of the range, larger is better."""
         return ((self.high - score) if self.minimize else (score - self.low)) / (self.high - self.low)
 
     def tell(self, arm: int, position: int, score: float) -> None:
@@ -94,10 +94,10 @@ class Race:
         elif grown:
             pairs.compare_all(self.board, before)
 
-    # What follows is what the functions of `board` say, of all arms at a time.
+    # The functions of `board`, for all arms at a time.
 
     def leader(self, costs: Sequence[float]) -> int | None:
-        """The arm with the best mean on what it has finished among those not out; ties go to the cheaper."""
+        """Of the arms not out, the one with the best mean on what it has finished; ties go to the cheaper."""
         state = self.board
         known = np.flatnonzero(~state.out & (state.prefix > 0))
         if not len(known):
@@ -107,7 +107,7 @@ class Race:
         return int(min(tied, key=lambda a: costs[a]))
 
     def active(self, costs: Sequence[float]) -> list[int]:
-        """The arms of which more has to be known."""
+        """The arms that need more evaluations."""
         return self._active(self.leader(costs))
 
     def _active(self, leader: int | None) -> list[int]:
@@ -119,8 +119,8 @@ class Race:
         return found
 
     def winner(self, costs: Sequence[float]) -> int | None:
-        """The arm that has won, if the race is over. If it has finished everything, it is the one with the largest sum
-        of scores, without any rounding, of all that have, and the cheapest of those that tie."""
+        """The winner, if the race is over. If it has finished everything, it has the largest sum of scores, computed
+        without rounding, of all arms that have; of those that tie, it is the cheapest."""
         leader = self.leader(costs)
         if leader is None:
             return None
@@ -138,7 +138,7 @@ class Race:
         return best
 
     def lead(self, a: int, b: int) -> float:
-        """By how much the scores of arm a are better in all than those of b; 0 only if they are equal."""
+        """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
         difference = math.fsum([*self.scores[a], *-self.scores[b]])
         return -difference if self.minimize else difference
 
@@ -147,8 +147,8 @@ class Race:
         beyond: int = 0,
     ) -> tuple[int, int] | None:  # fmt: skip
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
-        None if enough is under way, and so many `beyond` that. In `passed` it keeps where it has looked, for those who
-        ask again and have told nothing meanwhile."""
+        None if enough is under way, plus `beyond`. `passed` remembers where the search has been, for calls with nothing
+        told in between."""
         active = self.active(costs)
         if not active or sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
             return None
@@ -159,7 +159,7 @@ class Race:
         return None if reached[arm] == self.items else (arm, reached[arm])
 
     def most_under_way(self, active: int) -> float:
-        """How many evaluations may be under way: what comes back may decide, and then the others are for nothing."""
+        """How many evaluations may be under way: the results may decide, and then the others were paid for nothing."""
         return math.inf if math.isinf(self.speculate) else max(2 * active, self.speculate * self.told)
 
     def _reached(self, arm: int, busy: Collection[int], position: int) -> int:
@@ -175,8 +175,8 @@ class Race:
         return bool((self.board.prefix == self.items).all())
 
     def capital(self, leader: int) -> NDArray[np.float64]:
-        """For each arm, the largest capital so far against its being better than the leader; inf where that is known
-        not to be so, and for the leader."""
+        """For each arm, the largest capital so far against "it is better than the leader"; inf where that is known to
+        be false, and for the leader."""
         if self.name == PAIRED:
             found: NDArray[np.float64] = np.maximum(self.board.best[-1, leader], self.board.best[0].max(axis=0))
         else:
@@ -189,10 +189,10 @@ class Race:
         return found
 
     def rivals(self, leader: int) -> list[int]:
-        """The arms of which something has to be shown."""
+        """The arms about which something must be shown."""
         return [a for a in np.flatnonzero(~self.board.out).tolist() if a != leader]
 
     def confidence(self, leader: int, delta: float) -> float:
-        """1 - the smallest delta at which the leader would have won by now. It may be looked at any time."""
+        """1 - the smallest delta at which the leader would have won by now. It is valid at any time."""
         least = float(self.capital(leader).min())
         return max(0.0, 1 - self.board.target * delta / least)

@@ -1,4 +1,4 @@
-"""From what people have, files or values of Python, to a table of scores."""
+"""Read a table of scores from files or Python values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> 
 
 
 def checked(table: ScoreTable, low: float, high: float) -> ScoreTable:
-    """A table, all of whose scores lie in their range."""
+    """A table, after checking that all scores are in their range."""
     outside = np.argwhere((table.scores < low) | (table.scores > high))
     if len(outside):
         a, i = outside[0]
@@ -76,7 +76,7 @@ def checked(table: ScoreTable, low: float, high: float) -> ScoreTable:
 
 
 def mapping_grid(source: Mapping[Any, Any], what: str, low: float, high: float) -> Grid:
-    """Arms with a list of values each, all of one length, or with values by item."""
+    """Arms with a list of values each, all of the same length, or with values by item."""
     arms = [str(arm) for arm in source]
     by_item = [pairs_of(arm, values, what) for arm, values in source.items()]
     if len({isinstance(each, dict) for each in by_item}) > 1:
@@ -119,7 +119,7 @@ def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]
 
 
 def is_series(value: Any) -> bool:
-    """Of pandas."""
+    """Whether it is a pandas Series."""
     return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
 
 

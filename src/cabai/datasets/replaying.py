@@ -1,4 +1,4 @@
-"""What a race would have cost on scores that are known: the same race, compiled, again and again in other orders."""
+"""What a race would have cost on known scores: the same race, compiled, repeated in other orders."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Replay:
     decisions: NDArray[np.int64]  # by repeat: the number of the arm
     costs: NDArray[np.float64]  # by repeat
     pulls: NDArray[np.int64]  # repeats x arms
-    left_out: int = 0  # items that lack a score of some arm, and are not in the table
+    left_out: int = 0  # items without a score of some arm, which are not in the table
     lacking: dict[str, int] = field(default_factory=dict)  # by arm: on how many of them it has no score
-    goal: Cheapest | None = None  # what was looked for: the best arm, or the cheapest that is good enough
+    goal: Cheapest | None = None  # the goal: the best arm (None), or the cheapest that is good enough
 
     @property
     def full_cost(self) -> float:
@@ -299,7 +299,7 @@ def replay(
 
 
 def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
-    """The items that every arm has a score on, how many others there are, and how many each arm lacks."""
+    """The items that every arm has a score on, how many others there are, and how many scores each arm lacks."""
     holes = np.isnan(table.scores)
     left_out = int(holes.any(axis=0).sum())
     lacking = {arm: int(count) for arm, count in zip(table.arms, holes.sum(axis=1), strict=True) if count}
@@ -345,7 +345,7 @@ def replay_table(
     race_once = aside(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
-    over = False  # set on Ctrl-C: races not begun are not run
+    over = False  # set on Ctrl-C: races that have not begun are not run
 
     def run(begin: int) -> int:
         end = begin if over else min(begin + size, count)
@@ -358,7 +358,7 @@ def replay_table(
         return end - begin
 
     executor, done = ThreadPoolExecutor(jobs), 0
-    try:  # all of it in other threads: this one hears Ctrl-C
+    try:  # all of it in other threads: this one handles Ctrl-C
         for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:
@@ -395,7 +395,7 @@ def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np
 
 
 def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
-    """The best arm first, by sums without rounding; those that tie, the cheapest first."""
+    """The best arm first, by sums without rounding; of those that tie, the cheapest first."""
     prices = [0.0] * len(table.arms) if table.costs is None else table.costs.mean(axis=1).tolist()
 
     def order(a: int, b: int) -> int:
@@ -406,7 +406,7 @@ def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
 
 
 def lead(table: ScoreTable, direction: str, a: int, b: int) -> float:
-    """By how much arm a is better than b in all; 0 only if they are equal."""
+    """By how much the total of arm a exceeds that of b; 0 only if they are equal."""
     difference = math.fsum([*table.scores[a].tolist(), *(-table.scores[b]).tolist()])
     return -difference if direction == "minimize" else difference
 

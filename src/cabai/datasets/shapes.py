@@ -1,9 +1,9 @@
-"""Long or wide: which columns of a table are what, and the scores or costs in it as arms x items.
+"""Long and wide tables: what each column is, and the scores or costs as arms x items.
 
 A table is **long** if it has columns for the arm, the item and the score: one row per evaluation. Otherwise it is
 **wide**: one row per item, and one column per arm. The names that columns may have are below; a column with the first
 of them is preferred to its synonyms, and two synonyms without it are an error. Case does not matter, and spaces and
-hyphens are as good as underscores.
+hyphens count as underscores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Grid:
-    """What a table has for arms and items, nan where nothing. `items` None: one value per arm."""
+    """The values of a table by arm and item, nan where there is none. If `items` is None: one value per arm."""
 
     arms: list[str]
     items: list[str] | None
@@ -59,7 +59,7 @@ def grid_of(sheet: Sheet, what: str, low: float = 0.0, high: float = sys.float_i
 
 
 def column_for(sheet: Sheet, role: str) -> int | None:
-    """The column that has an arm, an item, a score or a cost, if there is one."""
+    """The column of the arm, the item, the score or the cost, if there is one."""
     normal = [normalised(header) for header in sheet.headers]
     found = [c for c, name in enumerate(normal) if name == role]
     found = found or [c for c, name in enumerate(normal) if name in NAMES[role]]
@@ -93,7 +93,7 @@ def long_grid(sheet: Sheet, arm: int, item: int, value: int, what: str, low: flo
 
 
 def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
-    """The different names in a column, in the order in which they come, and the number of the one in each row."""
+    """The different names in a column, in order of appearance, and the number of the name in each row."""
     known: dict[Any, int] = {}
     try:
         numbers = np.array([known.setdefault(cell, len(known)) for cell in sheet.columns[c]], np.int64)
@@ -152,7 +152,7 @@ def wide_grid(sheet: Sheet, item: int | None, what: str, low: float, high: float
 
 
 def has_names(sheet: Sheet, c: int) -> bool:
-    """Whether a column holds something other than scores, and never the same."""
+    """Whether a column holds something other than scores, and no value twice."""
     cells = sheet.columns[c]
     if isinstance(cells, np.ndarray) or all(number_in(cell) is not None for cell in cells):
         return False

@@ -1,4 +1,4 @@
-"""Tables as people have them, in files or in memory, as named columns."""
+"""Users' tables, in files or in memory, as named columns."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from cabai.support.validation import InvalidInput, optional
 
-NO_NAME = "__index_level_0__"  # what pandas calls an index without a name in a Parquet file
+NO_NAME = "__index_level_0__"  # the name that pandas gives an unnamed index in a Parquet file
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Columns of equal length, and what an error calls their rows."""
+    """Columns of equal length, and how errors refer to their rows."""
 
     name: str
     headers: list[str]
     columns: Sequence[Sequence[Any]]
     rows: Sequence[Any]
-    index: Sequence[Any] | None = None  # names of the rows that are no column
+    index: Sequence[Any] | None = None  # row names that are not a column
     first_names_rows: bool = False  # whether the first column is known to hold names of the rows
 
     def place(self, row: int, column: int) -> str:
@@ -65,9 +65,9 @@ def csv_sheet(path: Path) -> Sheet:
 
 
 def columns_of(path: Path, reader: Iterator[list[str]]) -> tuple[list[str], list[list[str]], list[int]]:
-    """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are no rows.
+    """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are skipped.
 
-    Rows are taken some thousands at a time: a million lists would keep Python's memory management busy for seconds."""
+    Rows are read a few thousand at a time: a million lists would keep Python's memory management busy for seconds."""
     header: list[str] = []
     columns: list[list[str]] = []
     numbers: list[int] = []

@@ -1,4 +1,4 @@
-"""Tables of scores: arms on items, all of them known."""
+"""Tables of known scores: arms x items."""
 
 from __future__ import annotations
 

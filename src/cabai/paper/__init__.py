@@ -1,4 +1,4 @@
-"""The paper's tables, figures and claims, made again by one command."""
+"""The paper's tables, figures and claims, reproduced by one command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = {
     "theorems": ("theorems", "theorems"),
     "errata": ("errata", "errata"),
 }
-MORE = {"beyond": ("beyond", "beyond")}  # not of the paper, and not in the report on all of it
+MORE = {"beyond": ("beyond", "beyond")}  # not in the paper, and not in the report of `all`
 
 
 def reproduce(
@@ -37,12 +37,12 @@ def reproduce(
     address: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Section], list[Path]]:
-    """Make a part of the paper again, or all of it; write a report below `out` if that is given.
+    """Reproduce a part of the paper, or all of it; write a report to the folder `out` if given.
 
-    The part `beyond` is not of the paper, and `all` leaves it out.
+    The part `beyond` is not in the paper, and `all` leaves it out.
 
     Returns the sections of the report and the files written. `quick` runs 100 trajectories; `progress` is called with a
-    word on what is being done. `workers`, `engine` and `address` are those of `simulate`; what is timed for a table,
+    line about what is being done. `workers`, `engine` and `address` are those of `simulate`; what is timed for a table,
     and the small simulations of the errata, run in this process whatever they say.
     """
     from cabai.paper.lab import Lab

@@ -36,7 +36,7 @@ PROTOTYPES = [
 
 # The grid's means by family: the range they are drawn from, and how far the best is above all others at least.
 MEANS = {"gaussian": (0.0, 1.0, 0.3), "bernoulli": (0.1, 0.9, 0.15), "poisson": (0.5, 2.5, 0.5)}
-SHARES = {3: 2.0, 10: 0.5, 50: 0.1}  # of the trajectories, by number of arms: long ones are fewer
+SHARES = {3: 2.0, 10: 0.5, 50: 0.1}  # of the trajectories, by number of arms: fewer where they are long
 
 
 def beyond(lab: Lab) -> Section:
@@ -130,7 +130,7 @@ def random_instances(lab: Lab, section: Section) -> None:
 
 
 def measure(lab: Lab) -> tuple[pd.DataFrame, list[str]]:
-    """One row an instance and delta: top-two's mean cost, its ratio to each rival's, and their standard errors."""
+    """One row per instance and delta: top-two's mean cost, its ratio to each rival's, and their standard errors."""
     records, commands = [], []
     for number, problem in enumerate(grid()):
         if lab.quick and number % 10:
@@ -185,7 +185,7 @@ def empirical_leader(arms, run, rules):  # type: ignore[no-untyped-def]
 
 
 def tails(lab: Lab, section: Section) -> None:
-    """Why the leader is the arm that reaches highest: with the best mean for leader, some runs cost far more."""
+    """Why the leader is the arm that reaches highest: if the arm with the best mean leads, some runs cost far more."""
     problem, delta, rows = instance("G50"), 0.1, []
     good = lab.runs(problem, TOP_TWO, delta, share=0.4)
     bad = simulate(

@@ -1,4 +1,4 @@
-"""Where the paper slips, each with a number that shows it. docs/theory/errata.py writes them to a page."""
+"""Errors in the paper, each with a number that shows it. docs/theory/errata.py writes them to a page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ERRATA: list[Erratum] = []
 def erratum(
     where: str, *, says: str, right: str, minor: bool = False
 ) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
-    """Enter a function that shows an erratum's number into the list."""
+    """Add a function that computes an erratum's number to the list."""
 
     def enter(shown: Callable[[Lab], str]) -> Callable[[Lab], str]:
         ERRATA.append(Erratum(where, says, right, shown, minor))
@@ -68,7 +68,7 @@ def corollary_2(lab: Lab) -> str:
 
 
 def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
-    """The paper's Z(t) = max_a min_b Z_{a,b} > log(2 K t / delta), with no look at which mean is larger."""
+    """The paper's Z(t) = max_a min_b Z_{a,b} > log(2 K t / delta), without checking which mean is larger."""
     largest = 0.0
     for a in range(len(arms)):
         least = np.inf

@@ -1,4 +1,4 @@
-"""The paper's Figure 2, drawn again: how policies divide their pulls, and what they pay."""
+"""The paper's Figure 2, reproduced: how policies divide their pulls, and what they pay."""
 
 from __future__ import annotations
 

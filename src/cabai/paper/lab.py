@@ -10,12 +10,12 @@ from cabai.instance import Instance
 from cabai.simulation import Runs, simulate
 from cabai.simulation.engines import Engine
 
-SLOWER = ("co", "racing", "d-lucb")  # a run for each delta, because their choices depend on it
+SLOWER = ("co", "racing", "d-lucb")  # one run per delta, because their choices depend on it
 
 
 @dataclass
 class Lab:
-    """How many trajectories, from which seed; `progress` is called with a word on what is being done."""
+    """How many trajectories, from which seed; `progress` is called with a line about what is being done."""
 
     trajectories: int = 1000
     seed: int = 0

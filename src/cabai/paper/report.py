@@ -28,7 +28,8 @@ nav a { margin-right: 1rem; }
 
 
 def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]:
-    """Write report.html, report.md, figures/ and data/ below `out`; each file appears whole or not at all."""
+    """Write report.html, report.md, figures/ and data/ to the folder `out`; each file appears complete or not at
+    all."""
     contents: dict[Path, bytes] = {}
     for section in sections:
         for figure in section.figures:

@@ -22,7 +22,7 @@ class Table:
 
 @dataclass
 class Figure:
-    """A drawing under a name that is also its file's, a caption, and the command that repeats it."""
+    """A figure with the name of its file, a caption, and the command that repeats it."""
 
     name: str
     caption: str

@@ -1,4 +1,4 @@
-"""The paper's two tables, made again."""
+"""The paper's two tables, reproduced."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def table_2(lab: Lab) -> Section:
     for family, name in NAMES.items():
         problem = instance(name)
         for policy in POLICIES:
-            lab.runs(problem, policy, DELTA)  # so that what is timed below is not the loading of compiled code
+            lab.runs(problem, policy, DELTA)  # so that loading compiled code is not timed below
             runs, seconds = timed(lab, problem, policy)
             plain = plain_seconds(lab, problem, policy, float(runs.steps.mean()))
             ours = 1000 * seconds / len(runs)

@@ -1,4 +1,4 @@
-"""The paper's theorems as experiments: what they promise in the limit, on the way there."""
+"""The paper's theorems as experiments: how fast what they promise in the limit is approached."""
 
 from __future__ import annotations
 

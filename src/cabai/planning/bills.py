@@ -1,5 +1,4 @@
-"""What simulated studies pay. Some are cut before their end, and what is not known because of that is never told as if
-it were."""
+"""What simulated studies pay. Some are cut short, and what is unknown because of that is never reported as known."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Amount(NamedTuple):
-    """A number, its standard error, and whether all that is known is that the truth is not below it."""
+    """A number, its standard error, and whether it is only a lower bound of the truth."""
 
     value: float
     error: float = 0.0
@@ -21,7 +20,8 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True)
 class Bills:
-    """By draw: what was paid, whether there was a decision, whether it was wrong, and whether it was cut before."""
+    """By draw: what was paid, whether there was a decision, whether it was wrong, and whether the study was cut
+    short."""
 
     costs: NDArray[np.float64]
     decided: NDArray[np.bool_]
@@ -37,7 +37,7 @@ class Bills:
         return Amount(float(self.costs.mean()), error, bool(self.cut.any()))
 
     def quantile(self, share: float) -> Amount:
-        """The least bill that so large a share of the studies do not exceed.
+        """The smallest bill that this share of the studies does not exceed.
 
         >>> bills = Bills(np.array([1.0, 2.0, 3.0, 9.0]), *np.array([[1, 1, 1, 0], [0] * 4, [0, 0, 0, 1]], bool))
         >>> bills.quantile(0.75), bills.quantile(0.99)
@@ -55,7 +55,7 @@ class Bills:
         return Amount(float(within.mean()), error, bool((self.cut & (self.costs < budget)).any()))
 
     def needed(self, chance: float) -> Amount | None:
-        """The least budget within which so large a share of the studies decide; None if fewer ever do."""
+        """The smallest budget within which this share of the studies decides; None if fewer ever do."""
         paid = np.where(self.decided | self.cut, self.costs, math.inf)
         place = max(0, math.ceil(chance * len(self) - 1e-9) - 1)
         value = float(np.sort(paid)[place])
@@ -64,5 +64,5 @@ class Bills:
         return Amount(value, at_least=bool((self.cut & (self.costs <= value)).any()))
 
     def up_to(self, limit: float) -> NDArray[np.float64]:
-        """What each pays if nothing beyond a limit is paid: known also of those that were cut there or later."""
+        """What each study pays if nothing beyond a limit is paid; also known for those that were cut there or later."""
         return np.minimum(self.costs, limit)

@@ -1,4 +1,4 @@
-"""What a pilot says of means and costs: its rewards, and draws from what they leave possible.
+"""What a pilot says about means and costs: its rewards, and draws from the posterior.
 
 | family | what is drawn of an arm with n rewards of mean m |
 |---|---|
@@ -10,7 +10,7 @@
 standard deviation, by a chi-squared law. Where all rewards lie at the ends of the range, as bernoulli |
 | others | Rubin's Bayesian bootstrap |
 
-A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))). What was paid in the pilot is not part of the bill.
+A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))). The pilot's own cost is not part of the bill.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def pilot_of(observations: Sequence[Mapping[str, Any]]) -> Pilot:
 def posterior(
     pilot: Pilot, family: Family, *, draws: int, seed: int, minimize: bool, cost_model: str, costs: Numbers | None
 ) -> Truths:
-    """Truths that the pilot leaves possible; `costs` where they are known otherwise."""
+    """Truths drawn from the pilot's posterior; `costs` if they are known from elsewhere."""
     at_ends = True
     for arm, rewards in zip(pilot.arms, pilot.rewards, strict=True):
         if len(rewards) < LEAST:
@@ -133,7 +133,7 @@ def posterior(
 
 
 def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """Means that rewards leave possible and, for bounded rewards, standard deviations."""
+    """Draws of the mean, given rewards, and, for bounded rewards, of the standard deviation."""
     n, total, mean = len(rewards), float(rewards.sum()), float(rewards.mean())
     low, high = family.mean_range
     none = np.zeros(draws)
@@ -154,8 +154,8 @@ def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.
 
 
 def drawn_bounded(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """By Student's law, cut to the range: what lies outside is drawn again. The standard deviation that belongs to a
-    draw is at least a thousandth of the range, and at most what the mean allows."""
+    """From Student's distribution, cut to the range: values outside are drawn again. The standard deviation of a draw
+    is at least a thousandth of the range, and at most what the mean allows."""
     low, high = family.mean_range
     n, width = len(rewards), high - low
     sd = max(float(rewards.std(ddof=1)), 1e-3 * width)
@@ -169,7 +169,7 @@ def drawn_bounded(family: Family, rewards: Numbers, draws: int, random: np.rando
 
 
 def drawn_costs(arm: str, paid: Numbers, draws: int, random: np.random.Generator) -> Numbers:
-    """Mean costs that some costs leave possible."""
+    """Draws of the mean cost, given costs."""
     mean = float(paid.mean()) if len(paid) else 0.0
     if not mean > 0:
         raise InvalidInput(f"the pilot has no positive cost for arm {shown(arm)}: give costs= (--costs).")

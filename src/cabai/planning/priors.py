@@ -1,4 +1,4 @@
-"""What is known of a mean or a cost before anything is paid: a number, a range, or a distribution."""
+"""What is known about a mean or a cost before anything is paid: a number, a range, or a distribution."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput, number, shown
 
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
-Check = Callable[[float, str], float]  # a number that is allowed, or an error with its name
-ROUNDS = 200  # of drawing again what is not allowed, before a prior is refused
+Check = Callable[[float, str], float]  # returns an allowed number, or raises an error with its name
+ROUNDS = 200  # of redrawing values that are not allowed, before a prior is refused
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What a number may be. `ends` are the least and the largest value it can have, if it says so itself."""
+    """What a number may be. `ends` are its smallest and largest value, if they are given."""
 
     text: str
     draw: Draw
@@ -42,7 +42,7 @@ HOW = (
 
 
 def priors_of(given: Any, name: str) -> list[Prior]:
-    """A prior for each arm, from a list, or from one text with commas as on the shell."""
+    """A prior for each arm, from a list, or from one string with commas as in the shell."""
     if isinstance(given, str):
         given = [part.strip() for part in split_outside_brackets(given) if part.strip()]
     if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, bytes):
@@ -77,7 +77,7 @@ def described(distribution: Any) -> str:
 
 
 def prior_in(text: str, name: str) -> Prior:
-    """The prior in a text."""
+    """The prior in a string."""
     parts = text.split("..")
     kind = re.fullmatch(r"(\w+)\((.*)\)", text)
     try:
@@ -110,8 +110,8 @@ def range_of(low: float, high: float, name: str) -> Prior:
 
 
 def drawn(prior: Prior, draws: int, stream: list[int], check: Check, name: str) -> NDArray[np.float64]:
-    """Numbers drawn from a prior. The ends of a range must be allowed by `check`; of a distribution, whatever is not
-    allowed is drawn again."""
+    """Numbers drawn from a prior. `check` must allow the ends of a range; values of a distribution that are not allowed
+    are drawn again."""
     random = np.random.default_rng(stream)
     if prior.ends is not None:
         for end in prior.ends:

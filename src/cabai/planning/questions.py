@@ -20,7 +20,7 @@ DELTAS = [float(f"{m}e-{e}") for e in range(1, 11) for m in (5, 4, 3, 2.5, 2, 1.
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What is a budget enough for, with a chance?"""
+    """What a budget is enough for, with a given chance."""
 
     lab: Lab
     settings: Settings
@@ -33,7 +33,7 @@ class Question:
         return self.lab.bill(settings, truths, max_cost=2 * self.budget, effort=self.lab.effort // 4)
 
     def search(self, bills: Any, start: float, least: float, most: float, guess: Any = None) -> Found:
-        by_square = guess or (lambda x, ratio: 1.02 * x * math.sqrt(ratio))  # bills go with 1/gap²
+        by_square = guess or (lambda x, ratio: 1.02 * x * math.sqrt(ratio))  # bills are proportional to 1/gap²
         return smallest(bills, start, budget=self.budget, chance=self.chance, least=least, most=most, guess=by_square)
 
     def epsilon(self) -> Found | None:

@@ -33,11 +33,11 @@ LEAST_ITEMS = 10  # of a pilot
 
 @dataclass(frozen=True)
 class Pool:
-    """Datasets of so many items that a pilot leaves possible, and races on them.
+    """Datasets of so many items, drawn from a pilot, and races on them.
 
-    Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap: what a pilot of so few items leaves
-    open) and draws the dataset's items by them. All arms' scores and costs on an item stay together. Since the items
-    come in random order, the race takes them as they come.
+    Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap, for the uncertainty of a small pilot)
+    and draws the dataset's items by them. All arms' scores and costs on an item stay together. Since the items come in
+    random order, the race takes them as they come.
     """
 
     table: ScoreTable
@@ -49,7 +49,7 @@ class Pool:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Scores as shares of the range, the more the better."""
+        """Scores as shares of the range, larger is better."""
         low, high = self.settings.family.mean_range
         scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=self.settings.direction == "minimize")
         return np.asarray(scaling.share(self.table.scores))
@@ -98,7 +98,7 @@ class Pool:
         try:
             list(executor.map(run, range(count)))
         finally:
-            executor.shutdown(wait=True, cancel_futures=True)  # on Ctrl-C, races not begun are not run
+            executor.shutdown(wait=True, cancel_futures=True)  # on Ctrl-C, races that have not begun are not run
         return Bills(paid, np.ones(count, bool), wrong, np.zeros(count, bool))
 
     @property
@@ -201,7 +201,8 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:
-    """What evaluations cost, as `read_table` takes it: numbers in the order of the arms, also as a text with commas."""
+    """What evaluations cost, as `read_table` takes it: numbers in the order of the arms, also as a string with
+    commas."""
     if isinstance(costs, str) and "," in costs and not Path(costs).exists():
         costs = [part.strip() for part in costs.split(",")]
     if not isinstance(costs, (list, tuple, np.ndarray)):

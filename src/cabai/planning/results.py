@@ -17,13 +17,13 @@ QUANTILES = (0.1, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class ArmPlan:
-    """One arm: what was assumed of it, how often it is the best, and what including it adds."""
+    """One arm: what was assumed about it, how often it is the best, and what including it adds."""
 
     name: str
     mean: str  # as it was given
     cost: str
     best: float  # the share of the truths in which it is the best
-    adds: Amount | None = None  # to what is paid in the mean; None: there would be only one arm left, or not known
+    adds: Amount | None = None  # to the mean bill; None: only one arm would be left, or not known
     chance_without: Amount | None = None  # to decide within the budget without it
 
 
@@ -59,7 +59,7 @@ class Plan:
     wanted: float
     seed: int
     solved: dict[str, Found | None]
-    limit: float = math.inf  # up to which bills count in what an arm adds
+    limit: float = math.inf  # bills count up to here in what an arm adds
     items: int | None = None  # of a dataset
     full_cost: float | None = None  # of evaluating all of it
     formula: float | None = None  # what the planning formula says of the bill

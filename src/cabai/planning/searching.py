@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from cabai.planning.bills import Amount, Bills
 
-CLOSE = 1.07  # the factor between what is enough and what is not, at which a search ends
+CLOSE = 1.07  # a search ends when this factor separates what is enough from what is not
 STEPS = 10  # at most
 FARTHEST = 8.0  # the largest factor from one try to the next
 
 
 class Found(NamedTuple):
-    """A value with which a budget is enough, and the chance that it is. No value: `tried` is not enough."""
+    """A value with which a budget is enough, and the chance of a decision. Without a value, `tried` is not enough."""
 
     value: float | None
     chance: Amount
@@ -52,14 +52,14 @@ def smallest(
             break
         needed = paid.needed(chance)
         ratio = math.inf if needed is None else needed.value / budget
-        if needed is not None and needed.at_least:  # who knows by how much more
+        if needed is not None and needed.at_least:  # it is not known by how much more
             ratio = max(ratio, 2.0)
         next_x = guess(x, min(max(ratio, 1e-6), 1e6))
         if high == x:  # it was enough: try less, by 7 % at least
             next_x = min(max(next_x, x / FARTHEST), x / CLOSE)
         else:
             next_x = max(min(next_x, x * FARTHEST), x * CLOSE)
-        if not low < next_x < high:  # what is known already says otherwise
+        if not low < next_x < high:  # what is already known says otherwise
             next_x = math.sqrt(low * high)
         x = rounded(min(max(next_x, least), most), most)
         if x in (low, high):

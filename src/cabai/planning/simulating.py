@@ -1,4 +1,4 @@
-"""Studies simulated on drawn truths: the study's own rules, and never much longer than can be waited for."""
+"""Studies simulated on drawn truths, with the study's own rules and a limited number of pulls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cabai.simulation.each import simulate_each
 from cabai.simulation.engines import Engine
 from cabai.study.settings import Settings
 
-FIRST = 10_000  # pulls of a study after which it is cut at first
-GROWTH = 8  # by how much longer those go on that were cut
+FIRST = 10_000  # pulls after which a study is first cut
+GROWTH = 8  # the factor by which those that were cut are extended
 Progress = Callable[[str], None]
 
 
@@ -36,8 +36,8 @@ class Lab:
         the largest first).
 
         Each is cut once it has paid `max_cost`, or after a number of pulls that grows for those that are left as long
-        as no more than `effort` pulls are simulated in all. So a truth that is all but tied does not hold up the
-        others, and the result depends on the seed only.
+        as no more than `effort` pulls are simulated in all. So a truth that is nearly tied does not delay the others,
+        and the result depends only on the seed.
         """
         setups = [settings.setup(delta) for delta in (deltas or [settings.delta])]
         limits = [each for each in (settings.max_pulls, settings.certified_pulls) if each is not None]

@@ -23,7 +23,7 @@ class Source:
 
     given: dict[str, Any]
     pilot: Any = None
-    pays_reward: bool = False  # whether a pull costs what it returns: the time that it takes
+    pays_reward: bool = False  # whether a pull costs what it returns: the time it takes
 
 
 def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
@@ -33,7 +33,7 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
         from cabai.study.recipe import read_recipe
 
         recipe = read_recipe(source)
-        if str(recipe.folder) not in sys.path:  # for a family, threshold or policy of one's own
+        if str(recipe.folder) not in sys.path:  # for a user's own family, threshold or policy
             sys.path.insert(0, str(recipe.folder))
         given = dict(recipe.settings)
         check_goal(given.get("goal", BEST))
@@ -71,7 +71,7 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
 
 
 def check_goal(goal: Any) -> None:
-    """Refuse what is not planned."""
+    """Refuse goals that cannot be planned."""
     if goal != BEST:
         raise InvalidInput(
             f"a plan is for finding the best arm, got goal {shown(goal)}: simulate it, with cabai simulate --goal "
@@ -80,7 +80,7 @@ def check_goal(goal: Any) -> None:
 
 
 def scores_of(study: Any) -> Any:
-    """What a study with items knows of scores, and what an evaluation of each arm has cost in the mean."""
+    """What a study with items knows of scores, and the mean cost of an evaluation of each arm."""
     paid = pilot_of(study.observations())
     costs = {arm: float(each.mean()) for arm, each in zip(paid.arms, paid.costs or (), strict=True) if len(each)}
     scores, (low, high) = study.scores(), study.settings.family.mean_range

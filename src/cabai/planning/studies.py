@@ -24,7 +24,7 @@ from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import Calibrated
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
-SEARCHED = 150  # of the truths, with which searches are made
+SEARCHED = 150  # of the truths, which are used for searches
 BEYOND = 10.0  # budgets, up to which a bill is simulated
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the curve's middle
 
@@ -100,7 +100,7 @@ def plan_study(
 
 
 def effort_of(settings: Settings) -> int:
-    """How many pulls may be simulated: fewer where the test has something to compute of every reward."""
+    """How many pulls may be simulated: fewer if the test computes something for every reward."""
     return EFFORT // 10 if "keep" in dict(settings.setup().binding) else EFFORT
 
 
@@ -141,7 +141,7 @@ def drawn_truths(
     settings: Settings, pilot: Pilot | None, means: list[Prior] | None, costs: list[Prior] | None, *, draws: int,
     seed: int, cost_model: str, law: str | None, sds: list[Prior] | None,
 ) -> tuple[Truths, list[tuple[str, str]]]:  # fmt: skip
-    """The truths, and for each arm what was assumed of its mean and cost, in words."""
+    """The truths, and what was assumed about each arm's mean and cost, in words."""
     family, minimize, K = settings.family, settings.direction == "minimize", len(settings.arms)
     if (law is not None or sds is not None) and family.key != "bounded":
         raise InvalidInput(f"law and sd are only for bounded rewards, which can follow any law; got family {family}.")
@@ -171,7 +171,8 @@ def drawn_truths(
 
 
 def budget_found(bills: Bills, chance: float) -> Found | None:
-    """The budget that is enough; without a value where only one is known that is not. None: no budget is."""
+    """The budget that is enough; without a value if only a budget that is not enough is known. None: no budget is
+    enough."""
     needed = bills.needed(chance)
     if needed is None:
         return None
@@ -203,7 +204,7 @@ def arm_plans(
     worth: bool, say: Progress,
 ) -> tuple[list[ArmPlan], float]:  # fmt: skip
     """Each arm: how often it is the best, and what it adds to a bill of at most a limit: the budget or, without one,
-    the bill that nine of ten do not exceed, as far as that is known."""
+    the bill that nine of ten studies do not exceed, as far as that is known."""
     best = np.bincount(truths.best, minlength=len(settings.arms)) / len(truths)
     if budget is not None:
         limit = budget

@@ -20,7 +20,8 @@ MEANS, COSTS, SDS = range(3)  # streams of random numbers
 
 @dataclass(frozen=True)
 class Truths:
-    """One row per draw, one column per arm. Rewards are as told: `minimize` says that the smallest mean is the best."""
+    """One row per draw, one column per arm. Rewards are as a user tells them: `minimize` says that the smallest mean is
+    the best."""
 
     family: Family
     minimize: bool
@@ -35,7 +36,7 @@ class Truths:
 
     @property
     def goodness(self) -> Numbers:
-        """The larger the better."""
+        """Larger is better."""
         return -self.means if self.minimize else self.means
 
     @property
@@ -61,7 +62,7 @@ class Truths:
         return replace(self, means=less[0], costs=less[1], sds=less[2])  # type: ignore[arg-type]
 
     def with_gap(self, gap: float) -> Truths:
-        """The same truths, but the best arm of each is moved to where it is ahead of the next by this much."""
+        """The same truths, with the best arm of each moved so that it is ahead of the next by this much."""
         rows, best, goodness = np.arange(len(self)), self.best, self.goodness.copy()
         goodness[rows, best] = np.sort(goodness, axis=1)[:, -2] + gap
         return replace(self, means=-goodness if self.minimize else goodness)
@@ -76,7 +77,7 @@ class Truths:
 
     @property
     def negated(self) -> bool:
-        """Whether rewards are to be negated where they are drawn: where the mirrored family is another one."""
+        """Whether drawn rewards must be negated, because the mirrored family is another one."""
         return self.minimize and not self.family.is_symmetric
 
     def instances(self) -> list[Instance]:
@@ -104,7 +105,7 @@ def truths_of(
     family: Family, means: Sequence[Prior], costs: Sequence[Prior], *, draws: int, seed: int, minimize: bool,
     cost_model: str, law: str | None, sds: Sequence[Prior] | None,
 ) -> Truths:  # fmt: skip
-    """Draws of the truth. An arm's are the same whatever is known of the others."""
+    """Draws of the truth. An arm's draws do not depend on what is known about the others."""
 
     def check(mean: float, name: str) -> float:
         return family.check_size(family.check_mean(mean, name), name)

@@ -1,4 +1,4 @@
-"""Who may do what: one token for reading, one for working, and none for nothing."""
+"""Who may do what: one token for reading, one for working; without a token, nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from cabai.support.validation import InvalidInput
 
 READ, WORK = KINDS = ("read", "work")
-SHORTEST = 32  # characters: nobody guesses one
+SHORTEST = 32  # characters: too long to guess
 ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address within so many seconds
 MOST_ADDRESSES = 10_000
 
@@ -38,9 +38,9 @@ class Access:
             raise InvalidInput("the tokens for reading and for working must be different.")
         self.tokens = dict(tokens)
         self._digests = {kind: digest(tokens[kind]) for kind in KINDS}
-        # Cookies do not know ports: two servers on one machine must not have the same.
+        # Cookies ignore ports: two servers on one machine must not share one.
         self.cookie = f"cabai_{hashlib.sha256(b'cookie' + self._digests[WORK]).hexdigest()[:12]}"
-        self.pass_ = hashlib.sha256(b"pass" + self._digests[READ]).hexdigest()  # what is in the cookie: it only reads
+        self.pass_ = hashlib.sha256(b"pass" + self._digests[READ]).hexdigest()  # the value of the cookie: read-only
         self._wrong: dict[str, deque[float]] = {}  # when, by address
 
     @classmethod
@@ -48,7 +48,7 @@ class Access:
         return cls({kind: secrets.token_urlsafe(32) for kind in KINDS})
 
     def kind_of(self, token: str) -> str | None:
-        """What a token is for. Takes as long whatever the token is."""
+        """What a token is for. Takes the same time for every token."""
         given, found = digest(token), None
         for kind, known in (*self._digests.items(), (READ, digest(self.pass_))):
             if hmac.compare_digest(given, known):
@@ -56,9 +56,9 @@ class Access:
         return found
 
     def wait_after_wrong(self, address: str) -> float | None:
-        """Count a wrong token; returns for how many seconds no more of them are welcome, if there were too many.
+        """Count a wrong token; if there were too many, returns for how many seconds further ones are refused.
 
-        A right token is always let in, so that one worker with an old token does not lock out the others on its
+        A valid token is always accepted, so that one worker with an old token does not lock out the others on its
         machine; tokens are too long to be guessed.
         """
         now = time.monotonic()
@@ -77,7 +77,7 @@ def digest(token: str) -> bytes:
 
 
 def tokens_in(file: str) -> Access:
-    """The tokens in a file, one a line: `work TOKEN` and `read TOKEN`. A file that is not there is made."""
+    """The tokens in a file, one per line: `work TOKEN` and `read TOKEN`. If the file does not exist, it is created."""
     path = Path(file)
     if not path.exists():
         access = Access.new()

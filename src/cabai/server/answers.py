@@ -115,7 +115,7 @@ class Done(BaseModel):
 
 
 class Amendment(BaseModel):
-    """When it was made, by whom, what it changed (from, to), and why the study had stopped, if it went on by it."""
+    """When it was made, by whom, what it changed (from, to), and why the study had stopped, if this let it continue."""
 
     made: float
     by: str | None
@@ -152,5 +152,5 @@ PROBLEM: dict[int | str, dict[str, Any]] = {
 
 
 def text(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
-    """An answer that is not JSON alone."""
+    """A response that is not only JSON."""
     return {200: {"description": description, "content": {kind: {"schema": {"type": "string"}}}}}

@@ -1,4 +1,4 @@
-"""The service: what is asked over HTTP, done to a study, and answered."""
+"""The HTTP service: requests, the study methods that they call, and responses."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
 from cabai.support.validation import InvalidInput
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-THREADS = 64  # requests that are answered at a time
+THREADS = 64  # requests answered at a time
 CHUNK = 2**16
 TYPES = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
 def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
-    """The service over a storage, for those who have a token; it answers to the names of this machine and `hosts`."""
+    """The service for a storage; requests need a token. It answers to the names of this machine and to `hosts`."""
     return app_over(Studies(storage), access, hosts)
 
 
@@ -77,7 +77,7 @@ def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> Fas
 
 
 def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
-    """Everything that can be asked for. Names in paths are as they were written: `studies.do` decodes them."""
+    """All paths. Names in paths are still encoded: `studies.do` decodes them."""
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
@@ -99,30 +99,31 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/api/studies", response_model=answers.Overview)
     def list_studies(request: Request) -> Response:
-        """All studies, and how each stands."""
+        """All studies and their status."""
         found, damaged = studies.overview(address_of(request))
         rows = [{name: getattr(each, name) for name in LISTED} | {"sentence": each.sentence} for each in found]
         return Json({"studies": rows, "damaged": damaged})
 
     @app.post("/api/studies", status_code=201, response_model=answers.Created)
     def create_study(asked: Create, key: Key = None) -> Response:
-        """Start a study. Made again with the same Idempotency-Key, the request has the same answer."""
+        """Create a study. Repeated with the same Idempotency-Key, the request has the same answer."""
         study = create(asked, studies.url, key and hashlib.sha256(key.encode()).hexdigest()[:8])
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     @app.get("/api/studies/{name}", response_model=Status)
     def status(name: str, forecast: bool = False) -> Response:
-        """Every arm, the evidence so far, the bill and the decision; and what is still to be paid, if asked for."""
+        """Every arm, the evidence so far, the bill and the decision; on request, also a forecast of the remaining
+        cost."""
         return Json(studies.do(name, lambda study: study.status(forecast=forecast).to_dict()))
 
     @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
     def decision(name: str) -> Response:
-        """Whether the study has stopped, and with which decision: the status in short, at once."""
+        """Whether the study has stopped, and with which decision: a short status, without delay."""
         return Json(studies.do(name, in_short))
 
     @app.get("/api/studies/{name}/settings", response_model=answers.About)
     def settings(name: str) -> Response:
-        """What the study is about, as it was created and amended since."""
+        """The study's settings, as created and amended since."""
 
         def work(study: Study) -> dict[str, Any]:
             in_short(study)  # which notices amendments
@@ -148,9 +149,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/ask", response_model=answers.Pulls)
     def ask(name: str, asked: Ask, key: Key = None) -> Response:
-        """What to pull next. Made again with the same Idempotency-Key by the same worker, the request has the same
-        answer, as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull,
-        or if it has stopped without a decision."""
+        """What to pull next. Repeated with the same Idempotency-Key by the same worker, the request has the same answer
+        as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull, or if it
+        has stopped without a decision."""
 
         def work(study: Study) -> Response:
             try:
@@ -163,7 +164,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/tell", response_model=answers.InShort)
     def tell(name: str, told: Tell) -> Response:
-        """What a pull returned and cost: on the disk when this is answered. The same again changes nothing."""
+        """What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."""
 
         def work(study: Study) -> dict[str, Any]:
             study.tell(**told.model_dump())
@@ -183,7 +184,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
     def tell_counts(name: str, told: TellCounts) -> Response:
-        """What many pulls of each arm returned in all. A period that is named counts once."""
+        """The sums of many pulls per arm. A period with a name counts once."""
 
         def work(study: Study) -> dict[str, Any]:
             shares = study.tell_counts(**told.model_dump())
@@ -193,7 +194,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/api/studies/{name}/split", response_model=answers.Split)
     def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**53)]) -> Response:
-        """How the policy would divide so many pulls among the arms."""
+        """How the policy would divide this many pulls among the arms."""
 
         def work(study: Study) -> Response:
             try:
@@ -205,7 +206,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/renew", response_model=answers.Done)
     def renew(name: str, asked: Lease) -> Response:
-        """Lease a pull anew, while it is still being tried."""
+        """Renew the lease of a pull that is still being tried."""
 
         def work(study: Study) -> dict[str, Any]:
             study.renew(held(asked), worker=asked.worker)
@@ -215,7 +216,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/release", response_model=answers.Done)
     def release(name: str, asked: Lease) -> Response:
-        """Give a pull back untried: it is the next to be offered."""
+        """Release a pull that was not tried: it is offered next."""
 
         def work(study: Study) -> dict[str, Any]:
             study.release(held(asked), worker=asked.worker)
@@ -225,7 +226,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/lapse", response_model=answers.InShort)
     def lapse(name: str, asked: Lapse) -> Response:
-        """Let the pulls of workers that are known to be lost be offered again now."""
+        """Offer the pulls of lost workers again now."""
 
         def work(study: Study) -> dict[str, Any]:
             study._lapse(set(asked.workers).__contains__)
@@ -245,7 +246,8 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/amend", response_model=answers.InShort)
     def amend(name: str, asked: Amend) -> Response:
-        """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget goes on."""
+        """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget continues
+        if the new one allows it."""
 
         def work(study: Study) -> dict[str, Any]:
             study.amend(**asked.model_dump())
@@ -255,7 +257,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/drop", response_model=answers.InShort)
     def drop(name: str, asked: Drop) -> Response:
-        """Put an arm out by hand: it is not pulled any more, and cannot be the decision."""
+        """Drop an arm by hand: it is not pulled any more, and cannot be the decision."""
 
         def work(study: Study) -> dict[str, Any]:
             study.drop(asked.arm, by=asked.by)
@@ -265,7 +267,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.post("/api/studies/{name}/add-arm", response_model=answers.InShort)
     def add_arm(name: str, asked: AddArm) -> Response:
-        """Let another arm join a study that was created with a reserve."""
+        """Add an arm to a study that was created with a reserve."""
 
         def work(study: Study) -> dict[str, Any]:
             if len(study.arms) >= MOST_ARMS:
@@ -277,12 +279,12 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/api/studies/{name}/amendments", response_model=answers.Amendments)
     def amendments(name: str) -> Response:
-        """What was amended, when, and by whom."""
+        """The amendments: what, when and by whom."""
         return Json({"amendments": studies.do(name, lambda study: study.amendments())})
 
     @app.get("/api/studies/{name}/scores", response_model=answers.Scores)
     def scores(name: str) -> Response:
-        """In a study with items, every score that is known."""
+        """All known scores of a study with items."""
         found = studies.do(name, lambda study: study.scores())
         rows = [
             {"arm": a, "item": item, "score": score} for a, of_arm in found.items() for item, score in of_arm.items()
@@ -306,11 +308,11 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         responses=answers.text("text/event-stream", "A `status` event, with the status as JSON, after every change."),
     )
     async def events(name: str) -> Response:
-        """How the study stands, whenever it has changed."""
+        """The status, whenever it has changed."""
         return await stream(name, streams.of)
 
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
-        await anyio.to_thread.run_sync(studies.do, name, in_short)  # is it there?
+        await anyio.to_thread.run_sync(studies.do, name, in_short)  # does it exist?
         if streams.is_full:
             return problem("too-many-streams", 503, "too many event streams are open.", problems.SOON)
         return StreamingResponse(of(name), media_type="text/event-stream")
@@ -328,7 +330,7 @@ def held(asked: Lease) -> Pull | str:
 
 
 def add_problems(app: FastAPI, studies: Studies) -> None:
-    """Whatever is raised is answered with a problem."""
+    """Every exception is answered with a problem."""
 
     def of_a_study(request: Request, error: Exception) -> Response:
         text = studies.without_place(str(error), address_of(request))
@@ -357,12 +359,12 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
 
 
 def address_of(request: Request) -> str:
-    """By which address the server was called."""
+    """The address of the server, as the client called it."""
     return f"{request.url.scheme}://{request.headers['host']}"
 
 
 def methods(app: FastAPI, request: Request) -> str:
-    """The methods that a path takes."""
+    """The methods that a path allows."""
     routes = [route for route in app.routes if isinstance(route, Route)]
     found = {
         method
@@ -381,7 +383,7 @@ def in_words(error: Any) -> str:
 
 
 def protect(app: FastAPI) -> None:
-    """Say in the OpenAPI description that every path takes a token."""
+    """Say in the OpenAPI description that every path needs a token."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cabai.study.open import is_served
 
 @contextmanager
 def page_beside(study: Study) -> Iterator[str]:
-    """Serve the page of a study, for reading, at a free port of this machine; its address, with a token.
+    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token.
 
     A study on a server has its page there.
     """
@@ -37,14 +37,14 @@ def page_beside(study: Study) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}{path}?token={access.tokens[READ]}"
     finally:
-        server.end()  # after a last look, so that whoever watches sees how it ended
+        server.end()  # after a last update, so that viewers see how it ended
         thread.join(10)
         bound.close()
 
 
 @contextmanager
 def watched(study: Study) -> Iterator[None]:
-    """Say where the page of a study is, and open it where there is a screen."""
+    """Print the address of a study's page, and open it if there is a screen."""
     with page_beside(study) as address:
         print(f"page: {address}", file=sys.stderr, flush=True)
         if has_screen():
@@ -53,7 +53,7 @@ def watched(study: Study) -> Iterator[None]:
 
 
 def has_screen() -> bool:
-    """Whether somebody sits before this machine: they see what opens."""
+    """Whether somebody uses this machine's screen and sees what opens."""
     if not sys.stderr.isatty():
         return False
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

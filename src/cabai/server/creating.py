@@ -12,7 +12,7 @@ from cabai.support.validation import InvalidInput, shown
 
 
 def create(asked: Create, storage: str, token: str | None) -> Study:
-    """Create a study, or load it; `token` makes the same request, made again, find what it has created."""
+    """Create a study, or load it; with the same `token`, a repeated request finds what it has created."""
     given = asked.model_dump(exclude={"digest"})
     for kind in ("family", "policy", "threshold"):
         if given[kind] is not None and not is_plain(given[kind]):
@@ -38,5 +38,5 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a name names nothing to be imported or opened: no `module:name`, no path."""
+    """Whether a name refers to nothing that would be imported or opened: no `module:name`, no path."""
     return not any(mark in text for mark in ":/\\\0") and not text.strip().endswith(".json")

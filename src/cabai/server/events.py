@@ -1,4 +1,4 @@
-"""How a study stands, sent whenever it has changed (server-sent events)."""
+"""The status of a study, sent whenever it has changed (server-sent events)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cabai.server.studies import Studies, revision, status_now
 from cabai.study import StorageError, StudyNotFound
 from cabai.support.validation import InvalidInput
 
-LOOK, QUIET = 0.5, 15.0  # seconds between two looks at a study, and until something is said though nothing has changed
-MOST, AT_A_TIME = 100, 4  # streams, and of them those that look for something new at the same time
+LOOK, QUIET = 0.5, 15.0  # seconds between two checks of a study, and until a sign of life if nothing has changed
+MOST, AT_A_TIME = 100, 4  # streams, and how many of them check for changes at the same time
 
 
 class Streams:
@@ -23,12 +23,12 @@ class Streams:
     def __init__(self, studies: Studies) -> None:
         self.studies, self.over, self.open = studies, threading.Event(), 0
         self.pages = Pages(studies)
-        self.last_words: str | None = None  # to those who watch, if nothing is to come after the end
+        self.last_words: str | None = None  # for viewers, if nothing comes after the end
         self._looking: anyio.CapacityLimiter | None = None
 
     @property
     def looking(self) -> anyio.CapacityLimiter:
-        """However many watch, few threads look: the others are for those who work."""
+        """However many viewers there are, few threads check: the others are for workers."""
         if self._looking is None:
             self._looking = anyio.CapacityLimiter(AT_A_TIME)
         return self._looking
@@ -63,7 +63,7 @@ class Streams:
             yield text
 
     async def _stream(self, look: Callable[[], str], forget: Callable[[], object]) -> AsyncIterator[str]:
-        """What is new at every look, until the server ends; something is said every now and then in any case."""
+        """What is new at every check, until the server ends; with a sign of life now and then in any case."""
         self.open += 1
         try:
             yield "retry: 2000\n\n"
@@ -80,8 +80,8 @@ class Streams:
                         forget()
                     except (StudyNotFound, InvalidInput):  # it was deleted
                         return
-                    due = started + 20 * (time.monotonic() - started)  # looking must not take longer than working
-                if is_over:  # that was the last look
+                    due = started + 20 * (time.monotonic() - started)  # checking must not take more time than working
+                if is_over:  # that was the last check
                     if self.last_words is not None:
                         yield event("end", self.last_words)
                     return

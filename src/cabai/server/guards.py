@@ -1,7 +1,7 @@
 """What every request passes before any of our code looks at it: host, origin, token, type and size.
 
-Pure ASGI, around the whole application, so that no path can forget it: whoever only reads needs a token of either
-kind, and every other method needs the one for working.
+Pure ASGI, around the whole application, so that no path can forget it: reading needs a token of either kind, and every
+other method needs the token for working.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cabai.server.problems import problem
 from cabai.server.rates import Rates
 from cabai.study.wire import LARGEST
 
-PATIENCE = 16 * LARGEST  # bytes that are read, though not kept, before a request that is too large is answered
-SLOWEST = 30.0  # seconds until it is all here
+PATIENCE = 16 * LARGEST  # bytes of a request that is too large that are read, but not kept, before the response
+SLOWEST = 30.0  # seconds until a request is complete
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -40,7 +40,7 @@ PAGES = re.compile(r"/(studies/[^/]+)?")  # what people open in a browser
 
 
 class Guards:
-    """Around an application: refuses what is to be refused, and sees that every answer has its headers."""
+    """Wraps an application: refuses bad requests, and adds the headers to every response."""
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str]) -> None:
         self.app, self.access, self.hosts = app, access, {plain_host(host) for host in hosts}
@@ -71,7 +71,7 @@ class Guards:
                 answer = body if isinstance(body, Response) else None
                 receive = replayed(body, receive) if isinstance(body, bytes) else receive
             await (answer or self.app)(scope, receive, guarded)
-        except Exception:  # which nobody is told of but whoever runs the server
+        except Exception:  # only the server's log says what it was
             logging.getLogger("cabai.server").exception("%s %s failed", scope["method"], scope["path"])
             if started:
                 raise
@@ -82,7 +82,7 @@ class Guards:
             await problem("server-error", 500, detail)(scope, receive, guarded)
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Why a request is not answered, if it is not."""
+        """The reason why a request is refused, if it is."""
         headers, method = Headers(scope=scope), scope["method"]
         host = headers.get("host", "")
         if plain_host(host) not in self.hosts:
@@ -99,7 +99,7 @@ class Guards:
         if kind is None:
             return self.no_access(scope)
         if method not in ("GET", "POST"):
-            return None  # which no path takes
+            return None  # no path allows it
         if method == "POST" and kind != WORK:
             return problem("read-only", 403, "this token is for reading only: changing a study needs the other token.")
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -123,7 +123,7 @@ class Guards:
         return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
 
     def entrance(self, scope: Scope) -> Response | None:
-        """The page with a token in its address: the token becomes a cookie, and leaves the address."""
+        """The page with a token in its address: the token is moved from the address to a cookie."""
         if not is_entry(scope):
             return None
         token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
@@ -139,7 +139,7 @@ class Guards:
 
 
 def address_in(scope: Scope) -> str:
-    """Whose request it is."""
+    """The address that a request comes from."""
     client = scope.get("client")
     return client[0] if client else ""
 
@@ -201,7 +201,7 @@ async def whole_body(receive: Receive) -> bytes | Response:
         async with asyncio.timeout(SLOWEST):
             while True:
                 message = await receive()
-                if message["type"] != "http.request":  # nobody is there any more
+                if message["type"] != "http.request":  # the client is gone
                     return problem("bad-request", 400, "the request ended before it was complete.")
                 part = message.get("body", b"")
                 size += len(part)
@@ -216,7 +216,7 @@ async def whole_body(receive: Receive) -> bytes | Response:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """What hands on a body that was read before."""
+    """A `receive` that returns a body which was read before."""
     waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

@@ -1,4 +1,4 @@
-"""The page: all studies, and one of them, which moves by itself."""
+"""The page: all studies, and one study, which updates itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TYPES = {
     "icon.svg": "image/svg+xml",
 }
 MOST = 100  # studies of which the parts are kept
-AGE = 10.0  # seconds after which they are made again though nothing has changed: pulls under way grow older
+AGE = 10.0  # seconds after which they are made again even without a change: pulls under way grow older
 
 
 class Pages:
-    """The parts of studies' pages, made once for all who look."""
+    """The parts of studies' pages, made once for all viewers."""
 
     def __init__(self, studies: Studies) -> None:
         self.studies = studies
@@ -41,7 +41,7 @@ class Pages:
         with self._guard:
             made, maker = self._made.get(study.name), self._makers.setdefault(study.name, threading.Lock())
         if (made is None or made[0] != key) and maker.acquire(blocking=made is None):
-            try:  # the others see what was made before, until it is done
+            try:  # the others get the previous parts until it is done
                 made = self._made.get(study.name)
                 if made is None or made[0] != key:
                     made = self._anew(study, key)
@@ -62,7 +62,7 @@ class Pages:
 
 
 def news(seen: Seen) -> str:
-    """What a screen reader is to say when it changes: not every pull."""
+    """What a screen reader announces after a change: not every pull."""
     status = seen.status
     if status.stopped:
         return status.sentence
@@ -74,7 +74,7 @@ def event(kind: str, value: Any) -> str:
 
 
 def changes(known: dict[str, str], parts: dict[str, str], text: str) -> str:
-    """The events that bring a page up to date that has the parts `known`, which then are those."""
+    """The events that update a page with the parts `known`; `known` is updated, too."""
     now = {**parts, "": text}
     found = [event("part", {"id": name, "html": html}) for name, html in parts.items() if known.get(name) != html]
     if known.get("") != text:

@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 has it: the sentence is the one that Python would have shown."""
+"""What went wrong, in the format of RFC 9457, with the message that Python would show."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SCHEMA: dict[str, Any] = {
 
 
 class Json(Response):
-    """JSON in plain ASCII, whatever characters there are in names."""
+    """JSON in plain ASCII, whatever characters names contain."""
 
     media_type = "application/json"
 

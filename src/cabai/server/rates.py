@@ -1,15 +1,15 @@
-"""How many requests come from one address: a loop that has lost its way must not keep a server from the others."""
+"""How many requests come from one address: a runaway loop must not keep others from the server."""
 
 from __future__ import annotations
 
 import time
 
-RATE, BURST = 1000.0, 2000.0  # requests in a second, for long and at a time: more than a server of one process answers
+RATE, BURST = 1000.0, 2000.0  # requests per second, on average and in a burst: more than one process can answer
 MOST_ADDRESSES = 10_000
 
 
 class Rates:
-    """A bucket for each address, which fills with time.
+    """A bucket per address, which fills with time.
 
     >>> rates = Rates(rate=10, burst=2)
     >>> [rates.wait("here", now) for now in (0.0, 0.0, 0.0, 0.2)]
@@ -23,7 +23,7 @@ class Rates:
         self._left: dict[str, tuple[float, float]] = {}  # requests that are left, and as of when
 
     def wait(self, address: str, now: float | None = None) -> float | None:
-        """Count a request; after how many seconds one is welcome again, if this is not."""
+        """Count a request; if it comes too soon, returns after how many seconds the next is allowed."""
         now = time.monotonic() if now is None else now
         if address not in self._left and len(self._left) >= MOST_ADDRESSES:
             self._left.clear()

@@ -26,14 +26,14 @@ MOST_SCORES = 10_000_000  # arms times items: they are held in memory
 
 
 class Asked(BaseModel):
-    """A request; what it does not know is refused."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Create(Asked):
-    """What `cabai.create_study` takes. Families, policies and thresholds of one's own are refused: a server runs no
-    code that a request names."""
+    """What `cabai.create_study` takes. Your own families, policies and thresholds are refused: a server runs no code
+    that a request names."""
 
     name: Name
     arms: Annotated[list[Name] | dict[str, Any], Field(min_length=2, max_length=MOST_ARMS)]
@@ -63,7 +63,8 @@ class Create(Asked):
 
 
 class Ask(Asked):
-    """With items, `beyond` so many pulls may be under way more than else: those whose result is known but not told."""
+    """With items, `beyond` is how many more pulls than usual may be under way: those with a known result that is not
+    told yet."""
 
     n: Annotated[StrictInt, Field(ge=1, le=MOST_PULLS)] = 1
     worker: Worker = None
@@ -84,7 +85,7 @@ class TellMany(Asked):
 
 
 class TellCounts(Asked):
-    """Of each arm in a period: how many pulls, the sum of their rewards and of their costs."""
+    """For each arm in a period: the number of pulls, and the sums of their rewards and costs."""
 
     counts: dict[str, Annotated[list[Any], Field(min_length=2, max_length=3)]]
     period: Annotated[StrictStr, Field(min_length=1, max_length=200)] | None = None
@@ -116,14 +117,14 @@ class Amend(Asked):
 
 
 class Drop(Asked):
-    """Which arm is put out by hand."""
+    """Which arm is dropped by hand."""
 
     arm: Name
     by: Worker = None
 
 
 class AddArm(Asked):
-    """Which arm joins, of a study with a reserve; its cost where the study knows the others'."""
+    """Which arm joins a study with a reserve; with its cost, if the study was created with known costs."""
 
     arm: Name
     cost: Number | None = None

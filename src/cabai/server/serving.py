@@ -20,7 +20,7 @@ from cabai.study.storage import open_storage
 from cabai.support.validation import InvalidInput
 
 ANYWHERE = ("0.0.0.0", "::")
-QUEUE = 2048  # connections that may wait to be taken
+QUEUE = 2048  # connections that may wait to be accepted
 
 
 def serve(
@@ -35,14 +35,14 @@ def serve(
     allow_hosts: Sequence[str] = (),
     ready: Callable[[str], None] = print,
 ) -> None:
-    """Serve the studies of a storage until Ctrl-C; `ready` is handed the address with its token."""
+    """Serve the studies of a storage until Ctrl-C; `ready` is called with the address, including its token."""
     if (certfile is None) != (keyfile is None):
         raise InvalidInput("--certfile and --keyfile belong together: give both, a certificate and its key.")
     is_secure = certfile is not None
     check_place(host, allow_hosts, is_private=is_secure or behind_proxy)
     if is_served(storage):
         raise InvalidInput("--storage must be a database: a server cannot serve another server.")
-    open_storage(storage)  # what is wrong with it is said now
+    open_storage(storage)  # so that errors appear now
     access = Access.new() if token_file is None else tokens_in(token_file)
     app = make_app(storage, access, [*([] if host in ANYWHERE else [host]), *allow_hosts])
     config = configured(app, certfile, keyfile, behind_proxy=behind_proxy)
@@ -56,7 +56,7 @@ def serve(
     ready(f"http{'s' if is_secure else ''}://{name}:{bound.getsockname()[1]}/?token={access.tokens[WORK]}")
     try:
         Server(config).run(sockets=[bound])
-    except KeyboardInterrupt:  # which is how a server ends
+    except KeyboardInterrupt:  # the normal end of a server
         pass
     finally:
         bound.close()
@@ -65,7 +65,7 @@ def serve(
 def configured(
     app: FastAPI, certfile: str | None = None, keyfile: str | None = None, *, behind_proxy: bool = False
 ) -> uvicorn.Config:
-    """How the server speaks. Requests are not logged: there may be a token in an address."""
+    """The settings of the server. Requests are not logged: an address may contain a token."""
     return uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", ssl_certfile=certfile,
         ssl_keyfile=keyfile, proxy_headers=behind_proxy, forwarded_allow_ips="*" if behind_proxy else None,
@@ -74,7 +74,7 @@ def configured(
 
 
 class Server(uvicorn.Server):
-    """Lets streams of events end first: they would keep a server waiting for ever."""
+    """Ends event streams first: they would keep a server waiting for ever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.end_streams()
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def end(self) -> None:
-        """End soon, from whatever thread."""
+        """End soon; may be called from any thread."""
         self.end_streams()
         self.should_exit = True
 
@@ -92,7 +92,7 @@ class Server(uvicorn.Server):
 
 
 def check_place(host: str, allow_hosts: Sequence[str], *, is_private: bool) -> None:
-    """Refuse to listen where others could read along."""
+    """Refuse to listen where others could read the traffic."""
     if is_loopback(host):
         return
     if not is_private:
@@ -116,7 +116,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take the port now, so that an error is one line."""
+    """Open the port now, so that an error is one line."""
     bound: socket.socket | None = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -19,8 +19,8 @@ MOST = 1000  # studies that are kept open
 
 
 class Studies:
-    """Studies by name. A study that was deleted, and perhaps made anew, is looked up again. With `only`, there is but
-    that one."""
+    """Studies by name. A study that was deleted, and perhaps created again, is looked up again. With `only`, there is
+    only that one."""
 
     def __init__(self, url: str, only: Study | None = None) -> None:
         self.url, self.only = url, only
@@ -58,18 +58,18 @@ class Studies:
             self._open.pop(name, None)
 
     def overview(self, address: str) -> tuple[list[Status], list[str]]:
-        """How every study stands, and what is wrong with those that cannot be read."""
+        """The status of every study, and what is wrong with those that cannot be read."""
         if self.only is not None:
             return [self.only.status()], []
         found, damaged = statuses(open_storage(self.url))
         return found, [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
-        """A sentence that names the server where it named the storage behind it."""
+        """An error message that names the server instead of the storage behind it."""
         try:
             storage = open_storage(self.url) if self.only is None else self.only._storage
             places = self.url, storage.url, storage.file
-        except StorageError:  # of which the sentence is about to speak
+        except StorageError:  # the failure that the message is about
             return (
                 f"the storage behind {address} failed. Everything acknowledged before is stored; this call was not "
                 "acknowledged."
@@ -93,12 +93,12 @@ def in_short(study: Study) -> dict[str, Any]:
 
 
 def revision(study: Study) -> int:
-    """Another number after every change."""
+    """A number that differs after every change."""
     return int(study._read(Ledger.row).revision)
 
 
 def status_now(study: Study) -> Status:
-    """How a study stands, with the last forecast that is ready."""
+    """The status of a study, with the last forecast that is ready."""
     status, play = study._read(lambda ledger, connection: ledger.look(connection))
     return study._forecast(status, play, wait=False)
 

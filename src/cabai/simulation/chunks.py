@@ -1,11 +1,11 @@
-"""Which trajectories a task runs: as many as take about the time that the engine likes, by what others have taken."""
+"""Which trajectories a task runs: as many as take about the time that the engine prefers, judged by earlier tasks."""
 
 from __future__ import annotations
 
 import math
 
 PILOT = 4  # trajectories of a task while it is not known how long they take
-GROWTH = 16  # the largest factor from the tasks that were measured to the next: a few short trajectories may mislead
+GROWTH = 16  # a task is at most so many times larger than those measured: a few short trajectories may mislead
 
 
 class Chunks:
@@ -17,7 +17,7 @@ class Chunks:
         self.measured, self.seconds, self.largest = 0, 0.0, 0
 
     def next(self, cores: int) -> tuple[int, int]:
-        """The first trajectory of the next chunk, and how many they are: 0 when none is left."""
+        """The first trajectory of the next chunk, and its size: 0 when none is left."""
         first, count = self.next_first, min(self.size(cores), self.left)
         self.next_first, self.left = first + count, self.left - count
         return first, count
@@ -31,7 +31,7 @@ class Chunks:
         return max(1, min(math.ceil(min(self.aim * per_second, even)), GROWTH * self.largest, self.most))
 
     def took(self, count: int, seconds: float) -> None:
-        """So many trajectories have taken so long."""
+        """Record that so many trajectories took so long."""
         self.measured, self.seconds, self.largest = (
             self.measured + count,
             self.seconds + seconds,

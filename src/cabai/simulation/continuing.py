@@ -1,6 +1,7 @@
-"""A run that is under way, carried on many times from where it is, each time with a truth of its own.
+"""Continue a run many times from its current state, each time with another truth.
 
-The loop, the policy and the test are those of every simulation. So it is what a study would do if that were its truth.
+The loop, the policy and the test are those of every simulation. So each continuation is what a study would do if that
+were the truth.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def draw_before_negation(arm: Any) -> Any:
 
 
 def draw_and_negate(arm: Any) -> Any:
-    """Where the smallest mean is wanted, and the family is another one in the mirror."""
+    """For the smallest mean, where the mirrored family is another one."""
     return 0.0 - draw_before_negation(arm)
 
 
@@ -46,7 +47,7 @@ class Continuations:
     def __init__(
         self, setup: Setup, arms: NDArray[Any], run: Any, truths: Truths, seed: int, level: float | None = None
     ) -> None:
-        """`level`: that of the threshold, if it is not as in the rules."""
+        """`level` is the threshold's, if it differs from that in the rules."""
         self.setup, self.truths, self.seed, self.count = setup, truths, seed, len(truths.means)
         arm_kind, run_kind, rules_kind = setup.layout.shared
         self.arms = np.tile(np.ascontiguousarray(arms), (self.count, 1)).view(arm_kind)

@@ -20,7 +20,7 @@ from cabai.support.validation import InvalidInput
 
 
 class Each(NamedTuple):
-    """What became of each trajectory; a row per trajectory, a column per setup."""
+    """The results; a row per trajectory, a column per setup."""
 
     decisions: NDArray[np.int64]  # the arm, or -1 where a limit was hit first
     costs: NDArray[np.float64]
@@ -49,7 +49,7 @@ class EachWork(Work):
         self.truths, self.numbers, self.negated = [truth_of(each) for each in instances], numbers, negated
         self.in_steps = in_steps
         largest = max(instances, key=lambda each: float(each.means.max()))
-        self.draw = largest.drawing  # a family may draw large means by a function that does for small ones too
+        self.draw = largest.drawing  # a family may draw large means with a function that also works for small ones
 
     @property
     def drawing(self) -> list[tuple[str, Any]]:
@@ -83,13 +83,13 @@ def simulate_each(
 ) -> Each:
     """One trajectory on each instance, with the number it has in `numbers`.
 
-    Trajectory i on an instance is trajectory i of `cabai.simulate` there, with the same seed: so what is compared faces
-    the same rewards as far as truths are the same. Several setups, the largest delta first, are levels of one test:
-    they may differ in delta only, and the policy's choices must not depend on it. `negated` negates the rewards drawn,
-    for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory grows long: what it
-    pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
+    Trajectory i on an instance is trajectory i of `cabai.simulate` there, with the same seed: so setups that are
+    compared face the same rewards wherever their truths are the same. Several setups, the largest delta first, are
+    levels of one test: they may differ in delta only, and the policy's choices must not depend on it. `negated` negates
+    the rewards drawn, for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory
+    grows long: what it pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
     """
     work = EachWork(instances, numbers, setups, seed, max_pulls, max_cost, negated, in_steps)
-    work.compiled()  # here first: what is wrong with a user's own is told in terms of it
+    work.compiled()  # here first: errors in a user's own code are then reported in its own terms
     results, pulls, _ = rows_of(work, len(instances), engine, progress)
     return Each(results["decision"].copy(), results["cost"].copy(), results["steps"].copy(), pulls)

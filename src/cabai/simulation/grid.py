@@ -23,9 +23,9 @@ from cabai.thresholds import Threshold, threshold_of
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_GAP = 0.15  # of the best mean, by which every other mean is smaller
+LEAST_GAP = 0.15  # of the best mean: every other mean is smaller by at least this share
 COSTS = (0.01, 1.0)
-DRAWN = ["gaussian", "bernoulli", "poisson", "exponential"]  # whose place in this list is part of the seed
+DRAWN = ["gaussian", "bernoulli", "poisson", "exponential"]  # the position in this list is part of the seed
 BEST = {"gaussian": (1.0, 1.0), "bernoulli": (0.5, 0.95), "bounded": (0.5, 0.95), "poisson": (0.5, 3.0)}
 
 
@@ -33,7 +33,7 @@ def random_instance(family: str, arms: int, seed: int, number: int) -> Instance:
     """Instance `number` of a family: costs over two orders of magnitude, and means at least 15 % below the best.
 
     Costs are log-uniform in [0.01, 1]; the best mean is 1 (gaussian and exponential) or uniform in [0.5, 0.95]
-    (bernoulli) or [0.5, 3] (poisson); the others are it less a share of it that is uniform in [0.15, 1).
+    (bernoulli) or [0.5, 3] (poisson); the others are smaller by a share of it that is uniform in [0.15, 1).
 
     >>> random_instance("bernoulli", 3, seed=0, number=0)
     Instance('bernoulli', ...)
@@ -68,7 +68,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of cells; printed, one row for each number of arms, delta and threshold, one column a policy."""
+    """A table of cells; printed, one row per number of arms, delta and threshold, one column per policy."""
 
     family: str
     instances: int
@@ -78,7 +78,7 @@ class Grid:
         return [asdict(cell) for cell in self.cells]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a cell."""
+        """One row per cell."""
         return optional("pandas").DataFrame(self.to_dicts())
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ def at_each_delta(instance: Instance, policy: Policy, deltas: Sequence[float], *
 
 
 def cell_of(arms: int, place: tuple[float, str, str], runs: list[Runs], floors: list[float]) -> Cell:
-    """One cell of the grid; without floors, where there is no lower bound, it has no ratios."""
+    """One cell of the grid; without lower bounds (`floors`) it has no ratios."""
     mean = error = worst = None
     if floors:
         ratios = np.array([each.costs / floor for each, floor in zip(runs, floors, strict=True)])

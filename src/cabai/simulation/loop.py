@@ -18,13 +18,13 @@ from cabai.simulation.steps import pulls_of_a_choice
 from cabai.simulation.truth import open_streams
 from cabai.support.streams import ONE
 
-UNFINISHED = np.int64(-1)  # of the type of an arm's number: else `write` would be compiled twice
+UNFINISHED = np.int64(-1)  # of the type of an arm's number: otherwise `write` would be compiled twice
 STOP_EARLY, NO_SUCH_ARM = 0, 1
 RESULT = np.dtype([("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
 
 
 class State(NamedTuple):
-    """The records of one trajectory, and what they are before its first pull."""
+    """The records of one trajectory, and their values before the first pull."""
 
     arms: Any
     run: Any
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
     grid: Any  # numbers of pulls after which to record each arm's pulls
     results: Any  # a row per trajectory, a column per level
     pulls: Any  # the same, of each arm
-    path: Any  # the pulls of each arm after grid[j] pulls; left as it is where the trajectory was over
+    path: Any  # the pulls of each arm after grid[j] pulls; left unchanged where the trajectory had ended
     signals: Any  # [STOP_EARLY] is set from outside; [NO_SUCH_ARM]: the policy chose an arm that does not exist
 
 

@@ -18,7 +18,7 @@ from cabai.simulation.work import Part, Work
 from cabai.support.aside import heard
 
 Progress = Callable[[int], None]
-MOST_BYTES = 2**24  # that the rows of one task may take
+MOST_BYTES = 2**24  # bytes that the rows of one task may take
 RETRIES = 3  # of a chunk whose process has died
 
 
@@ -54,7 +54,7 @@ def run_all(
     take: Callable[[Part], None],
     progress: Progress | None,
 ) -> None:
-    """Run chunks until all trajectories are done; none of it in this thread, which stays free to hear Ctrl-C."""
+    """Run chunks until all trajectories are done; none of it in this thread, which stays free to handle Ctrl-C."""
     most = max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else trajectories
     chunks = Chunks(trajectories, engine.aim, engine.shortest, most)
     shared = engine.share(work)
@@ -99,7 +99,7 @@ def run_all(
         what = f"{len(under_way)} tasks that were under way or queued {engine.where}"
         try:
             engine.cancel()
-        except Exception as failure:  # as where the cluster is gone
+        except Exception as failure:  # for example because the cluster is gone
             error.add_note(f"{what} could not be cancelled: {failure}")
         else:
             if under_way and not isinstance(engine, Threads):

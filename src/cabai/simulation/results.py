@@ -63,9 +63,9 @@ class Summary:
     seconds: float
     steps: int  # pulls simulated in all
     proven: bool  # whether the threshold is proven to keep errors below delta for this family
-    standing: str  # if not, what can be said for it
+    standing: str  # if not, what is known about it
     epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
-    goal: str = BEST  # or cheapest: then cheaper arms must be worse by more than epsilon - slack
+    goal: str = BEST  # best or cheapest; with cheapest, cheaper arms must be worse by more than epsilon - slack
     slack: float | None = None
 
     @property
@@ -149,8 +149,8 @@ class Runs:
     path: NDArray[np.int64]
     seconds: float
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
-    own_stop: bool = False  # whether it stops by a rule that is not the threshold's
-    goal: Cheapest | None = None  # what it looks for: the best arm, or the cheapest that is good enough
+    own_stop: bool = False  # whether it stops by its own rule instead of the threshold
+    goal: Cheapest | None = None  # its goal: the best arm, or the cheapest that is good enough
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -335,7 +335,7 @@ def summary_of(
     unfinished: int,
     steps: int,
 ) -> Summary:
-    """The summary of trajectories of which these numbers are known."""
+    """A summary from these numbers."""
     n, family = len(runs), runs.instance.family
     paid = pulls * runs.instance.costs
     floor = None

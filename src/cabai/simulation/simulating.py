@@ -136,9 +136,9 @@ def simulate(
 ) -> Runs | list[Runs] | Totals | list[Totals]:
     """Run a policy on an instance many times.
 
-    Trajectory i depends on (seed, i) only, whatever the number of workers, and all policies face the same rewards:
-    arm a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
-    without them, a run on arms that are tied, or all but tied, may never end. A list of deltas gives a list of results
+    Trajectory i depends only on (seed, i), not on the number of workers, and all policies face the same rewards: arm
+    a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
+    without them, a run on arms that are tied, or nearly tied, may never end. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
     Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
@@ -190,7 +190,7 @@ def simulate(
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
-        aside(work.compiled)  # here first: what is wrong with a user's own is told in terms of it
+        aside(work.compiled)  # here first: errors in a user's own code are then reported in its own terms
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)
@@ -214,7 +214,7 @@ def simulate(
 
 
 def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:
-    """Refuse more results than this machine's memory holds."""
+    """Refuse more results than fit into this machine's memory."""
     needed = 8 * trajectories * (deltas * (6 + arms) + (1 + deltas) * marks * arms)  # eight bytes each
     try:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -14,6 +14,6 @@ def pulls_of_a_choice(run):
 
 
 def more_as_it_grows(run):
-    """One more for every EXACT pulls made: each step adds 0.1 % to the pulls. Most of the time goes into choosing and
+    """One more for every EXACT pulls made: each step adds 0.1 % to the pulls. Most of the time is spent on choosing and
     testing."""
     return 1 + run.t // EXACT

@@ -1,12 +1,12 @@
-"""What is kept of trajectories when their rows are not: exact sums, counts, and a sketch of the costs' quantiles.
+"""What is kept of trajectories instead of their rows: exact sums, counts, and a sketch of the costs' quantiles.
 
-Those of two sets of trajectories add up to those of both, to the bit and in any order: so a result does not depend on
-how trajectories were cut into chunks, nor on which came back first.
+The sums of two sets of trajectories add up to those of their union, to the bit and in any order: so a result does not
+depend on how trajectories were divided into chunks, nor on which came back first.
 
-Sums are exact. A double is a whole number of 53 bits times a power of 2, and whole numbers of Python do not round.
+Sums are exact. A double is a whole number of 53 bits times a power of 2, and Python's integers do not round.
 
-The sketch is a histogram of the logarithms of costs, as in DDSketch (Masson, Rim, Lee 2019), but with buckets that are
-read off the bits of a double instead of computed: each octave is cut into 1024 equal parts. A quantile is the middle of
+The sketch is a histogram of the logarithms of costs, as in DDSketch (Masson, Rim, Lee 2019), but its buckets are read
+from the bits of a double instead of computed: each octave is divided into 1024 equal parts. A quantile is the middle of
 its bucket, at most 2**-11 = 0.05 % away from the exact one.
 """
 
@@ -95,7 +95,7 @@ class Sums:
         return math.sqrt(Fraction(above, n * (n - 1) << 2 * UNIT)) if n > 1 else 0.0
 
     def quantile(self, q: float) -> float:
-        """As `numpy.quantile` has it, between two costs in order, each known to 0.05 %."""
+        """As `numpy.quantile`, by interpolation between two ordered costs, each known to 0.05 %."""
         place = (self.trajectories - 1) * q
         below = math.floor(place)
         ranks = np.minimum([below, below + 1], self.trajectories - 1)
@@ -132,5 +132,5 @@ def right_arms(instance: Instance, epsilon: float, goal: Cheapest | None = None)
     if goal is not None:
         running = instance.costs if goal.running_costs is None else goal.running_costs
         return right_answers(means, running, epsilon, goal.slack)  # type: ignore[arg-type]
-    slack = 1e-12 * max(1.0, abs(means.max())) if epsilon else 0.0  # for what rounding does to a difference
+    slack = 1e-12 * max(1.0, abs(means.max())) if epsilon else 0.0  # for the rounding error of a difference
     return np.flatnonzero(means >= means.max() - epsilon - slack)

@@ -21,7 +21,7 @@ TRUTH = np.dtype(
     [
         ("mean", "f8"),
         ("cost", "f8"),  # its mean
-        ("spread", "f8"),  # what the family computes once from the mean
+        ("spread", "f8"),  # what the family computes once per mean
         ("stream", "u8"),  # the state of the stream of rewards
         ("cost_stream", "u8"),  # and of the stream of costs
     ],
@@ -41,7 +41,7 @@ def truth_of(instance: Instance) -> NDArray[Any]:
 def truth_kind(instance: Instance) -> np.dtype[np.void]:
     """With room for samples, if there are any; in powers of 4, so that the loop is not compiled for each number.
 
-    That field comes first: a record that begins with all fields of another is taken for one of that kind by Numba.
+    That field comes first: Numba confuses a record with another one that has the same first fields.
     """
     if instance.samples is None:
         return TRUTH

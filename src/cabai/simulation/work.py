@@ -22,7 +22,7 @@ BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums a
 
 
 class Part(NamedTuple):
-    """What has become of a chunk of trajectories."""
+    """The results of a chunk of trajectories."""
 
     first: int
     done: int  # trajectories: fewer than were asked for only if it was told to stop
@@ -66,12 +66,12 @@ class Work:
 
     @property
     def drawing(self) -> list[tuple[str, Any]]:
-        """What stands for the slots that draw rewards and costs."""
+        """The functions for the slots that draw rewards and costs."""
         return [("draw", self.instance.drawing), ("draw_cost", DRAWS[self.instance.cost_model])]
 
     @property
     def row_bytes(self) -> int:
-        """What the results of one trajectory take."""
+        """The bytes that the results of one trajectory take."""
         return 8 * (len(self.levels) * (3 + len(self.instance)) + len(self.grid) * len(self.instance))
 
     def run(self, first: int, count: int, signals: NDArray[np.int64]) -> Part:

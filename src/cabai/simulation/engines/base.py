@@ -18,7 +18,7 @@ class EngineFailed(RuntimeError):
 
 
 class Engine(ABC):
-    """Closed at the end of a `with`; what it has started itself ends then, what it was given goes on."""
+    """An engine is closed at the end of a `with`: what it has started ends then, what it was given continues."""
 
     where: ClassVar[str]  # in words
     shortest: ClassVar[float] = 0.2  # seconds that a task should take at least, while there is enough to do
@@ -31,7 +31,8 @@ class Engine(ABC):
 
     @property
     def aim(self) -> float:
-        """Seconds that a task should take: with many cores longer, or one scheduler could not keep up with them."""
+        """Seconds that a task should take: longer with many cores, because one scheduler could not keep up with
+        them."""
         return min(max(1.0, self.cores / 100), 1.8)
 
     @property

@@ -21,14 +21,14 @@ from cabai.simulation.work import Part, Work
 from cabai.support.validation import InvalidInput, optional
 
 COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
-PATIENCE = 3.0  # seconds after which a chunk looks now and then whether anybody still waits for it
+PATIENCE = 3.0  # seconds after which a chunk checks now and then whether anybody still waits for it
 
 
 class Dask(Engine):
     where = "on Dask"
 
     def __init__(self, client: Any = None, address: str | None = None, workers: int | None = None) -> None:
-        """A client; or the scheduler at an address, or the client that there is, or a cluster of this machine."""
+        """The client given, the scheduler at an address, the current client, or a new cluster of this machine."""
         distributed = optional("distributed")
         self.workers, self.started = workers, []  # type: ignore[var-annotated]
         if client is None and address is None:

@@ -21,7 +21,7 @@ ADDRESSED = ("dask", "ray")
 def opened(
     engine: EngineLike = None, *, workers: int | None = None, address: str | None = None
 ) -> AbstractContextManager[Engine]:
-    """A context with the engine: None is for threads of this process. One that is open already is left open."""
+    """A context with the engine: None is for threads of this process. An engine that is already open stays open."""
     if workers is not None:
         whole(workers, "workers", 1)
     if isinstance(engine, Engine):
@@ -30,7 +30,7 @@ def opened(
         raise InvalidInput(f"an address is for a cluster: it needs engine 'dask' or 'ray', got {shown(engine)}.")
     if engine is None:
         return Threads(workers)
-    # What follows loads much: only where it is asked for.
+    # These imports are slow: only where they are needed.
     if engine == "processes":
         from cabai.simulation.engines.processes import Processes
 

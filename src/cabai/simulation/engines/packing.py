@@ -29,7 +29,7 @@ def packed(work: Work) -> bytes:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         def persistent_id(self, value: Any) -> bytes | None:
-            """What is a user's own is packed apart: a worker that has met it knows it again by its bytes."""
+            """A user's own code is packed separately: a worker that has seen it recognises it by its bytes."""
             if not isinstance(value, Named) or not value.is_own:
                 return None
             parameters = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -15,7 +15,7 @@ from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional
 
-REACHED = 10.0  # seconds in which somebody must answer at an address: Ray itself would try for minutes
+REACHED = 10.0  # seconds within which an address must answer: Ray itself would try for minutes
 COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 RETRIES = 3  # of a task whose worker has died
 

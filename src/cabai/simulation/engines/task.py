@@ -17,7 +17,7 @@ import cabai
 from cabai.simulation.engines.base import EngineFailed
 from cabai.simulation.work import Part, Work
 
-_one_at_a_time = threading.Lock()  # threads of one worker are not to compile the same
+_one_at_a_time = threading.Lock()  # so that threads of one worker do not compile the same code
 
 
 def ignore_interrupts() -> None:

@@ -13,7 +13,7 @@ from cabai.simulation.work import Part, Work
 
 class Threads(Engine):
     where = "in threads"
-    aim, shortest = 0.2, 0.005  # a task costs next to nothing here
+    aim, shortest = 0.2, 0.005  # a task costs almost nothing here
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers
