@@ -57,7 +57,7 @@ def is_cheaper(board, a, b):
 
 
 def is_cleared(board, b, a):
-    """Whether b is at most epsilon worse than a: exactly, if both have finished everything; else whether it is shown."""
+    """Whether b is at most epsilon worse than a: exactly, if both have finished everything; else if that is shown."""
     items = board.shares.shape[1]
     if board.prefix[a] == items and board.prefix[b] == items:
         return board.close[b, a]
@@ -90,12 +90,11 @@ def is_open(board, leader, a):
 def is_known_bad(board, a):
     """Whether a and some arm have finished everything, and a is worse by more than epsilon."""
     items = board.shares.shape[1]
-    if board.prefix[a] < items:
-        return False
+    found = False
     for b in range(len(board.prefix)):
-        if b != a and board.prefix[b] == items and not board.close[a, b]:
-            return True
-    return False
+        both = board.prefix[a] == items and board.prefix[b] == items
+        found = found or (b != a and both and not board.close[a, b])
+    return found
 
 
 def find_answer(board):
