@@ -51,3 +51,5 @@ html_title = "cabai"
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]

@@ -1,4 +1,4 @@
-"""A Matplotlib figure that a notebook shows without Matplotlib's magic commands."""
+"""A Matplotlib figure that a notebook shows without Matplotlib's magic command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from matplotlib import figure
 
 
 class Figure(figure.Figure):
-    """A figure that is shown as a picture if it is the result of a notebook cell."""
+    """A figure that is shown as a picture if it is the result of a notebook cell.
+
+    >>> Figure()._repr_png_()[1:4]
+    b'PNG'
+    """
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

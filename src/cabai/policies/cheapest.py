@@ -33,7 +33,8 @@ def stop(arms, run, rules):
             if b != a and (b == last or a == last or run.candidate < 0):
                 exclude(arms, run, rules, b, a)
     c = find_candidate(arms)
-    if c < 0:  # all are excluded, at least one of them wrongly
+    if c < 0:  # all are excluded, one of them wrongly: if only the most expensive is good, it may have been that one
+        run.leader = find_most_expensive(arms)
         return True
     every = c == last or c != run.candidate
     run.candidate = c
@@ -73,6 +74,14 @@ def find_candidate(arms):
         if not arms[a].excluded and (c < 0 or is_cheaper(arms, a, c)):
             c = a
     return c
+
+
+def find_most_expensive(arms):
+    found = 0
+    for a in range(len(arms)):
+        if is_cheaper(arms, found, a):
+            found = a
+    return found
 
 
 def choose(arms, run, rules):
