@@ -184,7 +184,7 @@ class Instance:
 
 def check_is_bounded(family: Family, what: str) -> None:
     if family.key != "bounded":
-        raise InvalidInput(f"{what} are for bounded rewards, which can follow any law; got family {family}.")
+        raise InvalidInput(f"{what} are only for bounded rewards, which can follow any law; got family {family}.")
 
 
 def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Stand-ins for a family, threshold or policy of a user's own that has not been imported.
+"""Stand-ins for a user's own family, threshold or policy that has not been imported.
 
 A stored study names it, `module:name`. Its status, its place in a list and its export need none of the user's code, and
 must not run it; only `ask` and `tell` do.
@@ -16,7 +16,7 @@ from cabai.thresholds import THRESHOLDS, Stylized, Threshold
 
 
 class Absent:
-    """What has a name, and nothing else yet."""
+    """Something that has a name, and nothing else yet."""
 
     text: str
 
@@ -68,7 +68,7 @@ def stored(kind: str, text: str) -> Any:
 
 
 def is_own(text: str) -> bool:
-    """Whether a stored text names something of a user's: `module:name`, perhaps with parameters."""
+    """Whether a stored string names a user's own code: `module:name`, perhaps with parameters."""
     return ":" in text.partition("(")[0]
 
 

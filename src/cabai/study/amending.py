@@ -1,7 +1,7 @@
 """A study's settings, changed while it runs.
 
-A budget, a lease and metadata enter no test. For arms that join or are dropped by hand, the level pays: see `levels`,
-and docs/theory/amending.md for the proofs.
+No test depends on a budget, a lease or metadata. Arms that join or are dropped by hand raise the required level: see
+`levels`, and docs/theory/amending.md for the proofs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NOT_STOPPED = dict.fromkeys(("stopped", "reason", "decision", "confidence", "tol
 
 
 def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
-    """Change settings; let a study go on that stopped at a limit which is no longer reached."""
+    """Change settings; a study that stopped at a limit continues if that limit is no longer reached."""
     before = change.settings
     after = amended(before, given)
     changes = {name: [getattr(before, name), getattr(after, name)] for name in given}
-    said = by.endswith(RUN)  # what a run says is logged though others have said the same before
+    said = by.endswith(RUN)  # what a run says is logged even if it was said before
     changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1] or said}
     if not changes:
         return
@@ -46,7 +46,7 @@ def amend(change: Change, given: Mapping[str, Any], by: str) -> None:
 
 
 def drop(change: Change, arm: str, by: str) -> None:
-    """Put an arm out by hand. Its pulls under way are withdrawn; what waited for them counts, and may decide."""
+    """Drop an arm by hand. Its pulls under way are withdrawn; results that waited for them count, and may decide."""
     before = change.settings
     if arm not in before.arms:
         raise InvalidInput(f"there is no arm {shown(arm)}: the arms are {', '.join(before.arms)}.")
@@ -79,7 +79,7 @@ def drop(change: Change, arm: str, by: str) -> None:
 
 
 def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str) -> None:
-    """Let another arm join."""
+    """Add an arm."""
     before = change.settings
     if before.reserve is None:
         raise InvalidInput(
@@ -90,7 +90,7 @@ def add_arm(change: Change, arm: str, cost: float | None, metadata: Any, by: str
     if arm in before.dropped:
         raise InvalidInput(f"arm {arm!r} was dropped for good: it can only join again under another name.")
     if arm in before.joined and cost in (None, cost_known(before, arm)):
-        return  # just before, if the connection broke as it was committed
+        return  # by this very call, if the connection broke during the commit
     if arm in before.arms:
         raise InvalidInput(f"there is already an arm {arm!r}.")
     names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
@@ -126,7 +126,7 @@ def check_runs(change: Change) -> None:
 
 
 def keep(change: Change, after: Settings) -> None:
-    """Keep new settings."""
+    """Store new settings."""
     change.settings = change.play.settings = after
     values = {"settings": after.to_json(), "amended": int(change.row.amended) + 1}
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **values})
@@ -141,7 +141,7 @@ def log(change: Change, changes: Mapping[str, Any], by: str, reopened: str | Non
 
 
 def go_on(change: Change) -> None:
-    """The study has not stopped after all. What was told since counts now, in the order of asking as ever."""
+    """Undo the stop. Results told since then count now, in the order of asking as always."""
     statements.CHANGE_STUDY.run(change.connection, {**change.ledger.of, **NOT_STOPPED})
     change.row = change.row._replace(**NOT_STOPPED)
     change.play.go_on()
@@ -149,7 +149,7 @@ def go_on(change: Change) -> None:
 
 
 def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """The settings with other values of those that may change, checked."""
+    """The settings with new values where they may change, checked."""
     values = dict(given)
     for name in (MAX_COST, "lease"):
         if name in values:
@@ -168,7 +168,7 @@ def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
 
 
 def merged(settings: Settings, given: Any) -> dict[str, Any]:
-    """The arms' metadata with that of some arms given anew."""
+    """The arms' metadata with new values for some arms."""
     if not isinstance(given, Mapping) or not set(given) <= set(settings.arms):
         raise InvalidInput(
             f"metadata must be a dictionary with names of arms as keys ({', '.join(settings.arms)}), got "

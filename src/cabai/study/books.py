@@ -1,4 +1,4 @@
-"""What was paid for each arm and what went wrong with it, whatever a study makes of its rewards."""
+"""The accounts of each arm: what was paid and what failed, independent of how a study uses its rewards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cabai.study.settings import Settings
 
 KEPT = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, in its row
 AT_STOP = "costs_at_stop"  # in the memory of a study
-ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, whatever the sum says
+ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, in spite of rounding
 
 
 class Books:
@@ -28,8 +28,8 @@ class Books:
         self.offers = np.zeros(arms, np.int64)  # of pulls told
         self.lapses = np.zeros(arms, np.int64)  # of pulls told: leases that ended without a result
         self.discarded = np.zeros(arms, np.int64)  # rewards of withdrawn pulls, which never count
-        self.costs_at_stop: list[float | None] | None = None  # running costs, where the cheapest arm is looked for
-        self.changed: set[int] = set()  # arms of which what is stored is no longer true
+        self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
+        self.changed: set[int] = set()  # arms whose stored row is out of date
 
     @property
     def bill(self) -> float:
@@ -38,7 +38,7 @@ class Books:
 
     @property
     def counted_costs(self) -> float:
-        """The sum of the costs as they are counted when choosing."""
+        """The sum of the costs as the policy counts them."""
         raise NotImplementedError
 
     @property
@@ -47,12 +47,12 @@ class Books:
         raise NotImplementedError
 
     def restore_books(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """As the rows of the arms have them."""
+        """Read from the rows of the arms."""
         for name in KEPT:
             getattr(self, name)[:] = [value or 0 for value in columns[name]]
 
     def books(self, a: int) -> dict[str, Any]:
-        """What is kept in the row of an arm."""
+        """What is stored in the row of an arm."""
         return {name: getattr(self, name)[a].item() for name in KEPT}
 
     def copy_books(self, other: Books) -> None:
@@ -74,12 +74,13 @@ class Books:
 
     @property
     def knows_cost(self) -> NDArray[np.bool_]:
-        """Of which arms it is known what a pull costs: of all if costs are given, else of those with a reward."""
+        """The arms whose cost per pull is known: all if costs are given, else those with a reward."""
         known: NDArray[np.bool_] = (self.rewards_told > 0) | (self.settings.costs is not None)
         return known
 
     def affordable(self, under_way: Sequence[int]) -> NDArray[np.bool_]:
-        """For each arm, whether the budget pays for one more pull of it beside the `under_way[a]` of each arm a.
+        """For each arm, whether the budget pays for one more pull of it in addition to the `under_way[a]` of each arm
+        a.
 
         A pull reserves its arm's known cost, or the largest cost of its arm so far. An arm whose cost is not known
         may be pulled while something is left, one pull at a time, which reserves the largest cost of any arm so far.
@@ -97,7 +98,7 @@ class Books:
         return np.where(self.knows_cost, fits, (pending == 0) & (left > limit * ROUNDING))
 
     def paid_costs(self) -> NDArray[np.float64]:
-        """What a reward of each arm costs, also where the policy is blind to it; nan where nothing is known."""
+        """What a reward of each arm costs, even if the policy ignores costs; nan where nothing is known."""
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
@@ -106,20 +107,20 @@ class Books:
 
     @property
     def running_costs(self) -> list[float]:
-        """What arms cost to run, where that is asked; inf where it is not known."""
+        """What arms cost to run, with goal cheapest; inf where it is not known."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Keep what a decision is about, whatever is told later: what arms cost to run as the study stops."""
+        """Keep the running costs at the moment the study stops: the decision is about these, whatever is told later."""
         if self.settings.cheapest is not None:
             self.costs_at_stop = [cost if math.isfinite(cost) else None for cost in self.running_costs]
 
     def go_on(self) -> None:
-        """The study has not stopped after all."""
+        """Forget them: the stop is undone."""
         self.costs_at_stop = None
 
     def remember_stop(self, remembered: Mapping[str, Any]) -> None:
-        """The same, as it was stored; studies that stopped before it was stored have none."""
+        """The same, as stored; studies of older versions have none."""
         kept = remembered.get(AT_STOP)
         if kept is not None and (
             self.settings.cheapest is None
@@ -130,5 +131,5 @@ class Books:
         self.costs_at_stop = kept
 
     def memory_of_stop(self) -> dict[str, Any]:
-        """What is stored of it."""
+        """The same, for storing."""
         return {} if self.costs_at_stop is None else {AT_STOP: self.costs_at_stop}

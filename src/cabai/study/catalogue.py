@@ -1,4 +1,4 @@
-"""The studies of a storage: made, found, listed, deleted."""
+"""The studies of a storage: create, find, list, delete."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(
     def work(connection: Connection) -> bool:
         found = row_of(connection, name)
         if found is not None:
-            return bool(found.token == token)  # made just before, if the connection broke as it was committed
+            return bool(found.token == token)  # by this very call, if the connection broke during the commit
         now = statements.NOW.row(connection, {}).now
         new = schema.study.new(name=name, token=token, created=now, settings=settings.to_json())
         statements.ADD_STUDY.run(connection, new)
@@ -60,7 +60,7 @@ def create(
         return bool(found.token == token)
     try:
         return storage.write(work)
-    except Conflict:  # another process was quicker
+    except Conflict:  # another process was faster
         return False
 
 
@@ -143,11 +143,11 @@ def delete(storage: Storage, name: str) -> None:
 
 
 def statuses(storage: Storage) -> tuple[list[Status], list[str]]:
-    """How every study stands, the oldest first, and what is wrong with those that cannot be read."""
+    """The status of every study, the oldest first, and what is wrong with those that cannot be read."""
     tables = statements.STUDIES, statements.ALL_ARMS, statements.ALL_PULLS
     try:
         studies, arms, pulls = storage.read(lambda connection: [each.rows(connection, {}) for each in tables])
-    except StorageError:  # something that the database itself cannot read; it may belong to one study alone
+    except StorageError:  # something that the database itself cannot read; perhaps in one study only
         return statuses_one_by_one(storage)
     arms_of, pulls_of = by_study(arms), by_study(pulls)
     found, damaged = [], []
@@ -176,7 +176,7 @@ def statuses_one_by_one(storage: Storage) -> tuple[list[Status], list[str]]:
     for name in names(storage):
         try:
             found.append(storage.read(find(storage, name).status))
-        except StudyNotFound:  # deleted meanwhile
+        except StudyNotFound:  # deleted in the meantime
             continue
         except (StorageError, InvalidInput) as error:
             damaged.append(str(error))

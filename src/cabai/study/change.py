@@ -1,5 +1,5 @@
-"""One transaction on a study: what was told is logged, counted in the order of asking, and decided on; and pulls are
-handed out."""
+"""One transaction on a study: results are logged, counted in the order of asking, and may decide; and pulls are handed
+out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAPSED = "the lease ended without a result"
 
 @dataclass(frozen=True)
 class Result:
-    """What is told of a pull; a reward, or why there is none."""
+    """The result of a pull: a reward, or why there is none."""
 
     number: int
     reward: float | None = None
@@ -32,12 +32,12 @@ class Result:
 
 
 class Change:
-    """A transaction on a study: its row, locked, its state, and what is to be written when all is done. The pull of
-    that `number` is taken at once, if one is given."""
+    """A transaction on a study: its row, locked, its state, and what is to be written at the end. With `number`, the
+    pull of that number is taken in the same statement."""
 
     def __init__(self, ledger: Ledger, connection: Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
-        self.taken: dict[int, Any] = {}  # pulls that were taken at once, by number
+        self.taken: dict[int, Any] = {}  # pulls taken in the first statement, by number
         if number is None:
             self.row = ledger.row(connection, lock=True)
         else:
@@ -49,7 +49,7 @@ class Change:
         self.writes: list[statements.Write] = []  # rows to add when the state is saved
         self.pulls: list[Any] | None = None  # those under way, if they have been read
         self.is_changed = False
-        self.ended: dict[str, Any] = {}  # what is kept of the study's end, if it ends here
+        self.ended: dict[str, Any] = {}  # what is stored of the study's end, if it ends here
         self.warnings: list[UserWarning] = []
         self.withdrawn = [0] * len(self.settings.arms)  # by arm, once the pulls under way have been read
 
@@ -58,7 +58,7 @@ class Change:
         return self.row.stopped is not None or bool(self.ended)
 
     def save(self) -> None:
-        """Keep what was changed, if anything was."""
+        """Store what was changed, if anything was."""
         if not self.is_changed:
             return
         self.record()
@@ -67,7 +67,7 @@ class Change:
         self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
 
     def record(self) -> None:
-        """Keep a point of the history, every now and then, until the study has stopped."""
+        """Store a point of the history now and then, until the study has stopped."""
         if self.row.stopped is None:
             point = self.ledger.recorder.point(self.play, self.row.told, self.told, is_last=bool(self.ended))
             if point is not None:
@@ -97,8 +97,8 @@ class Change:
         return self.ledger.take_pull(self.connection, number)
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
-        """Log what a pull returned, and take it into the state; it counts now if it is the next in order, and never if
-        it was withdrawn."""
+        """Log what a pull returned, and add it to the state; it counts now if it is the next in order, and never if it
+        was withdrawn."""
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
         is_next = is_next and pull.withdrawn is None
@@ -124,7 +124,7 @@ class Change:
             self.warn(passing(play), category=CostlyStudy)
 
     def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
-        """Keep what a pull returned, unless it is too large to be added to the rest."""
+        """Log what a pull returned, unless it is too large to be added to the rest."""
         play, a = self.play, pull.arm
         if play.has_overflown(a):
             raise InvalidInput(
@@ -145,7 +145,7 @@ class Change:
             self.warnings.append(category(text + more))
 
     def count(self) -> None:
-        """Count, in the order of asking, the results that wait for no earlier pull any more, until they decide."""
+        """Count, in the order of asking, the results that no longer wait for an earlier pull, until they decide."""
         if self.is_over or not self.play.has_waiting:
             return
         self.write()  # the log is about to be read
@@ -165,7 +165,7 @@ class Change:
             self.end(EVIDENCE, max(1 - self.settings.error, 0.0))
 
     def live(self) -> list[Any]:
-        """The pulls under way for which the study waits; beside them, `withdrawn` are those that may still be paid."""
+        """The pulls under way that the study waits for; `withdrawn` counts others that may still have to be paid."""
         if self.pulls is None:
             self.write()
             self.pulls = list(self.ledger.pulls(self.connection)) if self.told < self.asked else []
@@ -173,16 +173,16 @@ class Change:
         return [pull for pull in self.pulls if pull.withdrawn is None]
 
     def reached(self, under_way: Sequence[int]) -> str | None:
-        """Which limit is reached with so many pulls of each arm under way, if any."""
+        """The limit that is reached with this many pulls of each arm under way, if any."""
         return limit(self.settings, self.told + self.beyond + sum(under_way) + sum(self.withdrawn))
 
     def affordable(self, under_way: Sequence[int]) -> Any:
-        """For each arm, whether the budget pays for one more pull beside so many of each under way. A withdrawn pull
+        """For each arm, whether the budget pays for one more pull in addition to those under way. A withdrawn pull
         keeps what it has reserved: it may still be told."""
         return self.play.affordable([live + gone for live, gone in zip(under_way, self.withdrawn, strict=True)])
 
     def stop_at_limit(self) -> None:
-        """End the study if a limit is reached and nothing is under way any more, so that everything told counts."""
+        """End the study if a limit is reached and nothing is under way, so that everything told counts."""
         settings, play = self.settings, self.play
         limits = settings.max_cost, settings.max_pulls, settings.certified_pulls
         if self.is_over or limits == (None, None, None) or self.live():
@@ -203,8 +203,7 @@ class Change:
         return bool(self.play.in_play[arm])
 
     def hand_again(self, asker: Asker) -> list[Pull]:
-        """The pulls that are leased to this worker for this very request, whose answer it did not hear; their leases
-        begin anew."""
+        """The pulls leased to this worker for this very request, whose answer was lost; their leases are renewed."""
         if asker["request"] is None:
             return []
         leased = [pull for pull in self.live() if pull.expires > self.now]
@@ -214,7 +213,7 @@ class Change:
         return [self.ledger.handed(pull.number, pull.arm, self.expires, pull.offers, pull.item) for pull in found]
 
     def offer_again(self, live: Sequence[Any], count: int, asker: Asker) -> tuple[list[Pull], list[Any]]:
-        """Up to so many of the lapsed pulls, and those that the budget does not pay for once more."""
+        """Up to so many of the lapsed pulls, and those for which the budget does not pay a second time."""
         under_way, handed, unpaid = self.under_way(live), list[Pull](), []
         lapsed = self.play.lapses.tolist()
         for pull in live:
@@ -252,7 +251,7 @@ class Change:
                         "under way"
                     )
                 break
-            self.play = after  # what the policy remembers of a choice that is not made is not kept
+            self.play = after  # a choice that is not made must leave no trace in the policy's memory
             under_way[arm] += 1
             handed.append(self.hand(arm, asker))
         return handed, why
@@ -281,7 +280,7 @@ class Change:
         return found
 
     def withdraw(self, pull: Any) -> None:
-        """Nobody is asked for this pull again, and no result waits for it; it may still be told."""
+        """This pull is not offered again, and no result waits for it; it may still be told."""
         self.change_pull(pull.number, {"withdrawn": self.now})
 
     def change_pull(self, number: int, values: dict[str, Any]) -> None:
@@ -289,8 +288,8 @@ class Change:
         self.pulls, self.is_changed = None, True
 
     def settle_lapsed(self) -> list[Any]:
-        """Withdraw lapsed pulls that nobody needs, fail those that are not to be offered again, and count what
-        waited for them, which may drop more arms; returns the pulls for which the study still waits."""
+        """Withdraw lapsed pulls that are not needed, fail those that are not offered again, and count what waited for
+        them, which may drop more arms; returns the pulls that the study still waits for."""
         while True:
             live, settled = self.live(), 0
             for pull in live:
@@ -299,7 +298,7 @@ class Change:
                 if not self.is_wanted(pull.arm):
                     self.withdraw(pull)
                     settled += 1
-                elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not given back
+                elif self.settings.on_lapse == FAIL and pull.expires > 0:  # it was not released
                     self.take_pull(pull.number)
                     self.take(pull, Result(pull.number, failed=LAPSED), lapses=pull.lapses + 1)
                     settled += 1
@@ -309,7 +308,7 @@ class Change:
 
 
 def limit(settings: Settings, pulls: int) -> str | None:
-    """Which limit so many pulls have reached, if any."""
+    """The limit that this many pulls have reached, if any."""
     if settings.max_pulls is not None and pulls >= settings.max_pulls:
         return MAX_PULLS
     if settings.certified_pulls is not None and pulls >= settings.certified_pulls:
@@ -318,7 +317,7 @@ def limit(settings: Settings, pulls: int) -> str | None:
 
 
 def cost_of(settings: Settings, arm: int, cost: float | None) -> float:
-    """What a pull cost: as it was told, else as it is known, else nothing, which only a failed pull may."""
+    """What a pull cost: as told, else as known, else nothing, which is allowed only for a failed pull."""
     if cost is not None:
         return cost
     return settings.costs[arm] if settings.costs is not None else 0.0

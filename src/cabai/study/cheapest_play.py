@@ -1,4 +1,4 @@
-"""The state of a study that looks for the cheapest arm that is good enough: what is open."""
+"""The state of a study with goal cheapest: what is still to be shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cabai.policies.cheapest import cost_to_run, is_cheaper, likely_answer
 from cabai.study.play import Play
 from cabai.study.settings import Settings
 
-Pair = tuple[int, int, float]  # b, a and an epsilon: b is to be shown at most epsilon worse than a
+Pair = tuple[int, int, float]  # b, a and an epsilon: the claim that b is at most epsilon worse than a
 
 
 def kind_of(settings: Settings) -> type[Play]:
@@ -41,8 +41,8 @@ class CheapestPlay(Play):
         return [float(cost_to_run(arms[a])) if is_known else math.inf for a, is_known in enumerate(known)]
 
     def open_pairs(self) -> list[tuple[Pair, float]]:
-        """What has to be shown for the likely answer, and is not: the pair, and by how much evidence exceeds what is
-        required. Of those that could show a cheaper arm to be too bad, the one that is closest to it."""
+        """The claims still to be shown for the likely answer: the pair, and by how much evidence exceeds what is
+        required. Of those that could show that a cheaper arm is too bad, only the closest to it."""
         side, answer, rules = self.ordered, self.leader, Record(self.rules)
         if answer is None or not side.everything_pulled:
             return []
@@ -60,7 +60,7 @@ class CheapestPlay(Play):
         return found
 
     def weakest(self) -> tuple[Pair, float] | None:
-        """Of those, the one that is furthest from being shown."""
+        """The claim that is furthest from being shown."""
         if not self.setup.shows_evidence:
             return None
         return min(self.open_pairs(), key=lambda each: each[1], default=None)

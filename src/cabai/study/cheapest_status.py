@@ -1,4 +1,4 @@
-"""What a status says of the cheapest arm that is good enough."""
+"""What a status says about the cheapest arm that is good enough."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def of_arm(play: Play, a: int) -> dict[str, Any]:
-    """What is said of an arm beside what every study says of it."""
+    """What a status with goal cheapest adds about an arm."""
     if play.settings.cheapest is None:
         return {}
     return {"running_cost": running_cost(play, a), "excluded": bool(play.ordered.arms[a]["excluded"])}
 
 
 def of_racer(play: ItemsPlay, a: int) -> dict[str, Any]:
-    """The same of an arm in a study with items."""
+    """The same for an arm in a study with items."""
     if play.settings.cheapest is None:
         return {}
     return {"running_cost": running_cost(play, a), "excluded": bool(play.race.board.out[a])}
 
 
 def running_cost(play: Books, a: int) -> float | None:
-    """What an arm costs to run; once the study has stopped, what it did then, since that is what was decided by."""
+    """What an arm costs to run; once the study has stopped, what it cost then, since the decision is based on that."""
     if play.costs_at_stop is not None:
         return play.costs_at_stop[a]
     known = play.running_costs[a]
@@ -54,12 +54,12 @@ def best(status: Status, number: str) -> str:
 
 
 def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | None) -> list[ArmStatus]:
-    """The arms, with how each stands where it matters who is the cheapest that is good enough."""
+    """The arms with their standing, with goal cheapest."""
     if settings.cheapest is None:
         return arms
     found = []
     for a, each in enumerate(arms):
-        arm = replace(each, share=None)  # evidence is for claims about pairs, of which an arm has several
+        arm = replace(each, share=None)  # evidence is about pairs, and an arm is in several
         if a == decision:
             found.append(replace(arm, standing="the cheapest shown to be good enough: decided"))
         else:
@@ -68,7 +68,7 @@ def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | Non
 
 
 def sentence(status: Status) -> str:
-    """How a study stands that is not decided."""
+    """The status of an undecided study, in a sentence."""
     rest = "" if status.forecast is None else str(status.forecast)
     if status.items is not None:
         rest = "" if status.at_most is None else f", at most about {roughly(status.at_most)} more"

@@ -1,6 +1,6 @@
-"""The time that studies see, in seconds since 1970: that of the database, not of the worker.
+"""The time that studies use, in seconds since 1970: the database's, not the worker's.
 
-PostgreSQL has a clock of its own. SQLite has none: it is told that of the machine, by a function of this name.
+PostgreSQL has its own clock. SQLite has none: it uses the machine's, through a function of this name.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ from cabai.study.shells import CANNOT_START, spelt
 if TYPE_CHECKING:
     from cabai.study.pull import Pull
 
-LONGEST_WAIT = 0.05  # seconds between looks at whether a run is over
+LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
 TIMED_OUT = "it took longer than the timeout"
 LAST_LINE = 10_000  # characters of output within which the last line must lie
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What of a trial is measured, instead of read from its output: seconds, or cpu seconds."""
+    """What is measured instead of read from the output of a trial: seconds, or CPU seconds."""
 
     cost: str | None = None
     reward: str | None = None  # its output is then not read at all
@@ -58,13 +58,13 @@ def run_command(
     over: threading.Event,
     given: str = "",
 ) -> Any:
-    """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed. A text is for a shell.
+    """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed. A string is for a shell.
 
     {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
-    the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. What is `given` is
-    on its standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The
-    command is killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it
-    then: to leave out what takes long would make slow arms look fast.
+    the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
+    standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The command is
+    killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
+    leave out what takes long would make slow arms look fast.
     """
     named = {"arm": pull.arm, "pull": pull.id, **({} if pull.item is None else {"item": str(pull.item)})}
     about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
@@ -83,7 +83,7 @@ def run_command(
                 words, shell=isinstance(words, str), cwd=folder, env=os.environ | about, stdin=into, stdout=out,
                 stderr=err, start_new_session=True,
             )  # fmt: skip
-        except (OSError, ValueError) as error:  # another trial would not start either
+        except (OSError, ValueError) as error:  # the next trial would not start either
             raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
         ended = wait_for(process, started + timeout, over)
         spent = {"seconds": max(ended.at - started, 1e-9), "cpu": max(ended.cpu, 1e-9)}
@@ -115,7 +115,7 @@ class Ended(NamedTuple):
 
 
 def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.Event) -> Ended:
-    """How a command has ended; it is killed at the deadline, and when `over` is set."""
+    """Wait until a command ends; it is killed at the deadline, and when `over` is set."""
     found: queue.SimpleQueue[tuple[int, float, float]] = queue.SimpleQueue()
     threading.Thread(target=lambda: found.put(reaped(process)), name="cabai waits", daemon=True).start()
     cut_short = ""
@@ -130,7 +130,7 @@ def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.
 
 
 def reaped(process: subprocess.Popen[bytes]) -> tuple[int, float, float]:
-    """Wait for a command, and see at once that it has ended: its code, when, and its CPU seconds."""
+    """Wait for a command without delay; returns its exit code, when it ended, and its CPU seconds."""
     if not hasattr(os, "wait4"):  # Windows
         return process.wait(), time.perf_counter(), 0.0
     _, status, usage = os.wait4(process.pid, 0)
@@ -140,7 +140,7 @@ def reaped(process: subprocess.Popen[bytes]) -> tuple[int, float, float]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a command, and what it has started where a system has groups of processes."""
+    """End a command and, where the system has process groups, everything that it started."""
     if not hasattr(os, "killpg"):  # Windows
         process.kill()
         return

@@ -1,8 +1,8 @@
-"""Results that are told as sums: so many pulls of each arm in a period, what they returned and what they cost in all.
-Importing this imports SQLAlchemy.
+"""Results told as sums: the number of pulls of each arm in a period, and the totals of rewards and costs. Importing
+this imports SQLAlchemy.
 
-A test that looks at nothing but an arm's pulls and the sum of its rewards may be looked at after every period instead
-of after every pull: that is always allowed. Pulls of a period are asked and told at the moment of telling, together.
+A test that depends only on an arm's pulls and the sum of its rewards may be checked after every period instead of after
+every pull: that is always valid. The pulls of a period count as asked and told together, at the moment of telling.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from cabai.support.validation import InvalidInput, amount, shown, whole
 from cabai.thresholds import Calibrated
 
 MOST = 2**53  # pulls of a study, beyond which sums are not exact
-STEPS = 200  # in which the pulls of a period are divided
+STEPS = 200  # steps in which the pulls of a period are divided
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What so many pulls of an arm returned and cost."""
+    """The totals of several pulls of an arm."""
 
     arm: int
     pulls: int
@@ -39,7 +39,7 @@ class Sum:
 
 
 def check_use(settings: Settings) -> None:
-    """Refuse sums where the test looks at more than them."""
+    """Refuse sums if the test depends on more than sums."""
     if settings.items is not None:
         raise InvalidInput("a study with items takes evaluations one by one: sums are refused.")
     if not isinstance(settings.family, (Bernoulli, Poisson)) or isinstance(settings.family, Bounded):
@@ -57,7 +57,7 @@ def check_use(settings: Settings) -> None:
 
 
 def read(settings: Settings, given: Any) -> list[Sum]:
-    """What `tell_counts` was given, checked; without the arms that were not pulled."""
+    """The arguments of `tell_counts`, checked; without arms that were not pulled."""
     check_use(settings)
     if not isinstance(given, Mapping) or not given or not set(given) <= set(settings.arms):
         raise InvalidInput(
@@ -152,7 +152,7 @@ def take(change: Change, sums: Sequence[Sum], period: str) -> None:
 
 
 def take_one(change: Change, each: Sum, period: str) -> None:
-    """Log what so many pulls of an arm returned, and count it, unless the study has stopped or the arm is out."""
+    """Log the totals of an arm, and count them unless the study has stopped or the arm is out."""
     play, a = change.play, each.arm
     counts = not change.is_over and bool(play.here[a])
     play.observe_sum(a, each.pulls, change.settings.seen_sum(each.pulls, each.reward), each.cost, counts=counts)
@@ -172,8 +172,8 @@ def take_one(change: Change, each: Sum, period: str) -> None:
 
 
 def split(play: Play, pulls: int, money: float | None = None) -> list[int]:
-    """How the policy would divide so many pulls, if their rewards were as expected; fewer where so much `money` does
-    not pay for the next of them, at what pulls of its arm have cost."""
+    """How the policy would divide this many pulls if rewards were as expected; fewer if `money` does not pay for all of
+    them, at what pulls of each arm have cost."""
     trial, given, left = play.copy(), [0] * len(play.arms), pulls
     step, prices = math.ceil(pulls / STEPS), prices_of(play)
     while left > 0:
@@ -189,7 +189,7 @@ def split(play: Play, pulls: int, money: float | None = None) -> list[int]:
 
 
 def prices_of(play: Play) -> list[float]:
-    """What a pull of each arm costs; where that is not known, as much as the most expensive other."""
+    """What a pull of each arm costs; where that is not known, the cost of the most expensive other arm."""
     costs = play.paid_costs().tolist()
     known = [cost for cost in costs if math.isfinite(cost)]
     return [cost if math.isfinite(cost) else max(known, default=0.0) for cost in costs]
@@ -206,7 +206,7 @@ def split_within(play: Play, pulls: int, under_way: Sequence[int], asked: int) -
 
 
 def shares(settings: Settings, given: Sequence[int]) -> dict[str, float]:
-    """The part of each arm that is still in."""
+    """The share of each arm that is still in."""
     return {
         arm: part / sum(given) for arm, part in zip(settings.arms, given, strict=True) if arm not in settings.dropped
     }

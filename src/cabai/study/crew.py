@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-LOOK = 0.2  # seconds between looks at what the threads do: Windows hears Ctrl-C only in between
-PATIENCE = 2.0  # seconds in which what was told to end at once should end
+LOOK = 0.2  # seconds between checks of the threads: Windows handles Ctrl-C only in between
+PATIENCE = 2.0  # seconds within which what was told to end should end
 
 
 class Crew:
-    """So many threads that do the same. None keeps the process from ending: some tests never return."""
+    """Several threads with the same task. They are daemon threads: some tests never return."""
 
     def __init__(self, count: int, work: Callable[[int], None]) -> None:
         self.ended: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -40,12 +40,12 @@ class Crew:
         return any(thread.is_alive() for thread in self.threads)
 
     def wait(self, seconds: float) -> None:
-        """Until one of the threads ends, or so long."""
+        """Wait until one of the threads ends, or for so long."""
         with suppress(queue.Empty):
             self.threads[self.ended.get(timeout=seconds)].join()
 
     def join(self, seconds: float = PATIENCE) -> None:
-        """Until all have ended, or so long."""
+        """Wait until all have ended, or for so long."""
         deadline = time.monotonic() + seconds
         for thread in self.threads:
             if thread.ident is not None:

@@ -1,4 +1,4 @@
-"""What is stored of a study, as it was last amended: by anybody, in any process. Importing this imports SQLAlchemy."""
+"""What is stored of a study, with the latest amendments of any process. Importing this imports SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Current:
-    """The ledger of a study. Its settings never change: where a transaction finds that the study has been amended, it
-    has done nothing, and is made again with the ledger as it is now."""
+    """The ledger of a study. A ledger's settings never change: a transaction that finds that the study was amended does
+    nothing, and is repeated with the current ledger."""
 
     def __init__(self, storage: Storage, ledger: Ledger) -> None:
         self.storage, self.ledger = storage, ledger

@@ -1,5 +1,5 @@
-"""What is read of a study, checked: a database can be changed by others than cabai, and nothing is made of what they
-left. Each check raises ValueError with a reason; `reading` makes one sentence of it."""
+"""Check what is read of a study: others than cabai can change a database, and damaged data must not be used. Each check
+raises ValueError with a reason; `reading` makes an error message of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading(name: str, storage: str) -> Iterator[None]:
-    """What goes wrong in here is the fault of what is stored of a study."""
+    """Errors inside are reported as damage of the stored study."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -31,7 +31,7 @@ def reading(name: str, storage: str) -> Iterator[None]:
 
 
 def settings_of(text: str) -> Settings:
-    """The stored settings, if a study could have been created with them."""
+    """The stored settings, if a study can be created with them."""
     if not isinstance(json.loads(text), dict):
         raise ValueError("its settings are not a JSON object")
     settings = Settings.from_json(text)
@@ -77,7 +77,7 @@ def check_arms(arms: Sequence[Any], settings: Settings, told: int) -> None:
 
 
 def looks_sound(arm: Any, settings: Settings, low: float, high: float) -> bool:
-    """Whether `check_arm` would find nothing, seen at a glance; False if only it can tell."""
+    """A quick check: True if `check_arm` would find nothing; False if only it can tell."""
     counts = (arm.pulls, arm.failures, arm.offers, arm.lapses, arm.discarded, arm.ordered_pulls)
     perhaps = (0.0 if value is None else value for value in (arm.largest_cost, arm.squares))
     amounts = (arm.costs, arm.spent, arm.ordered_costs, *perhaps)
@@ -200,7 +200,7 @@ def tests_of(text: str, settings: Settings) -> dict[str, Any]:
 
 
 def require(condition: bool, row: Any, *columns: str) -> None:
-    """Name the columns of a row that make no sense."""
+    """Raise an error with the columns of a row that make no sense."""
     if not condition:
         raise ValueError("it has " + ", ".join(f"{column} = {getattr(row, column)!r}" for column in columns))
 

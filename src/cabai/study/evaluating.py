@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cabai.study.status import Status
     from cabai.study.study import Study
 
-LEASE = 60.0  # seconds; a run leases anew what takes longer
+LEASE = 60.0  # seconds; a run renews the lease of what takes longer
 RETRIES = 2
 STOPPED = "the loop that awaits async tests was stopped by one of them"
 _numbers = itertools.count(1)  # of evaluations without a name
@@ -207,9 +207,9 @@ def evaluate(
                 catch=catch, leave=awaiting.cancel,
             )  # fmt: skip
     except Exception as error:
-        with suppress(StorageError, AttributeError):  # a storage that is gone, an exception that takes no attributes
+        with suppress(StorageError, AttributeError):  # the storage is gone, or the exception does not allow attributes
             error.evaluation = Evaluation(study, study.status(), study.scores())  # type: ignore[attr-defined]
-            if name is None:  # the same call would begin anew
+            if name is None:  # the same call would start over
                 kept = "What was gathered is in the error's `evaluation`, which `reuse` takes."
                 if isinstance(error, RunFailed):
                     error.args = (f"{str(error).partition(' The study ')[0]} {kept}",)
@@ -222,7 +222,7 @@ def evaluate(
 
 
 def earlier_studies(reuse: Any, storage: str) -> list[Any]:
-    """What is to be reused, one by one: studies with items, or scores by arm and item."""
+    """What to reuse, one by one: studies with items, or scores by arm and item."""
     from cabai.study.study import Study
 
     if reuse is None:
@@ -272,7 +272,8 @@ def is_same(one: Items, other: Items) -> bool:
 
 
 def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
-    """The seeds of the orders that whoever chooses arms now may have seen; the new one must not be among them."""
+    """The seeds of the orders that the user may have seen when choosing the arms; the new one must not be among
+    them."""
     seeds: list[int] = []
     for each in earlier:
         if not isinstance(each, Mapping):
@@ -286,7 +287,7 @@ def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
 
 
 class Awaiting:
-    """Awaits what async tests return, for workers in other threads: all in one loop, in a thread of its own."""
+    """Awaits what async tests return, for workers in other threads: all in one event loop, in its own thread."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -294,7 +295,7 @@ class Awaiting:
         self.thread: Any = None
 
     def result_of(self, awaitable: Any) -> Any:
-        """What it returns or raises; also what would end the loop, and not the worker."""
+        """What it returns or raises, including exceptions that would end the loop instead of the worker."""
         import asyncio
         from concurrent.futures import TimeoutError as NotYet
 
@@ -324,7 +325,7 @@ class Awaiting:
         return result
 
     def cancel(self) -> None:
-        """Let all that is awaited end now."""
+        """Cancel everything that is awaited."""
         import asyncio
 
         if self.loop is not None and self.thread.is_alive():
@@ -335,13 +336,13 @@ class Awaiting:
             if self.thread.is_alive():
                 self.loop.call_soon_threadsafe(self.loop.stop)
                 self.thread.join(PATIENCE)
-            if not self.thread.is_alive():  # or a test holds it up for ever
+            if not self.thread.is_alive():  # or a test blocks it for ever
                 self.loop.close()
 
 
 @contextmanager
 def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], None] | None]:
-    """How it stands, on the last line of a terminal; `wanted` unless told otherwise if there is one."""
+    """Show the status on the last line of a terminal; by default, if there is one."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield None
         return
@@ -357,8 +358,8 @@ def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], N
             sys.stderr.write("\r" + line.ljust(width))
             sys.stderr.flush()
             width, taken = len(line), time.monotonic() - started
-            due = time.monotonic() + max(0.3, 20 * taken)  # looking must not take longer than evaluating
-        except Exception:  # a line that cannot be shown must not end an evaluation
+            due = time.monotonic() + max(0.3, 20 * taken)  # showing it must not take longer than evaluating
+        except Exception:  # an error while showing it must not end an evaluation
             due = time.monotonic() + 10
         finally:
             lock.release()

@@ -1,4 +1,4 @@
-"""What a study exports: everything that was told, one row a pull, and what was amended."""
+"""What a study exports: everything that was told, one row per pull, and the amendments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cabai.study.connections import Connection
     from cabai.study.ledger import Ledger
 
-AT_A_TIME = 1000  # rows of the log that are in memory
-SMALL = 2**20  # bytes; what is larger waits on the disk
+AT_A_TIME = 1000  # rows of the log in memory at a time
+SMALL = 2**20  # bytes; larger files are kept on disk
 
 
 def exported(study: Study, kind: str) -> bytes:
@@ -26,7 +26,7 @@ def exported(study: Study, kind: str) -> bytes:
 
 
 def spooled(study: Study, kind: str) -> IO[bytes]:
-    """The same as a file to be read once, CSV or JSON, of which never more than a little is in memory."""
+    """The same as a CSV or JSON file to be read once; only a small part of it is in memory."""
 
     def work(ledger: Ledger, connection: Connection) -> IO[bytes]:
         row = ledger.row(connection)
@@ -45,7 +45,7 @@ def spooled(study: Study, kind: str) -> IO[bytes]:
 
 
 def log(ledger: Ledger, connection: Connection) -> Iterator[Any]:
-    """Everything that was told, in the order of telling, read a little at a time."""
+    """Everything that was told, in the order of telling, read in small parts."""
     from cabai.study import damage, statements
 
     text, made = statements.LOG.text(connection.kind, ledger.of), statements.LOG.row_type._make
@@ -72,12 +72,12 @@ def lines(
 
 
 def csv_line(cells: Sequence[Any]) -> str:
-    """One row of CSV. Python before 3.13 quotes a text with a carriage return only where rows end in one too."""
+    """One row of CSV. Python before 3.13 quotes a string with a carriage return only if rows end in one too."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def plain_text(value: Any) -> Any:
-    """A value for a cell of CSV: spreadsheets take a text that begins so for a formula, and run it."""
+    """A value for a CSV cell: spreadsheets would run a string that begins like a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value

@@ -1,4 +1,4 @@
-"""Whose fault it is that a test raised: the trial's, which is bought again, or the test's own, which ends the run."""
+"""Why a test raised an exception: a failed trial, which is repeated, or a bug in the test, which ends the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from cabai.support.validation import InvalidInput, shown
 
-# What Python raises where a program is wrong: the same trial would raise it again, however often it is bought.
+# What Python raises if a program has a bug: every trial would raise it again.
 PROGRAM = (
     NameError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError, NotImplementedError, RecursionError,
 )  # fmt: skip
@@ -18,7 +18,7 @@ Caught = tuple[type[Exception], ...] | None
 
 
 def checked_catch(catch: Any) -> Caught:
-    """The exceptions that are failures of the trial, as they were given; None for the usual ones."""
+    """The exceptions that count as failed trials, as given; None for the default ones."""
     if catch is None:
         return None
     given = tuple(catch) if isinstance(catch, (tuple, list, set, frozenset)) else (catch,)
@@ -29,18 +29,18 @@ def checked_catch(catch: Any) -> Caught:
 
 
 def is_of_the_trial(error: BaseException, caught: Caught) -> bool:
-    """Whether a test that raised this has failed as a trial may fail, so that another one may succeed."""
+    """Whether this exception is a failed trial, so that another trial may succeed."""
     if caught is not None and isinstance(error, caught):
         return True
     if isinstance(error, BaseExceptionGroup):
         return all(is_of_the_trial(each, caught) for each in error.exceptions)
     if caught is not None or not isinstance(error, Exception) or isinstance(error, PROGRAM):
         return False
-    return type(error).__module__.partition(".")[0] != "cabai"  # something of ours was called in a wrong way
+    return type(error).__module__.partition(".")[0] != "cabai"  # cabai itself was called in a wrong way
 
 
 def blame(error: Exception, arm: str, caught: Caught) -> None:
-    """Say with the error why it has ended the run, and what to do if it should not."""
+    """Add a note to the error: why it ended the run, and what to do if it should not."""
     named = [each.__name__ for each in (OSError,) if caught is None] + [each.__name__ for each in caught or ()]
     named += [type(error).__name__]
     error.add_note(
@@ -58,7 +58,7 @@ def is_blamed(error: BaseException) -> bool:
 
 
 def without_ours(error: BaseException) -> TracebackType | None:
-    """Its traceback from the first line on that is not cabai's."""
+    """Its traceback from the first frame that is not cabai's."""
     place = error.__traceback__
     while place is not None and Path(place.tb_frame.f_code.co_filename).is_relative_to(PACKAGE):
         place = place.tb_next

@@ -1,7 +1,7 @@
-"""What a study will still cost: a range, from what is known of its arms. For people to look at; no test depends on it.
+"""What a study will still cost: a range, from what is known about its arms. Only for display; no test depends on it.
 
-A few hundred truths are drawn from what is known (`posterior`), and for each the study is carried on, with its policy
-and its test, from where it is (`simulation.continuing`). The range leaves out a tenth of them on either side.
+A few hundred truths are drawn from what is known (`posterior`), and for each the study is continued from its current
+state, with its policy and its test (`simulation.continuing`). The range leaves out a tenth of them on either side.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from cabai.support.specialise import function_for
 SHARE = 0.8  # of continuations that lie within the range
 COUNT, FEWEST = 240, 40  # continuations; of a study that is long, the fewest
 STEPS = 300_000  # pulls that may be simulated for a forecast
-LEFT_OVER = 0.04  # of continuations that need not be followed to their end
-AGAIN = 0.05  # a forecast serves until there are so many more pulls, as a share
-REST = 10.0  # and for so many times the time that it took
+LEFT_OVER = 0.04  # share of continuations that need not be followed to their end
+AGAIN = 0.05  # a forecast is used until the pulls have grown by this share
+REST = 10.0  # and for this many times the time that it took
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Forecast:
     chance: float | None = None
 
     def __str__(self) -> str:
-        """As the end of a sentence that says what was spent."""
+        """The end of a sentence that says what was spent."""
         if self.chance is not None and self.low >= 0.99 * self.high:
             much = f", {roughly(self.high)} more until the budget is used up"
         else:
@@ -56,20 +56,20 @@ class Forecast:
         )
 
     def after(self, paid: float) -> Forecast:
-        """The same once some more has been paid."""
+        """The same after some more has been paid."""
         low, median, high = (max(each - paid, 0.0) for each in (self.low, self.median, self.high))
         return Forecast(low, median, high, self.chance)
 
 
 class Forecasts:
-    """The forecasts of a study, made when asked for, and not anew for every pull; shared by threads."""
+    """The forecasts of a study, made on request, and not again for every pull; shared by threads."""
 
     def __init__(self, make: Callable[[Any], Forecast | None] | None = None) -> None:
         self.make = make  # of a study with items
         self.lock = threading.Lock()
         self.last: tuple[int, float, Any, Forecast | None] | None = None  # pulls, bill, arms in play; what was found
         self.due = 0.0
-        self.at_work = threading.Lock()  # of who makes one beside other work
+        self.at_work = threading.Lock()  # the thread that makes one in the background
 
     def of(self, play: Any) -> Forecast | None:
         """The forecast from a state, or None where there is none."""
@@ -80,14 +80,15 @@ class Forecasts:
             started = time.monotonic()
             try:
                 found = (self.make or forecast_of)(play)
-            except Exception:  # a forecast is a courtesy: what is known must be shown without it
+            except Exception:  # a forecast is optional: the status must be shown without it
                 found = None
             self.last = pulls, bill, arms, found
             self.due = time.monotonic() + REST * (time.monotonic() - started)
             return found
 
     def soon(self, play: Any) -> Forecast | None:
-        """The last forecast, at once, whatever it is; a newer one is made beside, if it is time for one."""
+        """The last forecast, without delay, however old; if it is time for a newer one, it is made in the
+        background."""
         if not self.serves(play) and self.at_work.acquire(blocking=False):
 
             def work() -> None:
@@ -114,14 +115,14 @@ class Forecasts:
 
 
 def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
-    """Carry a study on many times from where it is; None while an arm has returned no reward, and where arms have
+    """Continue a study many times from its current state; None while an arm has returned no reward, and if arms have
     joined or were dropped by hand."""
     from cabai.simulation.continuing import Continuations
 
     settings = play.settings
     if not settings.is_present or not play.told.everything_pulled or settings.joined or settings.dropped:
         return None
-    if settings.reserve is not None or settings.dropped:  # each arm has a level of its own, or some are out
+    if settings.reserve is not None or settings.dropped:  # each arm has its own level, or some are out
         return None
     t = int(play.run["t"])
     count = max(min(count, STEPS // (2 * t)), FEWEST)
@@ -143,7 +144,7 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
     if len(open_):
         total = followed_up(play, truths, paid, open_, rng)
         made = runs.runs["t"][open_] - t
-        most = paid[open_] / made * (max_pulls - t)  # what so many pulls cost, if they go on as before
+        most = paid[open_] / made * (max_pulls - t)  # what that many pulls cost, if they continue as before
         decided[open_] = (total < most) & (play.bill + total < max_cost)
         paid[open_] = np.minimum(total, most)
     paid = np.minimum(paid, max_cost - play.bill)
@@ -153,7 +154,7 @@ def forecast_of(play: Play, count: int = COUNT) -> Forecast | None:
 
 
 def limits(play: Play) -> tuple[int, float]:
-    """At how many pulls that return a reward, and at which bill, the study stops in any case."""
+    """The number of pulls with a reward, and the bill, at which the study stops in any case."""
     settings, most = play.settings, 2**62
     for limit in (settings.max_pulls, settings.certified_pulls):
         if limit is not None:
@@ -164,17 +165,17 @@ def limits(play: Play) -> tuple[int, float]:
 def followed_up(
     play: Play, truths: Any, paid: NDArray[np.float64], open_: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """What continuations that were cut off would pay in all, from how hard their truths are.
+    """What continuations that were cut short would pay in total, from how hard their truths are.
 
-    What a study pays is about in proportion to that, and those that were followed to their end say how much: those,
-    that is, with truths so easy that nearly all of their kind ended.
+    What a study pays is roughly proportional to that. The factor comes from continuations that ended, with truths so
+    easy that nearly all like them ended.
     """
     hard = hardness(play, truths)
     order = np.argsort(hard)
     is_open = np.isin(order, open_)
     kinds = np.flatnonzero(np.cumsum(is_open) <= 0.1 * np.arange(1, len(order) + 1))
     nats = float(play.rules["level"]) + 3.0
-    ratios = np.full(8, 1.3 * nats)  # what is usual, in case too few have ended
+    ratios = np.full(8, 1.3 * nats)  # a typical value, in case too few have ended
     if len(kinds) and kinds[-1] >= 8:
         alike = order[: kinds[-1] + 1]
         alike = alike[len(alike) // 2 :]
@@ -223,7 +224,7 @@ def truths_of(play: Play, count: int, rng: np.random.Generator) -> Any:
 
 
 def variance_part(play: Play, n: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The variance of each arm's rewards, as a part of what rewards 0 and 1 with its mean would have."""
+    """The variance of each arm's rewards, as a share of what rewards of 0 and 1 with its mean would have."""
     most = np.maximum(mean * (1 - mean), 1e-12)
     found = [play.variance(a) for a in range(len(n))]
     if any(each is None for each, pulls in zip(found, n, strict=True) if pulls > 1):
@@ -236,10 +237,10 @@ def variance_part(play: Play, n: NDArray[np.float64], mean: NDArray[np.float64])
 
 
 def roughly(cost: float) -> str:
-    """Three digits, and zeros where a scientist would write 3.3e+03."""
+    """Three digits, without an exponent: 3300, not 3.3e+03."""
     return f"{float(f'{cost:.3g}'):g}"
 
 
 def percent(chance: float) -> str:
-    """A chance that was counted in simulations is never shown as none, or as certain."""
+    """A chance estimated by simulation is never shown as 0 % or 100 %."""
     return "less than 1 %" if chance < 0.01 else "more than 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from cabai.study.items_play import ItemsPlay
     from cabai.study.play import Play
 
-RATIO = 1.03  # from one point to the next: 470 of them in a million results
+RATIO = 1.03  # factor from one point to the next: 470 points in a million results
 PAUSE = 20.0  # between two points of a busy process, in units of the time that one takes
 
 
 @dataclass(frozen=True)
 class Point:
-    """How a study stood at one moment of its past."""
+    """A study at one moment of its past."""
 
     told: int  # results so far
     time: float  # seconds since 1970
@@ -33,7 +33,7 @@ class Point:
 
 
 def is_due(before: int, after: int) -> bool:
-    """Whether a point is to be kept when the number of results grows from one to the other.
+    """Whether to store a point when the number of results grows from one value to the other.
 
     >>> [told for told in range(1, 101) if is_due(told - 1, told)][-8:]
     [80, 82, 85, 87, 90, 93, 95, 98]
@@ -48,13 +48,13 @@ def step(told: int) -> int:
 
 
 class Recorder:
-    """Keeps points, and does not keep a process busy with it."""
+    """Stores points, without keeping a process busy with it."""
 
     def __init__(self) -> None:
         self.free = -math.inf  # from when on there is time for the next
 
     def point(self, play: Play | ItemsPlay, before: int, after: int, *, is_last: bool) -> dict[str, Any] | None:
-        """What is to be kept now that there are so many more results, if anything is."""
+        """The point to store now that there are more results, if any."""
         started = time.perf_counter()
         if after == before or not (is_last or (started >= self.free and is_due(before, after))):
             return None
@@ -64,8 +64,8 @@ class Recorder:
 
 
 def point_of(play: Play | ItemsPlay) -> dict[str, Any]:
-    """What is kept of a moment. Where the evidence cannot be computed, the rest is: nothing that is only shown may
-    keep a result from being stored."""
+    """The point of one moment. If the evidence cannot be computed, the rest is stored: something that is only shown
+    must not keep a result from being stored."""
     found: dict[str, Any] = {"spent": play.bill, "arms": int(play.in_play.sum()), "leader": None, "rival": None}
     found |= {"evidence": None, "required": None}
     try:

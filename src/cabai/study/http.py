@@ -1,7 +1,7 @@
-"""Requests to `cabai serve`, with nothing but the standard library: one connection for each thread, kept open.
+"""Requests to `cabai serve`, with the standard library only: one connection per thread, kept open.
 
-Every request is safe to make again, so that one whose answer was lost is made again until the server is back: asking
-has a key of its own, and telling the same again changes nothing.
+Every request is safe to repeat. One whose answer was lost is repeated until the server is back: asking has a key, and
+telling the same again changes nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cabai.support.validation import InvalidInput
 
 TOKEN = "CABAI_TOKEN"  # the environment variable
 TIMEOUT = 150.0  # seconds for one answer: the server itself waits up to two minutes for its database
-PATIENCE = 120.0  # seconds in which a lost server may come back
-PAUSE = (0.05, 2.0)  # seconds before a request is made again, from and to
-TOO_MANY = b"too-many-requests"  # at a time: the same request is welcome a little later
+PATIENCE = 120.0  # seconds within which a lost server may come back
+PAUSE = (0.05, 2.0)  # seconds before a request is repeated, from and to
+TOO_MANY = b"too-many-requests"  # at a time: the same request may be repeated a little later
 BROKEN = (OSError, http.client.HTTPException)
 STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
 class Plain(http.client.HTTPConnection):
-    """A connection that is closed when nobody needs it any more: its thread has ended, or its study is gone."""
+    """A connection that is closed when it is no longer needed: its thread has ended, or its study is gone."""
 
     def __del__(self) -> None:
         self.close()
@@ -42,7 +42,7 @@ class Secure(http.client.HTTPSConnection):
 
 class Server:
     """A server, by its address: `http://HOST:PORT`, with its token as in `http://TOKEN@HOST:PORT`, or as `cabai serve`
-    has shown it, or in the environment."""
+    printed it, or in the environment."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -79,7 +79,7 @@ class Server:
         key: str | None = None,
         query: dict[str, str] | None = None,
     ) -> Any:
-        """Make a request, again if its answer is lost; returns what was answered, or raises what Python would have."""
+        """Make a request, and repeat it if its answer is lost; returns the answer, or raises what Python would."""
         target = "/api/" + "/".join(quote(part, safe="") for part in path)
         target += "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()) if query else ""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Connection": "keep-alive"}
@@ -110,9 +110,9 @@ class Server:
         return self._answer(status, text)
 
     def _once(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        """One request on this thread's connection; at once on a new one if the server has closed it meanwhile."""
+        """One request on this thread's connection, or on a new one if the server has closed it."""
         connection = getattr(self._of_thread, "connection", None)
-        if connection is not None and self._of_thread.process == os.getpid():  # not that of a parent that has forked
+        if connection is not None and self._of_thread.process == os.getpid():  # not that of the parent of a fork
             try:
                 return exchanged(connection, method, target, content, headers)
             except STALE:

@@ -1,7 +1,8 @@
 """Observations that a new study has from elsewhere: a CSV or Parquet file, a DataFrame, or another study.
 
-The tests that are proven here hold whatever chose the pulls, so they hold for pulls that were made elsewhere, as long
-as nothing was left out, and no arm chosen, because of what the data say: whoever imports them says so (`unseen`).
+The tests that are proven here hold however the pulls were chosen, so they hold for pulls that were made elsewhere, as
+long as nothing was left out, and no arm or setting chosen, because of what the data say: the user declares this
+(`unseen`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cabai.thresholds import Calibrated
 if TYPE_CHECKING:
     from cabai.study.study import Study
 
-MOST = 2**53  # pulls in all: beyond, not every number can be told from the next
+MOST = 2**53  # pulls in all: beyond, doubles do not distinguish all whole numbers
 DECLARE = (
     "set unseen=True (--unseen) if both are true: nobody looked at these data when choosing the arms and settings of "
     "this study, and they are everything that was observed of these arms, with nothing left out because of its value. "
@@ -42,7 +43,7 @@ class Imported:
 
 
 def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[Imported], str]:
-    """What there is to import, in the order in which it was asked for, and what it is from."""
+    """The observations to import, in the order of asking, and their origin."""
     if unseen is not True:
         raise InvalidInput(f"to import observations, {DECLARE}")
     check_use(settings)
@@ -112,7 +113,7 @@ def pull_number(row: Mapping[str, Any]) -> int:
 
 
 def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | None:
-    """One row, if it counts: not what a study has withdrawn, or was told after it had stopped."""
+    """One row, if it counts: not what was withdrawn, or told after the study had stopped."""
     name = str(row["arm"]).strip()
     if name not in settings.arms:
         raise InvalidInput(
@@ -163,7 +164,7 @@ def read_sum(where: str, name: str, pulls: float, reward: float | None, cost: fl
 
 
 def check_begun(study: Study, imported: Sequence[Imported]) -> None:
-    """Refuse a study that there is, unless it began with these very observations: none enter it later."""
+    """Refuse an existing study, unless it began with these very observations: none can be added later."""
     begun = study.settings.elsewhere == len(imported)
     if begun:
         rows = study.observations()[: len(imported)]
@@ -185,7 +186,7 @@ def number(where: str, row: Mapping[str, Any], name: str) -> float | None:
 
 
 def reason(cell: Any) -> str | None:
-    """Why a pull failed, as a cell says it; None where it says that it did not: empty, false, 0."""
+    """Why a pull failed, from a cell; None if the cell says that it did not: empty, false, 0."""
     value = number_in(cell)
     if value is not None and (math.isnan(value) or value == 0):
         return None

@@ -21,21 +21,21 @@ from cabai.datasets.race import Race, race_of
 from cabai.families import Bernoulli, Family
 from cabai.support.validation import InvalidInput, amount, shown
 
-WORST, STOP = "worst", "stop"  # what a failed evaluation counts as: the worst score, or nothing, so that it is missing
+WORST, STOP = "worst", "stop"  # what a failed evaluation counts as: the worst score, or nothing: it stays missing
 LONGEST_ID = 500
 MOST = 10_000_000
 
 
 @dataclass(frozen=True)
 class Items:
-    """A dataset, as a study knows it: its items' ids, and no more of them."""
+    """A dataset, as a study stores it: only the ids of its items."""
 
     count: int
     ids: tuple[str | int, ...] | None  # None: they are numbered from 0
     race: str
     failed: str | float
     speculate: float
-    digest: str | None = None  # of the items themselves, if whoever created the study knew them
+    digest: str | None = None  # of the items themselves, if they were given
     seeds: tuple[int, ...] = field(default=(), compare=False)  # of the orders in which reused scores were gathered
 
     @classmethod
@@ -43,7 +43,7 @@ class Items:
         cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, goal: Any = BEST
     ) -> Items:
         """The items as given, or an error that says what is wrong with them."""
-        if not isinstance(family, Bernoulli):  # and those made of it: bounded
+        if not isinstance(family, Bernoulli):  # or a family derived from it: bounded
             raise InvalidInput(
                 f"a study with items needs scores in a known range: family bounded or bernoulli, got {family}."
             )
@@ -55,7 +55,7 @@ class Items:
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
-        """What the user calls an item."""
+        """The user's id of an item."""
         return item if self.ids is None else self.ids[item]
 
     @cached_property
@@ -73,7 +73,7 @@ class Items:
 
     @property
     def in_words(self) -> str:
-        """What is to be said where those of two studies differ."""
+        """How to describe a difference between the items of two studies."""
         first = ", ".join(str(self.id(item)) for item in range(min(self.count, 3)))
         more = f"race {self.race}, failed {self.failed}, speculate {self.speculate:g}"
         return f"{self.count} ({first}{', ...' if self.count > 3 else ''}; {more}{self._content})"
@@ -110,7 +110,7 @@ class Items:
 
 
 def plain_id(id_: Any) -> str | int:
-    """An id as it is kept."""
+    """An id as it is stored."""
     if isinstance(id_, np.integer):
         id_ = int(id_)
     is_id = isinstance(id_, (str, int)) and not isinstance(id_, bool) and id_ != ""

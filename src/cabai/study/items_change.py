@@ -12,11 +12,11 @@ from cabai.study.items_status import failing
 from cabai.study.ledger import EVIDENCE
 from cabai.study.pull import Pull
 
-LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is for what is known exactly, however small delta is
+LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
 
 
 class ItemsChange(Change):
-    """What is told enters a race at once, in whatever order it comes: a race looks at items in its own order."""
+    """Results enter a race at once, in any order of arrival: a race uses items in its own order."""
 
     play: ItemsPlay  # type: ignore[assignment]
 
@@ -41,7 +41,7 @@ class ItemsChange(Change):
             self.end(EVIDENCE, sure, winner)
 
     def settle_lapsed(self) -> list[Any]:
-        self.decide()  # a race may be over before it begins, by scores of an earlier one
+        self.decide()  # reused scores may decide a race before it begins
         return super().settle_lapsed()
 
     def is_wanted(self, arm: int) -> bool:

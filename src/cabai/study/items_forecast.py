@@ -1,8 +1,8 @@
-"""What a study with items will still cost: a range, from the scores that are known.
+"""What a study with items will still cost: a range, from the known scores.
 
-A few hundred times the scores that are missing are filled in, and the race is carried on with its own test. An item
-that is missing is like one of those that all arms in play have finished, whole, so that arms stay as alike as they are
-from item to item. Their means are drawn from what is known (`posterior`), and the scores are stretched to have them.
+The missing scores are filled in a few hundred times, and the race is continued with its own test. A missing item is a
+copy of an item that all arms in play have finished, so that arms stay as correlated as they are. Their means are drawn
+from what is known (`posterior`), and the scores are stretched to have these means.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cabai.support.aside import aside
 
 COUNT, FEWEST = 200, 40  # continuations
 STEPS = 20_000_000  # pairs of arms on an item, in all continuations
-LARGEST = 200_000  # scores of a dataset: beyond, a copy of them for a forecast would slow a status down
-CLOSE = 0.15  # how far arms that are raced on a dataset are apart, before there are data: see `posterior`
-LEAST = 8  # items that all arms in play have finished: from fewer nothing can be said
+LARGEST = 200_000  # scores of a dataset: copying more of them for a forecast would slow a status down
+CLOSE = 0.15  # how far apart the arms of a race are, before there are data: see `posterior`
+LEAST = 8  # items that all arms in play have finished: fewer are not enough
 
 
 @dataclass(frozen=True)
 class RaceState:
-    """A race as it was at a moment."""
+    """A race at one moment."""
 
     name: str
     board: Board
@@ -44,7 +44,7 @@ class RaceState:
 
     @classmethod
     def of(cls, play: ItemsPlay) -> RaceState | None:
-        """Copied; None where that would take long, or an arm's price is not known."""
+        """A copy; None if that would take long, or an arm's price is not known."""
         race, prices = play.race, play.paid_costs()
         if (
             race.name not in (*RACES, CHEAPEST)
@@ -54,7 +54,8 @@ class RaceState:
         ):
             return None
         board = copied(race.board)
-        in_play = play.in_play.copy() if race.name in RACES else np.ones(len(prices), np.bool_)  # who is out may come
+        # With goal cheapest, an arm that is out may come back.
+        in_play = play.in_play.copy() if race.name in RACES else np.ones(len(prices), np.bool_)
         return cls(
             race.name, board, prices, play.bill, play.settings.max_cost, play.settings.seed, {"t": race.told},
             {"in_play": in_play},
@@ -62,7 +63,7 @@ class RaceState:
 
 
 def forecast_of(state: RaceState) -> Forecast | None:
-    """Carry a race on many times; None while too few items are finished, or where it would take long."""
+    """Continue a race many times; None while too few items are finished, or if it would take long."""
     from cabai.datasets.replaying import compiled_race
 
     in_play, (arms, items) = state.arms["in_play"], state.board.shares.shape
@@ -95,8 +96,8 @@ def copied(board: Board) -> Board:
 
 
 def filled(state: RaceState, finished: int, means: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
-    """The shares of all arms on all items: those that are known; elsewhere those of an item that is known, stretched so
-    that arms in play have these means there, from 0 or from 1, so that shares stay shares."""
+    """The shares of all arms on all items: known ones; elsewhere those of a known item, stretched from 0 or from 1 so
+    that arms in play have these means there and shares stay in [0, 1]."""
     shares, in_play = state.board.shares, state.arms["in_play"]
     like = shares[:, rng.integers(0, finished, shares.shape[1])]
     for a, mean in zip(np.flatnonzero(in_play).tolist(), means.tolist(), strict=True):
@@ -109,8 +110,8 @@ def filled(state: RaceState, finished: int, means: NDArray[np.float64], rng: np.
 
 
 def drawn_means(state: RaceState, finished: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draws of the means of the arms in play: a row each. What items have in common does not tell arms apart; what they
-    do not is how well their means are known."""
+    """Draws of the means of the arms in play, one row each. What an item changes for all arms alike does not matter;
+    the rest of the variance says how well the means are known."""
     seen = state.board.shares[state.arms["in_play"], :finished]
     mean = seen.mean(axis=1)
     apart = seen - mean[:, None] - seen.mean(axis=0) + seen.mean()

@@ -1,4 +1,4 @@
-"""What is known at any moment of the arms of a study with items (docs/theory/known.md)."""
+"""What is known at any moment about the arms of a study with items (docs/theory/known.md)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from cabai.datasets.race import PAIRED
 from cabai.study.items_play import ItemsPlay
 from cabai.study.known import Known
 
-MOST = 10**6  # scores in all pairs of arms that are looked at for a status
+MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
 
 def known_of(play: ItemsPlay, leader: int | None, *, decided: bool = False) -> Known:
-    """As of a study without items. A paired race spends one delta on its decision, on the arms that may be the best,
-    and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other arms."""
+    """The same as for a study without items. A paired race spends one delta on its decision, on the arms that may be
+    the best, and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other
+    arms."""
     race, arms = play.race, len(play.settings.arms)
     possible = ~race.board.out
     if decided and leader is not None and play.settings.epsilon == 0:
@@ -42,9 +43,9 @@ def within(play: ItemsPlay, leader: int, possible: np.ndarray) -> float | None:
 
 
 def separated(play: ItemsPlay) -> np.ndarray:
-    """[b, a]: b is better than a, by a capital of K (K - 1)/delta, or because everything of both is known.
+    """[b, a]: b is better than a, shown by a capital of K (K - 1)/delta, or because all scores of both are known.
 
-    Where there are too many scores to look at all pairs for a status, only the latter counts.
+    If there are too many scores to compare all pairs for a status, only the latter counts.
     """
     race, arms, delta = play.race, len(play.settings.arms), play.settings.delta
     found = np.zeros((arms, arms), np.bool_)
@@ -61,5 +62,5 @@ def separated(play: ItemsPlay) -> np.ndarray:
 
 
 def is_finished(play: ItemsPlay, b: int, a: int) -> bool:
-    """Whether everything of both arms is known."""
+    """Whether all scores of both arms are known."""
     return bool(play.race.board.prefix[b] == play.race.items == play.race.board.prefix[a])

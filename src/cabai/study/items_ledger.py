@@ -18,7 +18,7 @@ from cabai.study.status import Status
 class ItemsLedger(Ledger):
     """The rows of a study with items. Its state is computed from the log, once; then from what is new in it."""
 
-    _seen: ItemsPlay | None = None  # as it was last looked at
+    _seen: ItemsPlay | None = None  # as it was last read
 
     def play_on(self, connection: Connection, row: Any) -> Any:
         known, self._known = self._known, None
@@ -68,7 +68,7 @@ class ItemsLedger(Ledger):
 
     @contextmanager
     def looked_at(self, connection: Connection, row: Any) -> Iterator[ItemsPlay]:
-        """The state, for those who only look; kept for the next of them, and nobody else has it meanwhile."""
+        """The state, for reading only; it is kept for the next reader, and never shared."""
         seen, self._seen = self._seen, None
         play = self.caught_up(connection, row, seen)
         yield play

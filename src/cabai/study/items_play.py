@@ -1,4 +1,4 @@
-"""The state of a study with items: a race, as what was told so far has left it. It is computed from the log alone."""
+"""The state of a study with items: a race after everything told so far. It is computed from the log alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ItemsPlay(Books):
         self._bill = 0.0
 
     def catch_up(self, arms: Sequence[Any], spent: float, log: Iterable[Any]) -> None:
-        """Take in what others have told: the rows of the arms and the bill as they are now, and new rows of the log."""
+        """Update with what others have told: the current rows of the arms, the bill, and new rows of the log."""
         columns = dict(zip(arms[0]._fields, zip(*arms, strict=True), strict=True))
         self.restore_books(columns)
         self.pulls[:], self.rewards[:] = columns["pulls"], columns["rewards"]
@@ -71,7 +71,7 @@ class ItemsPlay(Books):
         return math.isnan(self.race.scores[a, self.position[item]])
 
     def observe(self, a: int, item: int, reward: float | None, cost: float, *, reused: bool = False) -> None:
-        """An evaluation returned a score, or failed, and was paid for. A score that is known counts once."""
+        """Record an evaluation that returned a score, or failed, and its cost. A score counts once."""
         score = self.failed_score if reward is None else reward
         self.rows += 1
         self._bill += cost
@@ -101,7 +101,7 @@ class ItemsPlay(Books):
         return self.books(a) | sums | {f"ordered_{name}": value for name, value in sums.items()} | {"squares": None}
 
     def memory(self) -> str:
-        """Nothing but what a decision was about: the log says the rest."""
+        """Only what a decision was about: the log has the rest."""
         return json.dumps(self.memory_of_stop())
 
     def paid_costs(self) -> NDArray[np.float64]:
@@ -129,8 +129,8 @@ class ItemsPlay(Books):
         return self.race.winner(self.prices)
 
     def to_come(self, under_way: Sequence[Any], beyond: int = 0) -> Iterator[tuple[int, int]]:
-        """The arms and items to evaluate next, one after another, beside the pulls that are under way; until enough
-        is, and so many beyond that."""
+        """The arms and items to evaluate next, one by one, in addition to the pulls under way; until enough are, plus
+        `beyond`."""
         busy: list[set[int]] = [set() for _ in self.settings.arms]
         for pull in under_way:
             busy[pull.arm].add(int(self.position[pull.item]))
@@ -172,11 +172,11 @@ class ItemsPlay(Books):
         return self.prices if goal is None or goal.running_costs is None else list(goal.running_costs)
 
     def full_costs(self) -> NDArray[np.float64]:
-        """What evaluating everything costs, arm by arm; nan where nothing is known of it."""
+        """What evaluating everything costs, by arm; nan where it is not known."""
         return self.paid_costs() * self.items.count
 
     def scores(self) -> Mapping[str, dict[str | int, float]]:
-        """Every score that is known, by arm and by the item's id, in the order of the items."""
+        """Every known score, by arm and by the item's id, in the order of the items."""
         found = {}
         for a, arm in enumerate(self.settings.arms):
             by_item = self.race.scores[a, self.position]

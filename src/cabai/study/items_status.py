@@ -57,7 +57,7 @@ def status_of(row: Any, play: ItemsPlay, pulls: Sequence[Any]) -> Status:
         by_pairs=race.name == PAIRED,
     )  # fmt: skip
     arms = cheapest_status.with_standing(settings, with_standing(arms, field), field.decision)
-    may_come = np.ones(len(names), np.bool_) if settings.goal == CHEAPEST else play.in_play  # what pauses may come back
+    may_come = np.ones(len(names), np.bool_) if settings.goal == CHEAPEST else play.in_play  # it may come back
     remaining = sum(costs[a] * (n - told[a]) for a in np.flatnonzero(may_come))
     return Status(
         name=row.name,
@@ -123,7 +123,7 @@ def pairs_of(play: ItemsPlay, leader: int | None) -> list[Pair | None]:
 
 
 def bounds(play: ItemsPlay, a: int, told: int) -> tuple[float, float]:
-    """Between which values an arm's mean over all items lies, for certain: if the rest were the worst, or the best."""
+    """The range in which an arm's mean over all items certainly lies: if the rest were the worst, or the best."""
     low, high = play.settings.family.mean_range
     known, left = float(np.nansum(play.race.scores[a])), play.items.count - told
     return max((known + left * low) / play.items.count, low), min((known + left * high) / play.items.count, high)

@@ -1,9 +1,9 @@
 """What a study computes: the functions of its family, threshold and policy.
 
 They are plain Python at first: a command that asks once must not wait for a compiler. A process that has spent a second
-in them lives long, and compiles them, in a thread of its own beside the work. Compiled or not, they give the same
-numbers to the last bit. What is a user's own stays plain, so that its errors can be told by their lines; so does what
-calls `lgamma`, of which Python has another version than compiled code.
+in them compiles them, in a separate thread. Compiled or not, they give the same numbers to the last bit. A user's own
+functions stay plain, so that errors show their lines; so do functions that call `lgamma`, which differs between Python
+and compiled code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import told_by_line
 
-WORTH_COMPILING = 1.0  # seconds in plain functions: about what it takes to compile them, so at worst it takes twice
+WORTH_COMPILING = 1.0  # seconds in plain functions: about the time to compile them, so at worst it takes twice as long
 
 
 class Kernels:
@@ -45,7 +45,7 @@ class Kernels:
 
     def weigh(self, arms: NDArray[Any], run: Any) -> None:
         """What the threshold needs of each arm."""
-        if self.weighs_as_usual:  # what the slot's own body does, for all arms at a time
+        if self.weighs_as_usual:  # the same as the slot's own body, for all arms at a time
             arms["tested"], arms["tested_mean"] = arms["pulls"], arms["mean"]
         else:
             self._call("weigh", arms, run)
@@ -78,7 +78,7 @@ class Kernels:
         return result
 
     def compile(self) -> None:
-        """Compile what may be; what cannot be compiled stays plain."""
+        """Compile what can be compiled; the rest stays plain."""
         with compiling, contextlib.suppress(Exception):
             from numba import types
 
@@ -100,7 +100,7 @@ class Kernels:
                     self.compiled[name] = compiled(plain, signature)
 
 
-compiling = threading.Lock()  # a fork in the middle of it would leave the child without it, and with its locks
+compiling = threading.Lock()  # a fork during it would leave the child with its locks, and without the thread
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)

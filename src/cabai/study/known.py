@@ -1,8 +1,9 @@
-"""What is known at any moment, whatever is still to come: which arms may be the best, how far the leader may be from
-it, and who is better than whom.
+"""What is known at any moment: which arms may be the best, how far the leader may be from it, and who is better than
+whom.
 
-All of it follows from the study's own test, at any time and as often as somebody looks (docs/theory/known.md). What is
-said of the best arm holds at once with probability 1 - delta; so does, by itself, what is said of all pairs of arms.
+All of it follows from the study's own test, at any time and however often you look (docs/theory/known.md). The
+statements about the best arm hold together with probability 1 - delta; so do, separately, those about all pairs of
+arms.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cabai.families.slots import variance_at
 from cabai.study.play import Play
 from cabai.support.validation import InvalidInput
 
-CLOSE = 1e-3  # of epsilon: how closely it is looked for, from above
+CLOSE = 1e-3  # of epsilon: the precision of the search, from above
 DOUBLINGS = 60
 
 
@@ -35,13 +36,13 @@ class Known:
 
 
 def known_of(play: Play, leader: int | None, *, decided: bool = False) -> Known | None:
-    """What is known of a study's arms; None where its test is not proven, or not about pairs of arms."""
+    """What is known about a study's arms; None if its test is not proven, or not about pairs of arms."""
     settings, setup = play.settings, play.setup
     if not settings.can_test or not getattr(setup.policy, "tests_pairs", True):
         return None
     if not setup.threshold.is_proven_for(settings.family):
         return None
-    if settings.joined or settings.dropped:  # what is said here is about the arms that there are from first to last
+    if settings.joined or settings.dropped:  # these statements are only for studies whose arms never change
         return None
     tester = Tester(play)
     possible = tester.may_be_best()
@@ -85,12 +86,12 @@ class Tester:
             return None
         try:
             width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
-            some = width / 2 if math.isfinite(width) else 1.0  # each that is tried takes its place
+            some = width / 2 if math.isfinite(width) else 1.0  # each epsilon that is tried is put there
             setup = Setup(
                 self.settings.kernel_family, self.setup.threshold, arms=len(self.arms), delta=self.settings.delta,
                 epsilon=some,
             )  # fmt: skip
-        except InvalidInput:  # a family of the user's own may have none
+        except InvalidInput:  # a user's own family may have none
             return None
         most, found = width / self.settings.family.unit, 0.0
         beaten = self._beaten(self.setup)
@@ -104,7 +105,7 @@ class Tester:
         return found * self.settings.family.unit
 
     def _smallest(self, setup: Setup, b: int, a: int, least: float, most: float) -> float | None:
-        """The smallest epsilon from `least` on at which b is settled over a: it is, at what is returned."""
+        """The smallest epsilon from `least` on at which b is settled over a, rounded up so that it is settled there."""
         rules, settled = Record(setup.rules), setup.bound(is_settled)
 
         def holds(epsilon: float) -> bool:

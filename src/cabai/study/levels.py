@@ -1,4 +1,4 @@
-"""The level that an arm's evidence must reach, where arms may join later or be dropped by hand.
+"""The level that an arm's evidence must reach, if arms may join later or be dropped by hand.
 
 An arm i beats j when E_{i,j} reaches 1/(delta w_i v_D). With K arms at first, a reserve r, and D arms dropped by hand,
 
@@ -22,7 +22,7 @@ from cabai.thresholds import Bets, Contrast, EValue
 if TYPE_CHECKING:
     from cabai.study.settings import Settings
 
-LARGEST = 0.5  # reserve: a larger one would ask for less evidence after an arm was dropped than before
+LARGEST = 0.5  # reserve: a larger one would require less evidence after an arm was dropped than before
 
 
 def level(settings: Settings, arm: int, delta: float) -> float:
@@ -35,7 +35,7 @@ def level(settings: Settings, arm: int, delta: float) -> float:
 
 
 def log_parts(settings: Settings, arm: int) -> float:
-    """log(1/w_i), with a reserve; without, of as many equal parts as there are arms."""
+    """log(1/w_i), with a reserve; without one, for equal parts, one per arm."""
     if settings.reserve is None:
         return math.log(len(settings.arms))
     if arm < settings.first_arms:
@@ -54,7 +54,7 @@ def checked_reserve(reserve: Any) -> float | None:
 
 
 def check_use(settings: Settings) -> None:
-    """Refuse a reserve, and arms that join or are dropped, where that has no proof."""
+    """Refuse a reserve, and arms that join or are dropped, where there is no proof."""
     refused = "arms can join a study, or be dropped by hand,"
     if settings.items is not None:
         raise InvalidInput(f"{refused} only if it has no items: a race drops arms because of what other arms scored.")

@@ -1,6 +1,6 @@
-"""What a policy remembers, as it is stored: JSON of the fields that are not as they were at the start.
+"""A policy's memory, as stored: JSON of the fields that differ from their start values.
 
-It is written with every ask and tell, and mostly it is what it was: only what has changed since is spelt anew.
+It is written with every ask and tell, and mostly unchanged: only what has changed since is written again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FEW = 16  # numbers: it takes longer to find out which have changed
+FEW = 16  # numbers: up to so many, writing all takes less time than finding what has changed
 
 
 class Memory:
     """Writes the memory of one side of a study, again and again."""
 
     def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
-        """For what an arm and the run keep by these names, and the records at the start."""
+        """For these fields of an arm and of the run, and the records at the start."""
         self.columns = [(name, json.dumps(name), Column(arms[name])) for name in arm_names]
         places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
         self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
@@ -44,7 +44,7 @@ class Column:
         self.written: str | None = None
 
     def text(self, values: NDArray[Any]) -> str | None:
-        """A list, or None if all is as it was at the start."""
+        """A list, or None if nothing differs from the start."""
         raw = values.tobytes()
         if raw != self.raw:
             if values.size <= FEW:

@@ -1,4 +1,4 @@
-"""Tables of an earlier version are brought up to date. Importing this imports SQLAlchemy and Alembic."""
+"""Bring tables of an earlier version up to date. Importing this imports SQLAlchemy and Alembic."""
 
 from __future__ import annotations
 

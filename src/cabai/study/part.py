@@ -1,4 +1,4 @@
-"""Some of the arms, for kernels that know of no others: those of a study that were not dropped by hand."""
+"""A subset of the arms, for kernels that must not see the others: those that were not dropped by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOTALS = ("t", "counted", "spent")  # over all arms
 
 
 def with_part(arms: NDArray[Any], run: Any, chosen: NDArray[np.int64], work: Callable[[NDArray[Any], Any], T]) -> T:
-    """`work(arms, run)` with the chosen arms alone, as if there had never been others; what it changes is kept."""
+    """Call `work(arms, run)` with the chosen arms only, as if there were no others; its changes are kept."""
     named = [name for name in ARMS if name in (run.dtype.names or ())]
     place = {a: i for i, a in enumerate(chosen.tolist())}
     some, own = arms[chosen], run.copy()

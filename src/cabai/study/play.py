@@ -27,7 +27,7 @@ from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
-SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, on either side
+SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, for both views
 
 
 @dataclass
@@ -55,10 +55,10 @@ class Side:
 class Play(Books):
     """Arms, run and rules of a study, and what its policy says of them.
 
-    A study is seen from two sides. `told` is everything told so far: from it the policy chooses. `ordered` is what
-    was told of the pulls before the first that is missing, in the order in which they were asked: from it the test
-    decides, since in that order, and in no other, its proof holds whatever the delays. While no result waits for an
-    earlier one, both are the same object.
+    There are two views of a study. `told` is everything told so far: the policy chooses from it. `ordered` has the
+    results of the pulls before the first missing one, in the order of asking: the test decides from it, since only in
+    that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
+    object.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -68,7 +68,7 @@ class Play(Books):
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
-        self.squares = np.zeros(len(self.arms))  # of rewards that count, about the arm's first; nan where unknown
+        self.squares = np.zeros(len(self.arms))  # of rewards that count, relative to the arm's first; nan where unknown
         self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self._decides: bool | None = None
 
@@ -122,7 +122,7 @@ class Play(Books):
         for mean, total in (("mean", "rewards"), ("cost", "costs")):
             arms[mean] = np.divide(arms[total], arms["pulls"], out=np.zeros(len(arms)), where=pulled)
         side.run["t"] = int(side.arms["pulls"].sum())
-        drawn = max(int(side.run["t"]) - len(arms), 0)  # by studies that did not keep the stream
+        drawn = max(int(side.run["t"]) - len(arms), 0)  # of older versions, which did not store the stream
         with np.errstate(over="ignore"):
             side.run["stream"] += np.uint64(drawn) * GOLDEN
         kept = self.settings
@@ -154,7 +154,7 @@ class Play(Books):
         return stored | {"squares": finite_or_none(self.squares[a])}
 
     def copy(self) -> Play:
-        """The same state, to try something out on."""
+        """A copy of the state, to try something out."""
         other = copy.copy(self)
         other.told = self.told.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told
@@ -179,8 +179,8 @@ class Play(Books):
         return in_play
 
     def observe(self, a: int, reward: float, cost: float, *, waits: bool = False) -> None:
-        """A pull of arm a returned `reward`, as the kernels see it, and was paid `cost`; it is to be counted later if
-        it `waits`, and else counts now."""
+        """Record that a pull of arm a returned `reward`, as the kernels see it, and cost `cost`. If it `waits`, it is
+        counted later, else now."""
         if waits and not self.has_waiting:
             self.ordered = self.told.copy()
             self._forget(self.ordered)
@@ -190,8 +190,8 @@ class Play(Books):
         self.pay(a, cost)
 
     def observe_sum(self, a: int, pulls: int, reward: float, cost: float, *, counts: bool = True) -> None:
-        """So many pulls of arm a returned rewards with this sum, as the kernels see them, and were paid `cost`. While
-        nothing waits; unless it `counts`, it is only paid."""
+        """Record that so many pulls of arm a returned rewards with this sum, as the kernels see them, and cost `cost`.
+        Only while nothing waits; unless it `counts`, it is only paid."""
         if counts:
             known = self.settings.steering_costs
             charged = cost if known is None else known[a] * pulls
@@ -229,7 +229,7 @@ class Play(Books):
         self._decides = None
 
     def discard(self, a: int, cost: float) -> None:
-        """A withdrawn pull of arm a has returned a reward after all: it is paid, and never counts."""
+        """Record that a withdrawn pull of arm a has returned a reward after all: it is paid, and never counts."""
         self.discarded[a] += 1
         with np.errstate(all="ignore"):
             for side in {id(side): side for side in (self.told, self.ordered)}.values():
@@ -237,7 +237,7 @@ class Play(Books):
         self.pay(a, cost)
 
     def _forget(self, side: Side) -> None:
-        """Nothing is remembered of earlier choices and tests: by a side that they were not all made on."""
+        """Forget earlier choices and tests, in a view that not all of them were made on."""
         first = self.settings.start[1]
         for name in self.policy.run_memory:
             side.run[name] = first[name]
@@ -256,7 +256,7 @@ class Play(Books):
         self._decides = None
 
     def fail(self, a: int, cost: float) -> None:
-        """A pull of arm a failed, and was paid `cost`: it is part of what a reward of that arm costs."""
+        """Record that a pull of arm a failed and cost `cost`: that is part of what a reward of that arm costs."""
         self.failures[a] += 1
         with np.errstate(all="ignore"):
             for side in (self.told, self.ordered) if self.has_waiting else (self.told,):
@@ -275,17 +275,16 @@ class Play(Books):
         return bool(self.told.run["t"] == self.ordered.run["t"])
 
     def catch_up(self) -> None:
-        """Nothing waits any more: what counts is everything told. What the policy must keep is as its last choice left
-        it."""
+        """Nothing waits any more: everything told counts. The policy's memory is what its last choice left."""
         told, self.told = self.told, self.ordered
         self._decides = None
         for name in ("stream", "counted", "spent", *self.policy.keeps):
             self.run[name] = told.run[name]
-        for name in SUMS:  # a sum may differ in its last digit, by the order of its parts
+        for name in SUMS:  # a sum may differ in its last digit, by the order of addition
             self.changed |= set(np.flatnonzero(told.arms[name] != self.arms[name]).tolist())
 
     def has_overflown(self, a: int) -> bool:
-        """Whether a sum of rewards or of costs, with those of arm a, has grown beyond what a double can hold."""
+        """Whether a sum of rewards or costs, with those of arm a, is too large for a double."""
         arm, run = self.arms[a], self.run
         return not all(map(math.isfinite, (arm["rewards"], arm["costs"], run["counted"], run["spent"])))
 
@@ -293,7 +292,7 @@ class Play(Books):
         """Whether the policy stops here, with its guarantee, by the results that count."""
         left = int(self.ordered.run["left"])
         stops = self._stops(self.ordered)
-        if self.has_waiting and left != self.ordered.run["left"]:  # dropped for good, whatever is still to be counted
+        if self.has_waiting and left != self.ordered.run["left"]:  # dropped for good, whatever is counted later
             self._drop()
         return stops
 
@@ -311,11 +310,11 @@ class Play(Books):
         return self.settings.rules_for(leader, int(self.here.sum()) if among is None else among)
 
     def look_anew(self) -> None:
-        """Every pair of arms is to be tested the next time: several arms have changed at once. While nothing waits."""
+        """Test every pair of arms the next time: several arms have changed at once. Only while nothing waits."""
         self._forget(self.told)
 
     def reset_policy(self) -> None:
-        """Nothing is remembered of earlier choices: the arms to choose from are others from now on."""
+        """Forget earlier choices: from now on, the arms to choose from are others."""
         start = self.settings.start[0]
         for side in {id(side): side for side in (self.told, self.ordered)}.values():
             self._forget(side)
@@ -325,7 +324,7 @@ class Play(Books):
         self._decides = None
 
     def drop(self, a: int) -> None:
-        """Arm a is out by hand, whatever it has returned; the settings know it already."""
+        """Drop arm a by hand, whatever it has returned; the settings already say so."""
         self.here[a] = False
         self.reset_policy()
         for side in {id(side): side for side in (self.told, self.ordered)}.values():
@@ -337,7 +336,7 @@ class Play(Books):
                 find_leader(Records(arms), Record(run), other)
 
     def grown(self, settings: Settings) -> Play:
-        """The same state with another arm, of which nothing is known."""
+        """The same state with one more arm, about which nothing is known."""
         play = Play(settings)
         sides = [(self.told, play.told)]
         if self.has_waiting:
@@ -357,7 +356,7 @@ class Play(Books):
         return play
 
     def _drop(self) -> None:
-        """Everything told is seen without the arms that the results that count have dropped."""
+        """In the view `told`, drop the arms that the results that count have dropped."""
         self._decides = None
         arms, run = self.told.arms, self.told.run
         arms["in_play"], run["left"] = self.ordered.arms["in_play"], self.ordered.run["left"]
@@ -367,8 +366,8 @@ class Play(Books):
 
     @property
     def decides(self) -> bool:
-        """Whether the results in hand would decide if those that are missing were left out. The rival that then stands
-        in the way is the one that policies see."""
+        """Whether the results told so far would decide if the missing ones were left out. If not, policies see the
+        rival that prevents it."""
         if not self.has_waiting:
             return False
         if self._decides is None:
@@ -397,7 +396,7 @@ class Play(Books):
             if not among[: self.settings.first_arms][self.here[: self.settings.first_arms]].all() or among.sum() < 2:
                 return self._first_round(np.asarray(under_way))
             new = np.flatnonzero(self.here & ~among & (np.asarray(under_way) == 0))
-            if len(new):  # it has just joined
+            if len(new):  # an arm that has just joined
                 return int(new[0])
         arms, run, is_pending = self.arms.copy(), self.run.copy(), any(under_way)
         if is_pending:
@@ -415,10 +414,10 @@ class Play(Books):
             chosen = int(some[with_part(arms, run, some, lambda part, own: self.kernels.choose(part, own, rules))])
         if not 0 <= chosen < len(arms):
             raise InvalidInput(f"policy {self.policy} chose an arm that does not exist.")
-        if is_pending:  # what was computed with pulls that are not told yet must not be taken for the truth later
+        if is_pending:  # what was computed with pulls that are not told yet must not be used later as if it were true
             for name in ("stream", *self.policy.keeps):
                 self.run[name] = run[name]
-        elif self.policy.is_own:  # which may have written where it should not
+        elif self.policy.is_own:  # the policy may have written where it should not
             for name in self.settings.arm_memory:
                 self.arms[name] = arms[name]
             for name in self.settings.run_memory:
@@ -471,7 +470,7 @@ class Play(Books):
         """1 - the smallest delta at which the leader would now beat every rival, this being the closest; 0 if there is
         none.
 
-        By the same proof as the guarantee's it may be looked at any time. Arms that were dropped were beaten at delta.
+        It is valid at any time, by the proof of the guarantee. Arms that were dropped were beaten at delta.
         """
         delta, leader = self.settings.delta, int(self.ordered.run["leader"])
         if closest is None or not math.isfinite(closest[2]):
@@ -490,7 +489,7 @@ class Play(Books):
             return 1 - delta
         try:
             level((1 + delta) / 2)
-        except InvalidInput:  # a calibrated threshold speaks of one delta only
+        except InvalidInput:  # a calibrated threshold is for one delta only
             return 0.0
         if gathered <= level(math.exp(high)):
             return 0.0
@@ -500,8 +499,8 @@ class Play(Books):
         return 1 - math.exp(high)
 
     def interval(self, a: int) -> tuple[float, float]:
-        """The means of arm a that the results that count leave possible; all K hold at all times with probability
-        1 - delta.
+        """A confidence interval of the mean of arm a, from the results that count; all K hold at all times with
+        probability 1 - delta.
 
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
         for one arm alone: proven for every family, whatever the study's own threshold.
@@ -513,7 +512,7 @@ class Play(Books):
             return everything
         try:
             setup = self.settings.test(EValue())
-        except InvalidInput:  # a family of the user's own, without a mixture
+        except InvalidInput:  # a user's own family, without a mixture
             return everything
         arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
         for name in ("pulls", "rewards", "first", "mean"):
@@ -535,6 +534,6 @@ def finite_or_none(value: float) -> float | None:
 
 @cache
 def first_coin(seed: int) -> np.uint64:
-    """Where the policy's random numbers start: those that trajectory 0 of a simulation with this seed sees."""
+    """The start of the policy's random numbers: the same as for trajectory 0 of a simulation with this seed."""
     with np.errstate(over="ignore"):
         return np.uint64(open_streams((), np.uint64(seed), np.uint64(0)))

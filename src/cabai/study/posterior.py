@@ -1,12 +1,12 @@
-"""What the means of a study's arms may be, given what is known of them: draws, for forecasts.
+"""Draws of the means of a study's arms, given what is known about them, for forecasts.
 
-On a scale where a reward varies by about 1 whatever its mean, the arms are taken to be alike: their means lie around
-one centre, of which nothing is known, with a spread tau that is about 0.3, give or take a factor of e. The data say how
-far apart the arms are; while they say little, near ties and wide gaps are both likely.
+On a scale where a reward varies by about 1 whatever its mean, the arms are taken to be alike: their means lie around an
+unknown centre, with a spread tau of about 0.3, within a factor of e. The data say how far apart the arms are; while
+they say little, near ties and wide gaps are both likely.
 
     theta_a = scale(mean_a) ~ N(centre, tau²),   estimate_a ~ N(theta_a, 1/n_a)
 
-Given tau all of this is normal; tau has a grid. Nothing that a study decides depends on it.
+Given tau, all of this is normal; tau is on a grid. No decision of a study depends on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ USUAL, WIDTH = 0.3, 1.0  # the centre of tau, and the standard deviation of its 
 
 
 class Scale(NamedTuple):
-    """To where rewards vary by about 1 and back, and an estimate with its variance from n rewards of a mean."""
+    """A transformation to a scale where rewards vary by about 1, its inverse, and an estimate with its variance from n
+    rewards and their mean."""
 
     back: Callable[[Numbers], Numbers]
     estimate: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]

@@ -1,4 +1,4 @@
-"""What asking and telling print in the shell."""
+"""What `cabai study ask` and `tell` print."""
 
 from __future__ import annotations
 

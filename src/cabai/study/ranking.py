@@ -1,4 +1,4 @@
-"""Which ranks are certain, from who is shown to be better than whom."""
+"""Which ranks are certain, given which arms are shown to be better than which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def closed(better: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """With what follows: c is better than a if c is better than b, and b than a.
+    """The transitive closure: c is better than a if c is better than b, and b than a.
 
     >>> closed(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], bool)).astype(int).tolist()
     [[0, 1, 1], [0, 0, 1], [0, 0, 0]]

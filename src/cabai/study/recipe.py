@@ -63,9 +63,9 @@ NOT_AN_ARMS = (
     "items", "cost", "reward", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse",
 )  # fmt: skip
 UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
-LIMITS = ("max_cost", "max_pulls", "lease")  # a study is amended where the file has others than before
+LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
 OF_ITEMS = ("race", "failed", "speculate", "retries")
-MEASURES = ("seconds", "cpu")  # what a pull may cost, or return, if it does not say so itself
+MEASURES = ("seconds", "cpu")  # what can be measured as the cost or the reward of a pull
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class Recipe:
     file: Path  # as it was given
     folder: Path
     tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
-    measure: Measure  # what of a pull is measured; of the rest, the pull says it
-    shell: bool  # whether commands, each a text alone in its list, are for a shell
+    measure: Measure  # what is measured; the pull reports the rest
+    shell: bool  # whether commands, each a list with one string, are for a shell
     timeout: float
     workers: int
     max_failures: int
     retries: int
-    catch: list[str] | None  # exceptions by name, of functions, that are failures of the trial; None: the usual ones
+    catch: list[str] | None  # names of exceptions that count as failed trials, for functions; None: the default ones
     dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
@@ -100,7 +100,7 @@ class Recipe:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
         not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
         things are not one arm's."""
-        if str(self.folder) not in sys.path:  # for functions, and for a family, threshold or policy of one's own
+        if str(self.folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
             sys.path.insert(0, str(self.folder))
         try:
             amend = (*LIMITS, "metadata") if changed else LIMITS
@@ -126,7 +126,7 @@ class Recipe:
             raise InvalidInput(f"{self.file}: {error}") from None
 
     def amended(self, study: Study) -> list[str]:
-        """What the file has changed of the study, and what it says that no longer holds, a line each."""
+        """What the file has changed of the study, and which of its settings no longer hold, one line each."""
         lines, made = [], study._latest
         if made is not None:
             changed = "; ".join(f"{name} was {old} and is now {new}" for name, (old, new) in made["changes"].items())
@@ -145,7 +145,7 @@ class Recipe:
         return lines
 
     def _item(self, pull: Pull) -> Any:
-        """The item that a pull is about, in a tuple; an empty one where there are no items."""
+        """The item of a pull, in a tuple; empty if there are no items."""
         if self.dataset is None:
             return ()
         return (self.dataset.items[self.dataset.number(pull.item)],)
@@ -173,7 +173,7 @@ class Recipe:
         return try_once
 
     def caught(self) -> Caught:
-        """The exceptions that are failures of the trial; None for the usual ones."""
+        """The exceptions that count as failed trials; None for the default ones."""
         return None if self.catch is None else tuple(find_exception(name, self.folder) for name in self.catch)
 
     def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
@@ -264,8 +264,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
 
 
 def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes without saying where times are the rewards: the shortest is wanted, they are also the costs, and with a
-    time-out they lie between 0 and that."""
+    """The defaults if times are the rewards: the shortest is wanted, they are also the costs, and with a timeout they
+    lie between 0 and that."""
     if content.get("reward") not in MEASURES:
         return {}
     if "family" not in content and "timeout" not in content:
@@ -353,7 +353,7 @@ def dataset_of(given: Any, folder: Path) -> Dataset:
 
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
-    """The file's storage, or the environment's, or the usual one; the file's relative SQLite file lies beside it."""
+    """The file's storage, or the environment's, or the default; a relative SQLite file is next to the recipe."""
     usual = os.environ.get("CABAI_STORAGE") or STORAGE
     storage, start = content.get("storage", usual), "sqlite:///"
     if is_served(storage):
@@ -392,5 +392,5 @@ def find(written: str, what: str, folder: Path) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidInput(f"{what} {written!r} cannot be found: {error}.") from error
-    except Exception as error:  # whatever is wrong in a module of the user's
+    except Exception as error:  # anything may be wrong in a user's module
         raise InvalidInput(f"{what} {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error

@@ -1,4 +1,4 @@
-"""A study on a server: the same study, over HTTP. A worker needs no database, and no driver of one."""
+"""A study on a server: the same study, over HTTP. A worker needs neither a database nor its driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RemoteStudy(Study):
 
     def __init__(self, server: Server, name: str) -> None:
         self._name, self._server = name, server
-        self._known: tuple[int, Settings] = settings_of(server, name)  # and after how many amendments they were so
+        self._known: tuple[int, Settings] = settings_of(server, name)  # after so many amendments
 
     @property
     def settings(self) -> Settings:
@@ -65,7 +65,7 @@ class RemoteStudy(Study):
         self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0
     ) -> tuple[list[Pull], list[UserWarning]]:
         name = checked_request(request)
-        key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # fit for a header
+        key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
         body = {"n": count, "worker": checked_worker(worker), **({"beyond": beyond} if beyond else {})}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
@@ -153,7 +153,7 @@ class RemoteStudy(Study):
         return self.settings
 
     def _told(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A result for the server, checked here first: numbers of any kind become those of JSON."""
+        """A result for the server, checked here first: numbers of any type become JSON numbers."""
         pull = given["pull"]
         self._number(pull)
         values = {"pull": pull.id if isinstance(pull, Pull) else pull}
@@ -203,7 +203,7 @@ def settings_of(server: Server, name: str) -> tuple[int, Settings]:
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be amended, as JSON takes it: numbers of any kind become those of JSON."""
+    """The amendments as JSON: numbers of any type become JSON numbers."""
     read: dict[str, Any] = {"max_cost": positive, "lease": positive, "max_pulls": partial(whole, least=1)}
     found = {name: read[name](value, name) if name in read else value for name, value in given.items()}
     if "metadata" in found:
@@ -224,7 +224,7 @@ def list_remote(address: str) -> dict[str, list[Any]]:
 def create_remote(
     address: str, name: str, chosen: Mapping[str, Any], settings: Settings, *, load_if_exists: bool
 ) -> RemoteStudy:
-    """Create a study on a server, with the settings `chosen`; those not chosen are the server's to choose."""
+    """Create a study on a server, with the settings `chosen`; the server chooses the others."""
     body = {"name": name, "load_if_exists": load_if_exists, **{k: v for k, v in chosen.items() if v is not None}}
     body["arms"] = {arm: settings.metadata.get(arm) for arm in settings.arms} if settings.metadata else settings.arms
     family = settings.family

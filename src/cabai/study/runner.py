@@ -31,11 +31,11 @@ _runs: set[str] = set()  # of this process, by their marks
 
 @dataclass(frozen=True)
 class Failed:
-    """What a test returns, or a worker makes of an exception, when a pull has no reward."""
+    """The result of a pull without a reward: returned by a test, or made from an exception."""
 
     why: str
     cost: float | None = None
-    is_wrong: bool = False  # the test returned what is no result: another trial would not help, and the run ends
+    is_wrong: bool = False  # the test returned an invalid result: another trial would not help, and the run ends
 
 
 def run(
@@ -100,7 +100,7 @@ def run(
 
 @contextmanager
 def begun(study: Study, loop: Loop) -> Iterator[None]:
-    """Let what killed runs had under way lapse; and this run be known as long as it lasts."""
+    """Let the pulls of killed runs lapse, and mark this run as alive while it lasts."""
     _runs.add(loop.mark)
     try:
         study._lapse(was_killed)
@@ -111,19 +111,19 @@ def begun(study: Study, loop: Loop) -> Iterator[None]:
 
 
 def was_killed(worker: str | None) -> bool:
-    """Whether a worker belonged to a run on this machine that is no more."""
+    """Whether a worker belonged to a run on this machine that has ended."""
     host, pid, mark, *rest = (*(worker or "").rsplit(":", 3), "", "", "")
     if not rest or host != socket.gethostname() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():
         return mark not in _runs
-    if os.name != "posix":  # there, signal 0 is Ctrl-C: nobody is asked, and the lease ends by itself
+    if os.name != "posix":  # on Windows, signal 0 is Ctrl-C: do not send it; the lease ends by itself
         return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is somebody else's, or there is no way to ask
+    except OSError:  # it belongs to another user, or cannot be checked
         return False
     return False
 
@@ -143,19 +143,19 @@ class Loop:
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
         self.retries, self.caught = retries, caught
-        self.ready = threading.Event()  # an interrupt while workers start leaves some that nobody waits for: they idle
+        self.ready = threading.Event()  # an interrupt during the start leaves some workers that nobody waits for: idle
         self.failing: Counter[str] = Counter()
         self.trying: dict[int, Pull] = {}  # by worker
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
 
     def end(self) -> None:
-        """What is under way is the last."""
+        """Begin nothing new."""
         self.over.set()
         self.ready.set()
 
     def watch(self, crew: Crew) -> None:
-        """Until all workers have ended: lease anew what takes long."""
+        """Wait until all workers have ended; renew the leases of what takes long."""
         often = self.study.settings.lease / 4
         renewed = began = time.monotonic()
         says = self.over.is_set() and sys.stderr.isatty()
@@ -177,8 +177,9 @@ class Loop:
                 )
 
     def leave(self, crew: Crew, leave: Callable[[], None] | None) -> None:
-        """Wait no longer for tests: give their pulls back. What one returns after all is told, if it is the first."""
-        with suppress(KeyboardInterrupt):  # once more: their leases end by themselves
+        """Stop waiting for tests: release their pulls. If one still returns a result, it is told, and counts if it is
+        the first."""
+        with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
             if leave is not None:
                 leave()
                 crew.join()
@@ -214,8 +215,8 @@ class Loop:
         return self.study.ask(worker=worker)
 
     def is_tried_here(self, pull: Pull) -> bool:
-        """Whether another worker of this run has this pull: its lease has ended, since all stood still. It has it
-        anew."""
+        """Whether another worker of this run has this pull, whose lease ended because the process stood still. If so,
+        it is renewed."""
         for worker, other in list(self.trying.items()):
             if other.id == pull.id:
                 self.trying[worker] = pull
@@ -223,10 +224,10 @@ class Loop:
         return False
 
     def finish(self, pull: Pull) -> None:
-        """Try what a pull asks for, and tell what came of it."""
+        """Try a pull, and tell the result."""
         try:
             result = self.attempt(pull)
-        except BaseException:  # sys.exit in a test, say: the pull was not tried to its end
+        except BaseException:  # such as sys.exit in a test: the trial did not finish
             self.give_back(pull)
             raise
         if isinstance(result, Failed) and not result.is_wrong and self.over.is_set():  # no fault of the arm's
@@ -248,9 +249,9 @@ class Loop:
         return list(self.trying.values())
 
     def renew(self) -> None:
-        """A pull that takes longer than its lease is not offered to others while it is being tried here."""
+        """Renew leases, so that a long pull is not offered to others while it is being tried here."""
         for pull in self.kept():
-            with suppress(LostPull):  # too late: another worker has it; whoever tells first is counted
+            with suppress(LostPull):  # too late: another worker has it; the first result told counts
                 self.study.renew(pull)
 
     def give_back(self, pull: Pull) -> None:
@@ -281,7 +282,7 @@ class Loop:
                     result = Failed(str(error), paid_in(result), is_wrong=True)
             billed = self.tell_failed(pull, result)
         except AlreadyTold:
-            return  # the lease ran out, and another worker was quicker
+            return  # the lease ended, and another worker was faster
         if result.is_wrong:
             raise RunFailed(
                 f"the test of arm {pull.arm!r} did not return a reward and a cost: {result.why.rstrip('.')}. It is "
@@ -341,7 +342,7 @@ class ItemsLoop(Loop):
         return super().is_tried_here(pull)
 
     def attempt(self, pull: Pull) -> Any:
-        """Test, and again if it fails; what failed tries have cost is added up where it is known."""
+        """Run the test, and again if it fails; the known costs of failed tries are added up."""
         paid = 0.0
         for _ in range(1 + self.retries):
             result = super().attempt(pull)
@@ -350,7 +351,7 @@ class ItemsLoop(Loop):
             if not isinstance(result, Failed):
                 try:
                     told = self.study._checked(pull, **read(result))
-                except InvalidInput as error:  # no fault of the arm's: it must not count as the worst score
+                except InvalidInput as error:  # not the arm's fault: it must not count as the worst score
                     raise self.no_score(pull, str(error), paid_in(result), paid) from error
                 cost = None if told.cost is None else told.cost + paid
                 return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
@@ -400,7 +401,7 @@ class ItemsLoop(Loop):
             )
 
     def wait(self) -> None:
-        """Where nothing else can be tried before what failed is told, it is told."""
+        """Tell what failed if nothing else can be tried before that."""
         with self.guard:
             stalled = [] if self.trying else list(self.held)
         for arm in stalled:
@@ -431,7 +432,7 @@ def read(result: Any) -> dict[str, Any]:
 
 
 def paid_in(result: Any) -> float | None:
-    """The cost in a result that could not be told, if it is one."""
+    """The cost in a result that could not be told, if it is valid."""
     try:
         return legal_cost(read(result).get("cost"))
     except InvalidInput:

@@ -126,7 +126,7 @@ pull = Table(
         needed("lapses", INTEGER, default="0"),  # leases that ended without a result
         maybe("withdrawn", DOUBLE),  # when it was given up: no result waits for it
         maybe("item", NUMBER),  # the number of the item to be evaluated, from 0; null in a study without items
-        maybe("request", LINE),  # of its worker's, by which it is handed out again if the answer was lost
+        maybe("request", LINE),  # the worker's name for its request: a repeated one gets the same pulls
     ),
 )
 

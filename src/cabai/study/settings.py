@@ -1,4 +1,4 @@
-"""What a study is about: given to `create_study`; what of it may be amended, `amending` says."""
+"""The settings of a study, as given to `create_study`; see `amending` for what may change."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from cabai.support.validation import InvalidInput, amount, positive, probability
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 DIRECTIONS = ("maximize", "minimize")
-OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what becomes of a pull whose lease ends without a result
+OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what happens to a pull whose lease ends without a result
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
-AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what of a study may change: nothing that a test looks at
-RUN = " (run)"  # how the name ends of whoever amends a study by what a file to run says, or a call of `evaluate`
-FREE = 0.01  # of the smallest cost that is not 0: what a pull counts as, when choosing, that costs nothing
+AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what may change: nothing that a test depends on
+RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
+FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
@@ -47,14 +47,14 @@ class Settings:
     threshold: Threshold
     epsilon: float
     direction: str
-    costs: tuple[float, ...] | None  # where they are known; else they are learned
+    costs: tuple[float, ...] | None  # if known; else they are learned
     max_cost: float | None
     max_pulls: int | None
     lease: float
     on_lapse: str
     seed: int
     metadata: dict[str, Any]  # by arm
-    sources: dict[str, str]  # of what is the user's own, by kind: a fingerprint of the file that defines it
+    sources: dict[str, str]  # fingerprints of the files that define the user's own code, by kind
     full_cost: float | None = None  # what evaluating a dataset would cost, at which a study without items warns
     items: Items | None = None  # of a dataset, on which arms are evaluated; then there is a race, and no policy
     goal: str = BEST
@@ -125,7 +125,7 @@ class Settings:
         return dataclasses.replace(settings, sources=settings.sources_now())
 
     def check_items(self, items: Items) -> None:
-        """Refuse what a study with items has no use for."""
+        """Refuse settings that a study with items does not use."""
         again = Items.checked(
             items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
             speculate=items.speculate, goal=self.goal,
@@ -147,15 +147,15 @@ class Settings:
 
     @property
     def error(self) -> float:
-        """The probability of a wrong decision, at most: delta or, where arms were dropped by hand and no reserve had
-        been kept for that, twice as much."""
+        """The largest probability of a wrong decision: delta or, if arms were dropped by hand without a reserve, twice
+        that."""
         return self.delta * (2 if self.dropped and self.reserve is None else 1)
 
     @lazy
     def steering_costs(self) -> tuple[float, ...] | None:
-        """Known costs as policies see them. A pull that costs nothing counts as one of a hundredth of the smallest
-        other cost, so that it is made ten times as often or so, and not for ever; where all cost nothing, all count
-        the same. The bill is what was paid."""
+        """Known costs as policies see them. A pull that costs nothing counts as a hundredth of the smallest other cost,
+        so that it is made about ten times as often, and not for ever; if all cost nothing, all count the same. The bill
+        is what was paid."""
         if self.costs is None or all(self.costs):
             return self.costs
         least = min((cost for cost in self.costs if cost), default=1 / FREE)
@@ -173,7 +173,7 @@ class Settings:
         return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
 
     def setup(self, delta: float | None = None) -> Setup:
-        """The rules of the game, its records and its functions; for another delta, if one is given."""
+        """The rules, records and functions; for another delta, if one is given."""
         if delta is None:
             return self._setup
         return Setup(
@@ -209,13 +209,13 @@ class Settings:
 
     @lazy
     def memories(self) -> tuple[Memory, Memory]:
-        """What writes the memory of either side of a study."""
+        """The writers of the memory of both views of a study."""
         arms, run = self.start
         return tuple(Memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))  # type: ignore[return-value]
 
     @lazy
     def kernels(self) -> Kernels:
-        """Its functions, compiled where that pays."""
+        """Its functions, compiled if that is worth it."""
         return Kernels(self._setup)
 
     @lazy
@@ -254,7 +254,7 @@ class Settings:
         return zero * pulls + (one - zero) * reward
 
     def shown(self, value: float) -> float:
-        """A mean that the kernels see, as it is told and shown."""
+        """A mean that the kernels see, as users see it."""
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
 
     def to_json(self) -> str:
@@ -262,7 +262,7 @@ class Settings:
         for kind in KINDS:
             values[kind] = values[kind].address
         if not self.sources:
-            del values["sources"]  # so that workers of an older version can read what they always could
+            del values["sources"]  # so that workers of an older version can still read it
         for name in ("full_cost", "items", "slack", "running_costs", "reserve", "joined", "dropped", "elsewhere"):
             if values[name] in (None, (), 0):
                 del values[name]
@@ -274,7 +274,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """The settings of a stored study; what is the user's own is named, and not imported."""
+        """The settings of a stored study; the user's own code is named, not imported."""
         values = {"sources": {}, "on_lapse": OFFER, **json.loads(text)}
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
@@ -288,12 +288,12 @@ class Settings:
 
     @property
     def own(self) -> dict[str, Any]:
-        """What is the user's own, by kind."""
+        """The user's own code, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
 
     @lazy
     def is_present(self) -> bool:
-        """Whether everything that is the user's own has been imported."""
+        """Whether all of the user's own code has been imported."""
         return not any(isinstance(value, Absent) for value in self.own.values())
 
     @property
@@ -303,11 +303,11 @@ class Settings:
 
     @property
     def can_test(self) -> bool:
-        """Whether the family and the threshold are at hand."""
+        """Whether the family and the threshold have been imported."""
         return not isinstance(self.family, Absent) and not isinstance(self.threshold, Absent)
 
     def imported(self) -> Settings:
-        """The same, with what is the user's own imported; an error if it cannot be."""
+        """The same, with the user's own code imported; an error if that fails."""
         return dataclasses.replace(self, **{kind: present(kind, value) for kind, value in self.own.items()})
 
     def sources_now(self) -> dict[str, str]:
@@ -333,7 +333,7 @@ def _words(value: Any) -> str:
 
 
 def checked_name(name: Any) -> str:
-    """A study's name: any text that is not empty, too long or made of control characters."""
+    """A study's name: any string that is not empty or too long, without control characters."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidInput(
             f"a study's name must be printable text of 1 to {LONGEST_NAME} characters, got {shown(name)}."
@@ -356,7 +356,7 @@ def checked_arms(arms: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be kept with arms, as JSON will give it back."""
+    """Metadata of arms, as JSON returns it."""
     try:
         kept: dict[str, Any] = json.loads(json.dumps(dict(metadata), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -390,7 +390,7 @@ def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
 
 
 def findable(given: Named) -> Any:
-    """A family, policy or threshold that every process can find by what is stored of it."""
+    """A family, policy or threshold that every process can find by its stored name."""
     if not isinstance(given, Absent):
         found = KINDS[given.kind][0].get(given.address)
         if found != given and (not given.is_own or found.address != given.address):

@@ -1,4 +1,4 @@
-"""Commands for a shell: names of arms and items are quoted where they stand, so that no name can be a command."""
+"""Commands for a shell: names of arms and items are quoted, so that no name can be run as a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CANNOT_START = {126: "it cannot be executed", 127: "there is no such command"}  
 
 
 def checked_for_a_shell(command: str) -> str:
-    """The command, if each name in braces stands outside quotes: within them, quoting would end the quotes."""
+    """The command, if each name in braces is outside quotes: inside, quoting would end the quotes."""
     if os.name != "posix":
         raise InvalidInput("shell = true needs a POSIX shell, which this system does not have.")
     quote, i = "", 0
@@ -36,7 +36,7 @@ def checked_for_a_shell(command: str) -> str:
 
 
 def spelt(command: str, named: Mapping[str, str]) -> str:
-    """The command with names in their places, each quoted.
+    """The command with names inserted, each quoted.
 
     >>> spelt("grep -c {arm} log.txt | head -1", {"arm": "a; rm -rf /"})
     "grep -c 'a; rm -rf /' log.txt | head -1"

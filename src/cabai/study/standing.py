@@ -1,4 +1,4 @@
-"""How each arm of a study stands, in a few words: in or out, and why."""
+"""The standing of each arm of a study, in a few words: in or out, and why."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cabai.study.known import Known
 
 @dataclass(frozen=True)
 class Pair:
-    """What the leader has gathered against one arm, and what is required of it, in nats."""
+    """The leader's evidence over one arm, and what is required, in nats."""
 
     evidence: float
     required: float
 
     @property
     def share(self) -> float | None:
-        """Of what is required; None where more data are needed to say."""
+        """The share of what is required; None if more data are needed to say."""
         if not (math.isfinite(self.required) and self.required > 0):
             return None
         return min(max(self.evidence / self.required, 0.0), 1.0)
@@ -48,7 +48,7 @@ class Field:
     known: Known | None
     epsilon: float
     dropped: Collection[str] = ()  # by hand
-    by_pairs: bool = True  # else evidence is against an arm's being the best, whoever is better
+    by_pairs: bool = True  # else evidence is against "this arm is the best", not for a certain other arm
 
     def share(self, a: int) -> float | None:
         """The evidence of the leader over arm a, as a share of what is required of it."""

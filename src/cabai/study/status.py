@@ -1,4 +1,4 @@
-"""What is known of a study at one moment, for people and for programs."""
+"""What is known about a study at one moment, for people and programs."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Status:
         pairs = pairs_of(play, leader) if shows else [None] * len(names)
         closest = (
             play.closest(pairs) if shows and leader == play.leader else None
-        )  # what came late may have another lead
+        )  # late results may have another leader
         known = known_of(play, leader, decided=row.reason == "evidence")
         field = Field(
             names=names, pulled=[arm.pulls > 0 for arm in arms], in_play=[arm.in_play for arm in arms], leader=leader,
@@ -328,7 +328,7 @@ class Status:
 
     @property
     def _race_sentence(self) -> str:
-        """How a race stands."""
+        """The status of a race, in a sentence."""
         if self.claim is not None:
             return cheapest_status.sentence(self)
         left = [arm for arm in self.arms if arm.in_play]
@@ -341,7 +341,7 @@ class Status:
 
     @property
     def _how_sure(self) -> str:
-        """Of the leader of a study that stopped without a decision."""
+        """The confidence in the leader of a study that stopped without a decision."""
         if self.certified_pulls is not None:
             return "its threshold gives no confidence."
         unproven = "" if self.proven else ", by a threshold that is not proven,"
@@ -474,7 +474,7 @@ class Status:
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
-        arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words, from the left
+        arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words: aligned left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
 
 
@@ -573,12 +573,12 @@ def ranked(arm: ArmStatus) -> str:
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:
-    """Some names, and how many there are if they are many."""
+    """Some names, and how many more there are."""
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
 
 
 def rounded_up(epsilon: float) -> str:
-    """Four digits, and never less than it is."""
+    """Four digits, never rounded down."""
     text = f"{epsilon:.4g}"
     return text if float(text) >= epsilon else f"{epsilon * (1 + 1e-3):.4g}"
 

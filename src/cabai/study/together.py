@@ -1,5 +1,5 @@
-"""Threads of one process that change the same study at the same time: whoever is first makes the changes of all that
-wait, in one transaction. A lock, a state to be read and a commit then serve many."""
+"""Threads of one process that change the same study at the same time: the first makes the changes of all that wait, in
+one transaction. So one lock, one read of the state and one commit serve many."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Together:
         self.turn, self.calls = Turn(), deque[Call]()
 
     def do(self, work: Callable[[Change], Any], number: int | None = None, *, alone: bool = False) -> Any:
-        """Have it done, by this thread or by another; it is on the disk when this returns."""
+        """Get it done, by this thread or another; it is on disk when this returns."""
         call = Call(work, number, alone=alone)
         self.calls.append(call)
         try:
@@ -55,13 +55,13 @@ class Together:
         return call.result
 
     def _lead(self, call: Call) -> None:
-        """Do what this thread wants, and what the others want that wait. If that fails, for whatever reason, nothing of
-        it has been done: then this thread goes alone, and each of the others leads when its turn comes."""
+        """Make this thread's change and those of waiting threads. If that fails, for whatever reason, none of it has
+        been done: then this thread goes alone, and each of the others leads when its turn comes."""
         calls = [call]
 
         def work(ledger: Ledger, connection: Connection) -> list[Any]:
             change = change_of(ledger, connection, call.number)
-            calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: some came meanwhile
+            calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: more may have come
             results = [each.work(change) for each in calls]
             change.save()
             return results

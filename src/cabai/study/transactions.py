@@ -1,4 +1,4 @@
-"""What is done to a study: ask, tell, lease anew or give back.
+"""What can be done to a study: ask, tell, renew or release.
 
 Asking and telling are handed a transaction, which may serve several of them; if one raises, nothing of it is done. The
 others are handed the study's ledger and a connection, and lock the study first.
@@ -36,7 +36,7 @@ def ask(
         handed += fresh
         if not handed and len(live) > len(unpaid):
             why = f"{reason}: tell the pulls under way first."
-        elif not handed:  # nothing is under way, or nothing that the budget would pay for once more
+        elif not handed:  # nothing is under way, or nothing that the budget would pay for again
             limits = MAX_COST if change.settings.max_cost is not None else None
             ended = change.reached(change.under_way(live)) or limits
             assert ended is not None
@@ -75,15 +75,15 @@ def stop(change: Change) -> None:
 def lease(
     ledger: Ledger, connection: Connection, number: int, offers: int | None, worker: str | None, *, anew: bool
 ) -> None:
-    """Let the lease of a pull begin anew, or end at once if it is given back.
+    """Renew the lease of a pull, or end it at once if the pull is released.
 
-    `offers` and `worker` say who speaks, as far as it is known: the worker that was handed the pull at that offer.
+    `offers` and `worker` say who calls, as far as it is known: the worker that got the pull at that offer.
     """
     row = ledger.row(connection, lock=True)
     if number > row.asked:
         raise ledger.never_asked(number)
     held = ledger.pull(connection, number)
-    if held is None:  # told meanwhile
+    if held is None:  # told in the meantime
         return
     if offers not in (None, held.offers) or (worker is not None and held.worker not in (None, worker)):
         holder = "" if held.worker is None else f" ({held.worker!r})"
@@ -109,8 +109,8 @@ def lapse(ledger: Ledger, connection: Connection, was_lost: Callable[[str | None
 
 
 def keep_tests(ledger: Ledger, connection: Connection, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
-    """Keep how each arm is tried, unless that is known already and not to be made `anew`; returns what is kept. As long
-    as nothing was observed, it may change."""
+    """Store how each arm is tried, unless that is already known and `anew` is false; returns what is stored. It may
+    change as long as nothing was observed."""
     row = ledger.row(connection, lock=True)
     known = None if anew else ledger.tests(ledger.row(connection))
     if known is None or (known != tests and is_unobserved(ledger, connection, row)):
@@ -132,7 +132,7 @@ def is_unobserved(ledger: Ledger, connection: Connection, row: Any) -> bool:
 
 
 def check_told_before(change: Change, result: Result) -> None:
-    """A pull that is not under way: was it told just this before?"""
+    """For a pull that is not under way: check that it was told the same before."""
     change.write()
     ledger = change.ledger
     told = statements.LOGGED.row(change.connection, ledger.key(result.number))

@@ -1,4 +1,4 @@
-"""Taking turns: threads of one process are let in as they came, which a lock of Python's does not promise."""
+"""A fair lock: threads of one process get it in the order in which they came, which Python's locks do not promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Turn:
     """A lock that one thread holds at a time, and may take more than once."""
 
     def __init__(self) -> None:
-        self.inside: list[int] = []  # the thread that holds it, as often as it does
+        self.inside: list[int] = []  # the thread that holds it, once per acquisition
         self.reset()
         _turns.add(self)
 
@@ -64,7 +64,7 @@ _turns: weakref.WeakSet[Turn] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    """The threads that were inside, or waited, are not in this process."""
+    """After a fork: the threads that held it or waited do not exist in this process."""
     for turn in _turns:
         turn.reset()
 

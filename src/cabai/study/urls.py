@@ -1,4 +1,4 @@
-"""Where studies are, as a URL says: in memory, in a SQLite file or on a PostgreSQL server."""
+"""The URL of a storage: in memory, a SQLite file or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def checked_url(url: Any) -> str | sa.URL | None:
 
 
 def server_url(url: str) -> sa.URL:
-    """The URL of a PostgreSQL server; whatever else it is, is refused."""
+    """The URL of a PostgreSQL server; anything else is refused."""
     import sqlalchemy as sa
 
     try:
@@ -63,7 +63,7 @@ def server_url(url: str) -> sa.URL:
 
 
 def beginning(url: str) -> str:
-    """What of a URL that cannot be read is safe to show: the word that it begins with."""
+    """The part of an invalid URL that is safe to show: its first word."""
     word = re.match(r"[A-Za-z][\w.+-]*(?=://)", url)
     if word:
         return f"{word[0]}://..."

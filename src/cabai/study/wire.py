@@ -1,4 +1,4 @@
-"""How studies are spoken of over HTTP: what the server and its client must agree on."""
+"""The HTTP protocol of studies: what the server and its client must agree on."""
 
 from __future__ import annotations
 
