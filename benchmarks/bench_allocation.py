@@ -63,7 +63,7 @@ def problem(family: str, K: int) -> tuple[Setup, np.ndarray, np.void]:
 
 
 class Counting(Record):
-    """Rules that count how often a solver asks for its tolerance: once a step."""
+    """Rules that count how often a solver reads its tolerance: once per step."""
 
     steps = 0
 

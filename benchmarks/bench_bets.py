@@ -37,7 +37,7 @@ TIMED = [
 
 def random_instances(count: int) -> list[tuple[str, Instance]]:
     """Two to five arms, costs that differ up to a hundredfold; beta rewards of any variance, bimodal and uniform ones,
-    and rewards that hardly vary but for a rare 0."""
+    and rewards that hardly vary except for a rare 0."""
     rng, found = np.random.default_rng(2027), []
     for i in range(count):
         arms, kind = int(rng.integers(2, 6)), ("beta", "bimodal", "uniform", "rare zeros")[i % 4]

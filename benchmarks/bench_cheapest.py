@@ -1,4 +1,4 @@
-"""What the cheapest arm that is good enough costs to find, beside the best arm.
+"""What finding the cheapest arm that is good enough costs, compared with finding the best arm.
 
     python benchmarks/bench_cheapest.py [--quick]
 

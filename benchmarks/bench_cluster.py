@@ -3,9 +3,9 @@
     python benchmarks/bench_cluster.py [--quick]
 
 1. The same simulation on each engine in turn, several rounds, `SECONDS` of work at a time. Clusters are started, and
-   have met the work, before anything is measured; what that takes is a column of its own. `wall` is the median over
-   rounds of the time over that of threads in the same round. `CPU` is the same for the processor's time of all
-   processes, scheduler and client included: it holds also where somebody else uses the machine.
+   have received the work, before anything is measured; the time for that is a separate column. `wall` is the median
+   over rounds of the time over that of threads in the same round. `CPU` is the same for the processor's time of all
+   processes, scheduler and client included: it is valid even if others use the machine.
 2. Tasks of a single short trajectory, 256 under way, as fast as the engine takes them: the time per task bounds how
    many cores one client and one scheduler can keep busy with tasks of a second.
 3. The client's memory for rows and for a summary.
@@ -39,7 +39,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def cpu_seconds() -> float:
-    """Of this process and all that it has started and that live."""
+    """CPU seconds of this process and its living children."""
     own = psutil.Process()
     total = sum(own.cpu_times()[:2])
     for each in own.children(recursive=True):
@@ -89,7 +89,7 @@ def overhead(rounds: int, seconds: float) -> None:
 
 
 def per_task(tasks: int) -> None:
-    """The client's, the scheduler's and the workers' time for a task that does next to nothing."""
+    """The client's, the scheduler's and the workers' time for a task that does almost nothing."""
     rows = [["engine", "ms per task", "of it this process's CPU"]]
     for name in ENGINES:
         with opened(name) as place:

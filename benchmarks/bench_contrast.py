@@ -3,9 +3,9 @@
     python benchmarks/bench_contrast.py [--quick] [--trajectories N]
 
 Mean cost over evalue's for top-two and co, on instances of the paper's kind, near ties, wide gaps and costs that differ
-1e5-fold, and on random ones: at most 1 but for noise. Then the proven bill over the lower bound on the paper's gaussian
-instance (goals: 2.5 at delta 0.05, 1.35 at 1e-6), and CPU seconds per trajectory over evalue's, warm, on one core
-(goal: 1.5). The standard error of a ratio is that of pairs of trajectories with the same rewards.
+1e5-fold, and on random ones: at most 1 apart from noise. Then the proven bill over the lower bound on the paper's
+gaussian instance (goals: 2.5 at delta 0.05, 1.35 at 1e-6), and CPU seconds per trajectory over evalue's, warm, on one
+core (goal: 1.5). The standard error of a ratio is that of pairs of trajectories with the same rewards.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def runs_of(instance: Instance, policy: str, threshold: str, trajectories: int, 
 def ratios(instance: Instance, policy: str, trajectories: int) -> list[tuple[float, float]]:
     """Mean cost of contrast over evalue's, and its standard error, at each delta.
 
-    A trajectory that has dropped the best arm may go on for ever between tied rivals, so all are cut off far out.
+    A trajectory that has dropped the best arm may continue for ever between tied rivals, so all are cut at a large
+    limit.
     """
     most = 3_000_000
     found = []

@@ -2,13 +2,13 @@
 
     python benchmarks/bench_datasets.py [--quick]
 
-1. Tables of right and wrong answers in which items differ in difficulty: the scores of two arms have the correlation
-   0, 0.3 or 0.6 (for arms that are right half of the time). Shares of the full evaluation's cost, which is 1, at delta
-   0.05: paired and champion races for the best arm, paired ones with epsilon 0.01 and 0.02; `planned` is the formula
-   of `cabai.datasets.planning` for the column before it. `sample` is how often as many items as the cheaper of
-   both races pays for, taken at random for all arms, have another arm in front than all items. `study` is the bill of
-   a bernoulli study with cabai's defaults, which draws items afresh (> if one did not end). `errors` counts races that
-   chose another arm than the best, or one not within epsilon. Prices differ by the factor `spread`.
+1. Tables of right and wrong answers in which items differ in difficulty: the scores of two arms have the correlation 0,
+   0.3 or 0.6 (for arms that are right half of the time). Shares of the full evaluation's cost, which is 1, at delta
+   0.05: paired and champion races for the best arm, paired ones with epsilon 0.01 and 0.02; `planned` is the formula of
+   `cabai.datasets.planning` for the column before it. `sample` is how often as many items as the cheaper of both races
+   pays for, taken at random for all arms, have another arm in front than all items. `study` is the bill of a bernoulli
+   study with cabai's defaults, which draws items independently (> if one did not end). `errors` counts races that chose
+   another arm than the best, or one not within epsilon. Prices differ by the factor `spread`.
 2. Time per pull with 100 arms on 10,000 items: live, and compiled.
 3. 200 races of 20 arms on 1000 items against the plain version that the tests compare with.
 """
@@ -58,7 +58,8 @@ def named(scores: np.ndarray, prices: np.ndarray) -> ScoreTable:
 
 
 def sample_errors(scores: np.ndarray, share: float, repeats: int) -> float:
-    """How often the best on so large a sample is not the best; a tie counts as the part of it that is wrong."""
+    """How often the best arm on a sample of this size is not the best; a tie counts as the share of it that is
+    wrong."""
     items, wrong = scores.shape[1], 0.0
     best = scores.sum(axis=1).argmax()
     for r in range(repeats):
@@ -184,7 +185,7 @@ def against_plain(quick: bool) -> None:
 
 
 def check_plain(scores: np.ndarray, name: str, found: Replay, r: int) -> None:
-    """Run the plain version once, and see that it did the same."""
+    """Run the plain version once, and check that the result is the same."""
     arms, items = scores.shape
     race = PlainRace(arms, items, delta=DELTA, race=name, number=float)
     costs, nothing = [1.0] * arms, [set[int]() for _ in range(arms)]

@@ -3,8 +3,8 @@
     python benchmarks/bench_engine.py [--quick]
 
 The C++ in kernel.cpp follows the same formulas and random streams, so each of its trajectories must be the same as
-ours. It is built for this machine when g++ is there, twice: as fast as it gets for the times, and without fused
-multiply-adds, which round differently, to compare trajectories. All times are CPU seconds on one core, the least of a
+ours. If g++ is installed, it is built for this machine twice: with full optimisation for the times, and without fused
+multiply-adds, which round differently, to compare trajectories. All times are CPU seconds on one core, the minimum of a
 few repetitions, unless they say wall.
 """
 
@@ -106,7 +106,7 @@ def naive_seconds_per_step(family: str, means: list[float], policy: str, traject
 
 
 def paper_table(limit: Limit | None, twin: Limit | None, quick: bool) -> str:
-    """Table 2 of the paper. The naive time is that of a few trajectories, by the step, times our number of steps."""
+    """Table 2 of the paper. The naive time is the time per step of a few trajectories, times our number of steps."""
     header = [
         "family", "policy", "paper s", "naive s", "ours s", "ns/step", "C++ s", "naive/ours", "ours/C++", "differ",
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def paper_table(limit: Limit | None, twin: Limit | None, quick: bool) -> str:
 def growth_table(limit: Limit | None, quick: bool) -> str:
     """One step as arms are added: one best arm, the others close, every run cut off before it can end.
 
-    ctas and tas do not explore here: else the first K² pulls would be uniform and not solve for the allocation.
+    ctas and tas do not explore here: otherwise the first K² pulls would be uniform, without solving for the allocation.
     kernel.cpp has no top-two.
     """
     rows = [["policy", "K", "ns/step", "ns/step/arm", "C++ ns/step", "ours/C++"]]
@@ -165,7 +165,7 @@ def workers_table(quick: bool) -> str:
 
 
 def peak_memory(quick: bool) -> str:
-    """Peak memory of a process of its own that runs a million trajectories of co."""
+    """Peak memory of a separate process that runs a million trajectories of co."""
     trajectories = 50_000 if quick else 1_000_000
     script = MILLION.format(means=TABLE_2["gaussian"][0], costs=COSTS, delta=DELTA, trajectories=trajectories)
     run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)

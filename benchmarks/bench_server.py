@@ -3,11 +3,11 @@
     python benchmarks/bench_server.py [--quick] [--postgres] [--page]
 
 Clients are threads of one process, each asking and telling as fast as it can, one pull at a time. `python` calls the
-study itself, on the database; `http` goes through `cabai serve`, a process of its own, on the same database. Both take
+study itself, on the database; `http` goes through `cabai serve`, a separate process, on the same database. Both take
 turns within one run, each with a new study in each round; a rate is the best of the rounds, so that the ratio holds
-also where the machine is busy. SQLite lies in a temporary folder; with --postgres, PostgreSQL is the tests' own server,
-which does not wait for the disk. The smallest answer is one row read by one client. First comes
-the page of a large study: how many bytes travel, and how long that takes.
+even if the machine is busy. SQLite is in a temporary folder; with --postgres, PostgreSQL is the tests' own server,
+which does not wait for the disk. The smallest answer is one row read by one client. First comes the page of a large
+study: how many bytes are sent, and how long that takes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list
 
 
 def page(folder: str, arms: int, size: int) -> None:
-    """The page of a study with many arms and observations: what travels, and how long it takes."""
+    """The page of a study with many arms and observations: what is sent, and how long it takes."""
 
     from bench_workers import filled
     from cabai.study import statements
@@ -144,7 +144,7 @@ def raw(server: Server, path: str) -> bytes:
 
 
 def quiet(came: list[tuple[float, int]]) -> int:
-    """Wait until something came that is large, and then nothing but remarks for a while; the bytes that came so far."""
+    """Wait for something large, and then until only comments come for a while; returns the bytes received so far."""
     before = sum(size for _, size in came)
     while sum(size for _, size in came) < before + 1000 or time.perf_counter() - came[-1][0] < 3:
         time.sleep(0.1)

@@ -1,7 +1,7 @@
 """CPU seconds until something happens: importing, `--help`, a bound, asking a study, and simulating, the first time and
 the second.
 
-Each is the least of a few processes, beside the goal it has. The first simulation compiles, the second loads what the
+Each is the minimum over a few processes, next to its goal. The first simulation compiles, the second loads what the
 first has compiled.
 """
 

@@ -1,7 +1,7 @@
 """Times as rewards: what each family pays to find the command with the smallest mean time, and how often it is wrong.
 
-The times follow no family: they are drawn from a sample of 20,000 for each arm. Beside the families that a study file
-may name, `log` takes the logarithms of times as gaussian, which asks another question. Numbers of docs/times.md.
+The times follow no family: they are drawn from a sample of 20,000 for each arm. Besides the families that a study file
+may name, `log` treats the logarithms of times as gaussian, which answers another question. Numbers for docs/times.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lognormal(mean: float, sigma: float) -> Any:
 
 
 def sometimes(usual: float, slow: float, share: float) -> Any:
-    """A tenth of spread around the usual time, and a share of runs that take `slow`."""
+    """A spread of a tenth around the usual time, and a share of runs that take `slow`."""
     times = lognormal(usual, 0.1)
     times[:: round(1 / share)] = slow
     return np.random.default_rng(1).permutation(times)
@@ -47,7 +47,7 @@ CASES = {
 
 
 def instance(family: Any, samples: list[Any], costs: list[float]) -> cabai.Instance:
-    """Arms whose rewards are drawn from these samples, whatever the family says of them."""
+    """Arms whose rewards are drawn from these samples, whatever the family."""
     found = cabai.Instance(family, [float(np.mean(each)) for each in samples], costs)
     object.__setattr__(found, "samples", tuple(tuple(each.tolist()) for each in samples))
     return found

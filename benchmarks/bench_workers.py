@@ -2,21 +2,21 @@
 
     python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|tests|sqlite|postgres]
 
-`bare` is the database's driver alone, with the same care: two transactions, each on the disk before the next begins,
+`bare` is the database's driver alone, with the same durability: two transactions, each on disk before the next begins,
 that write the same columns of the same rows, the policy's memory included, and read nothing and choose nothing. On
 PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one run, so a ratio holds
-also where a rate depends on who else uses the machine.
+even if a rate depends on who else uses the machine.
 
 1. One worker on SQLite, by the number of arms, the policy and the length of the log. Means over turns of one ask and
-   one tell each, the slowest tenth left out. `ms` is the processor's time alone. The worker has lived long enough to
-   choose by compiled code: every study is warmed up before anything is measured. In each turn studies and bare come in
-   another order: whoever comes after another kind of work is slower, whatever the length of its log.
-2. Many processes on one SQLite file, each as fast as it can: is everybody served? A wait is that for one ask and one
+   one tell each, the slowest tenth left out. `ms` is CPU time only. The worker has run long enough to use compiled
+   code: every study is warmed up before anything is measured. In each turn, studies and bare come in another order: a
+   job is slower after another kind of work, whatever the length of its log.
+2. Many processes on one SQLite file, each as fast as it can: is every process served? A wait is for one ask and one
    tell together.
 3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with up to 8 connections each, as a study has;
-   bare has the same threads, processes and connections, and makes every call a transaction of its own. Threads that
-   wait for a study share one; so there are 8 workers in 8 processes too, where there is nothing to share. The processes
-   are young: they choose by plain code. The server is the tests' own, which does not wait for the disk.
+   bare has the same threads, processes and connections, and makes every call a separate transaction. Threads that wait
+   for a study share one; so there are also 8 workers in 8 processes, where nothing is shared. The processes are new:
+   they use plain code. The server is the tests' own, which does not wait for the disk.
 4. One worker on SQLite, by the test: the default of the family over `evalue` (goal: at most 1.2). Tied arms, so that
    nothing is decided. `plain` is a worker in its first second, which has compiled nothing yet.
 """
@@ -119,7 +119,7 @@ def memory_of(study: Study) -> str:
 
 
 def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[], None]:
-    """A job: the same rows in the same tables by `sqlite3` alone, in a file of its own."""
+    """A job: the same rows in the same tables with `sqlite3` alone, in a separate file."""
     filled(f"sqlite:///{file}", 100, arms, "co")
     storage._opened.pop(str(file)).close()
     connection = sqlite3.connect(file, isolation_level=None)
@@ -140,8 +140,7 @@ def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[]
 
 
 def measure(jobs: list[Callable[[], None]], rounds: int) -> tuple[list[float], list[float]]:
-    """How often a second each job can be done, and milliseconds of the processor that it takes: means, without the
-    slowest tenth."""
+    """How often per second each job can be done, and its CPU milliseconds: means, without the slowest tenth."""
     wall, cpu = np.zeros((rounds, len(jobs))), np.zeros((rounds, len(jobs)))
     orders = np.random.default_rng(0)
     for turn in range(rounds):
@@ -174,14 +173,12 @@ def one_worker(place: Path, *, quick: bool) -> None:
             for file in place.glob(f"*{arms}-{policy}*"):
                 storage._opened.pop(str(file), None)
                 file.unlink()
-    print(
-        "One worker on SQLite: ask and tell, times a second, by the number of observations stored; compiled beforehand"
-    )
+    print("One worker on SQLite: ask and tell, times per second, by the number of observations stored; compiled before")
     print(table(rows), flush=True)
 
 
 def warm_up(study: Study) -> None:
-    """Make the worker what it would be after a while: one that chooses by compiled code."""
+    """Bring the worker to the state that it reaches after a while: it uses compiled code."""
     study.settings.kernels.compile()
     for _ in range(20):
         ask_and_tell(study)
@@ -228,13 +225,13 @@ def many_processes(place: Path, *, quick: bool) -> None:
     found = in_processes(processes, serve, url, 1, seconds)
     counts = [count for count, _ in found]
     print(f"\n{processes} processes on one SQLite file, for {seconds:g} s")
-    heading = ["tells a second", "of one: least", "most", "longest wait, s"]
+    heading = ["tells per second", "of one: least", "most", "longest wait, s"]
     row = [f"{sum(counts) / seconds:.0f}", f"{min(counts)}", f"{max(counts)}", f"{max(w for _, w in found):.2f}"]
     print(table([heading, row]), flush=True)
 
 
 def in_processes(processes: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What each of several processes returns, which begin together."""
+    """What each of several processes returns; all start together."""
     context = multiprocessing.get_context("fork")
     begin, results = context.Barrier(processes), context.SimpleQueue()
 
@@ -251,7 +248,7 @@ def in_processes(processes: int, work: Callable[..., Any], *arguments: Any) -> l
 
 
 def in_threads(threads: int, seconds: float, begin: Callable[[], Any], job: Callable[[], None]) -> list[Any]:
-    """How often each thread did a job, and the longest that one took, for some seconds."""
+    """How often each thread did a job within some seconds, and the longest time that one took."""
     found: list[tuple[int, float]] = []
     ready = threading.Barrier(threads + 1)
 
@@ -307,7 +304,7 @@ def postgres(*, quick: bool) -> None:
     from servers import Postgres
 
     turns, seconds = (2, 1.5) if quick else (4, 4.0)
-    rows = [["workers", "processes", "tells a second", "bare", "study / bare", "longest wait, s", "bare's"]]
+    rows = [["workers", "processes", "tells per second", "bare", "study / bare", "longest wait, s", "bare's"]]
     with closing(Postgres()) as server:
         for workers, processes in WORKERS:
             threads, found = workers // processes, ([], [])

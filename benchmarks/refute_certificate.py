@@ -1,12 +1,12 @@
-"""Try to refute a certificate: an independent random search for an instance on which its threshold errs too often.
+"""Try to refute a certificate: an independent random search for an instance on which its threshold is wrong too often.
 
     python benchmarks/refute_certificate.py                          # ten gaussian arms, top-two, within 1500 pulls
-    python benchmarks/refute_certificate.py --trajectories 40000     # a certificate with less room to spare
+    python benchmarks/refute_certificate.py --trajectories 40000     # a tighter certificate
 
 `cabai calibrate` looks at a few dozen instances. This script draws 200 of its own, in its own way and from its own
 seed: one, two or more rivals tied with the best arm, the others 0.3 to 6 standard deviations below. It simulates each
-2000 times, and the five worst 40,000 times more, on new random numbers. It ends with code 1 if one of these errs more
-often than delta allows, by more than three standard errors.
+2000 times, and the five worst 40,000 times more, on new random numbers. It ends with code 1 if the error rate on one of
+these exceeds delta by more than three standard errors.
 """
 
 from __future__ import annotations

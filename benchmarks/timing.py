@@ -1,4 +1,5 @@
-"""How the benchmarks measure: CPU time, the least of several repetitions, all that is compared in turn in one run."""
+"""How the benchmarks measure: CPU time, the minimum of several repetitions; jobs that are compared take turns in one
+run."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 
 def best_times(repetitions: int, *jobs: Callable[[], object], clock=time.process_time) -> list[float]:
-    """The least seconds that each job took, in `repetitions` rounds in which each has its turn."""
+    """The minimum seconds that each job took, over `repetitions` rounds in which the jobs take turns."""
     best = [float("inf")] * len(jobs)
     for _ in range(repetitions):
         for i, job in enumerate(jobs):

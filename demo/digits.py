@@ -1,6 +1,6 @@
 """Which of eight classifiers reads handwritten digits best? A live study, paid in seconds of CPU.
 
-    python demo/digits.py          run the study, or go on with it, and show what it found
+    python demo/digits.py          run the study, or continue it, and show the result
     python demo/digits.py svc      one pull of one arm, as a command of `cabai run` must print it
 
 docs/study.md explains the choices made here.
@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ["OMP_NUM_THREADS"] = "1"  # one core; must be said before scikit-learn comes
+os.environ["OMP_NUM_THREADS"] = "1"  # one core; must be set before scikit-learn is imported
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -59,7 +59,7 @@ OTHERS = ["co", "racing", "tas", "uniform"]  # compared with the policy of the s
 TRAINED_ON = 900  # images; the other 897 are for the test
 RESULTS = Path("results")
 
-threadpool_limits(1)  # one core also where NumPy came before this file, as in `cabai run`
+threadpool_limits(1)  # one core, even if NumPy was imported before this file, as in `cabai run`
 warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")  # pixels that are always 0
 
 images, digits = load_digits(return_X_y=True)
@@ -81,19 +81,19 @@ def test(arm: str) -> tuple[float, float]:
 def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     study = cabai.create_study("digits", storage="sqlite:///results/digits.db", load_if_exists=True, **SETTINGS)
-    print("Choosing among eight classifiers, live: about a minute. Ctrl-C stops; run it again to go on.", flush=True)
+    print("Choosing among eight classifiers, live: about a minute. Ctrl-C stops; run it again to continue.", flush=True)
     try:
         with live_table(study):
             status = study.run(test)
     except KeyboardInterrupt:
-        sys.exit(f"\n{study.status().sentence} Run it again to go on.")
+        sys.exit(f"\n{study.status().sentence} Run it again to continue.")
     print(f"\n{status}\n\n{what_others_pay(study)}\n")
     save(picture(status), RESULTS / "digits.svg")
     print(f"A picture of it: {RESULTS / 'digits.svg'}. Every pull: cabai study export digits --storage {study.storage}")
 
 
 def what_others_pay(study: Study) -> str:
-    """What the study's policy and others would pay, if rewards were drawn from those that were measured."""
+    """What the study's policy and others would pay, with rewards drawn from the measured ones."""
     status, told = study.status(), study.observations()
     instance = cabai.Instance.of_samples(
         status.family,
@@ -112,12 +112,12 @@ def what_others_pay(study: Study) -> str:
     times = ", ".join(f"{policy} {cost / own:.1f}" for policy, cost in zip(OTHERS, others, strict=True))
     return (
         "Simulated, drawing from the measured rewards; racing, tas, uniform do not look at costs:\n"
-        f"{comparison}\nCost, in times that of {status.policy}: {times}. Really paid: {status.spent:.1f} s of CPU."
+        f"{comparison}\nCost, in times that of {status.policy}: {times}. Actually paid: {status.spent:.1f} s of CPU."
     )
 
 
 def picture(status: Status) -> Figure:
-    """What is known of each arm, and what was spent on it."""
+    """What is known about each arm, and what was spent on it."""
     arms = sorted(status.arms, key=lambda arm: arm.mean)
     rows = range(len(arms))
     figure, (left, right) = new_figure(columns=2, height=2.8, sharey=True)

@@ -1,4 +1,4 @@
-"""Which of eight classifiers reads these 897 handwritten digits best? A race on a dataset, paid by the evaluation.
+"""Which of eight classifiers reads these 897 handwritten digits best? A race on a dataset, paid per evaluation.
 
     python demo/models.py      race them, and then check the answer by evaluating everything
 
@@ -33,8 +33,8 @@ MODELS: dict[str, Any] = {
     "extra": ExtraTreesClassifier(30, random_state=0),
     "forest": RandomForestClassifier(30, random_state=0),
 }
-PRICES = dict(zip(MODELS, [0.01, 0.01, 0.05, 0.01, 0.10, 0.01, 0.05, 0.05], strict=True))  # dollars a call: made up
-EPSILON = 0.01  # a model that reads 1 in 100 digits less would do as well
+PRICES = dict(zip(MODELS, [0.01, 0.01, 0.05, 0.01, 0.10, 0.01, 0.05, 0.05], strict=True))  # dollars per call: made up
+EPSILON = 0.01  # a model that reads 1 in 100 digits less is good enough
 
 warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")  # pixels that are always 0
 images, digits = load_digits(return_X_y=True)
@@ -55,12 +55,12 @@ def main() -> None:
     try:
         found = cabai.evaluate(list(MODELS), ITEMS, read, costs=PRICES, epsilon=EPSILON)
     except KeyboardInterrupt:
-        sys.exit("\nStopped. With name= and storage= the same call would go on where it was.")
+        sys.exit("\nStopped. With name= and storage= the same call would continue where it stopped.")
     print(f"\n{found}\n")
     scores = {name: model.predict(images[900:]) == digits[900:] for name, model in MODELS.items()}
     means = {name: float(np.mean(right)) for name, right in scores.items()}
     best = max(means, key=lambda name: means[name])
-    print(f"Checked, by evaluating everything for once: {best} has the highest mean, {means[best]:.4f}; ", end="")
+    print(f"Checked by evaluating everything: {best} has the highest mean, {means[best]:.4f}; ", end="")
     print(f"that of {found.decision} is {means[found.decision or best]:.4f}.")
     again = cabai.replay({name: right.tolist() for name, right in scores.items()}, costs=PRICES, epsilon=EPSILON)
     print(f"\nThe same race in 200 other random orders (cabai.replay):\n{again}")

@@ -1,6 +1,6 @@
 """What one pull of each arm of the demo returns and costs: where the study's settings come from.
 
-python demo/pilot.py [SECONDS]     measure every arm for that long, 20 unless told, and write results/pilot.json
+    python demo/pilot.py [SECONDS]     measure every arm for that long (default: 20), and write results/pilot.json
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(seconds: float) -> None:
 
 
 def measure(arm: str, seconds: float) -> list[tuple[float, float]]:
-    test(arm)  # what is loaded at the first call is no part of the cost of a pull
+    test(arm)  # what the first call loads is not part of the cost of a pull
     pulls, end = [], time.process_time() + seconds
     while len(pulls) < MOST and (len(pulls) < 2 or time.process_time() < end):
         pulls.append(test(arm))

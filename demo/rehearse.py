@@ -1,4 +1,4 @@
-"""The demo's study many times over, on pulls drawn again from those that pilot.py recorded: no classifier is trained.
+"""The demo's study, repeated many times on pulls drawn from those that pilot.py recorded: no classifier is trained.
 
 python demo/rehearse.py [RUNS]     after python demo/pilot.py
 """
