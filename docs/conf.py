@@ -12,6 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import jupyter_client
+import traitlets
+
 import cabai
 
 project = "cabai"
@@ -29,12 +32,28 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-PROFILE = tempfile.mkdtemp()  # of the notebooks' own: nothing of the user's is read or written, and nothing is logged
-atexit.register(shutil.rmtree, PROFILE, ignore_errors=True)
-os.environ["IPYTHONDIR"] = PROFILE
-Path(PROFILE, "profile_default").mkdir()
-Path(PROFILE, "profile_default", "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
 logging.getLogger("traitlets").setLevel(logging.WARNING)
+
+# Nothing of the user's own is read or written by them, and nothing is logged.
+OWN = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, OWN, ignore_errors=True)
+os.environ["IPYTHONDIR"] = OWN
+Path(OWN, "profile_default").mkdir()
+Path(OWN, "profile_default", "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+
+
+class LocalKernelManager(jupyter_client.AsyncKernelManager):
+    """Talks to kernels by files, not by ports of this machine, which another program may take in between."""
+
+    @traitlets.default("transport")
+    def _transport_default(self) -> str:
+        return "ipc" if os.name == "posix" else "tcp"
+
+    def _ip_default(self) -> str:
+        return f"{OWN}/kernel" if self.transport == "ipc" else super()._ip_default()
+
+
+jupyter_client.AsyncKernelManager = LocalKernelManager
 
 default_role = "code"  # in docstrings, a name between backticks is code
 autodoc_member_order = "bysource"
@@ -51,3 +70,5 @@ html_title = "cabai"
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]

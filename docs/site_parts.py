@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import html
 import inspect
 import os
 import re
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.utils.math import MathError
@@ -39,6 +41,10 @@ INNER = {
     "Statistics": {"state"},
     "Status": {"of", "with_forecast"},
 }
+MATHML = "http://www.w3.org/1998/Math/MathML"
+ACCENTS = ("^", "\u02c6", "~", "\u02dc", "\u00af", "\u203e", "\u02d9")
+APPLIED = "\u2061"  # between a function and what it is applied to
+ElementTree.register_namespace("", MATHML)
 logger = logging.getLogger(__name__)
 
 
@@ -182,10 +188,29 @@ def without_signature(app: Sphinx, what: str, name: str, value: Any, options: An
     return short, returns
 
 
+def set_well(mathml: str) -> str:
+    """The same formula: the index of a letter with an accent is beside it, not below, and `log t` has a space."""
+    plain = re.sub(r"&(?!(?:lt|gt|amp);)\w+;", lambda entity: html.unescape(entity[0]), mathml)
+    tree = ElementTree.fromstring(plain)
+    for parent in list(tree.iter()):
+        for place, node in enumerate(parent):
+            if node.text == APPLIED and place + 1 < len(parent) and parent[place + 1].tag != f"{{{MATHML}}}mo":
+                node.set("rspace", "0.17em")
+            if node.tag == f"{{{MATHML}}}munderover" and node[2].text in ACCENTS:
+                letter, index, accent = node
+                beside = ElementTree.Element(f"{{{MATHML}}}msub")
+                over = ElementTree.SubElement(beside, f"{{{MATHML}}}mover", accent="true")
+                over.extend([letter, accent])
+                beside.append(index)
+                beside.tail = node.tail
+                parent[place] = beside
+    return ElementTree.tostring(tree, encoding="unicode")
+
+
 def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
     """A formula as MathML, which browsers show without a script."""
     try:
-        made = tex2mathml(ENVIRONMENT.sub("", node.astext()), as_block=as_block)
+        made = set_well(tex2mathml(ENVIRONMENT.sub("", node.astext()), as_block=as_block))
     except MathError as error:
         logger.warning("cannot show the formula %s: %s", node.astext(), error, location=node)
         made = node.astext()

@@ -231,3 +231,28 @@ def test_pairs_of_prices_and_orders_leave_no_race_without_an_end():
                     running_costs=rng.integers(1, 3, arms).tolist(),
                 )  # fmt: skip
                 assert found.right == 1.0
+
+
+COMPLETE = {
+    "small looks good for a while": ([60, 340], [[1, 0], [0, 1]], "large"),
+    "all are beaten at some time": ([35, 5, 160, 200], [[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]], "large"),
+}
+
+
+@pytest.mark.parametrize("case", COMPLETE)
+def test_what_is_known_exactly_overrides_what_was_shown_before(case):
+    """All scores are reused, in an order that refutes the truth on the way."""
+    lengths, blocks, answer = COMPLETE[case]
+    scores, items, seed = np.repeat(np.array(blocks, float), lengths, axis=1), sum(lengths), 5
+    table = np.zeros_like(scores)
+    table[:, permutation(items, seed)] = scores
+    names = ["small", "large"] if len(blocks) == 2 else ["small", "medium", "large"]
+    known = {name: dict(enumerate(row.tolist())) for name, row in zip(names, table, strict=True)}
+    found = cabai.evaluate(
+        names, range(items), lambda arm, item: pytest.fail("nothing is left to evaluate"), goal="cheapest", epsilon=0.1,
+        slack=0.05, running_costs=range(1, len(names) + 1), reuse=known, seed=seed,
+    )  # fmt: skip
+    means = dict(zip(names, table.mean(axis=1), strict=True))
+    assert [name for name in names if means[name] >= max(means.values()) - 0.1] == [answer]
+    assert found.decision == answer
+    assert "known exactly" in found.statement

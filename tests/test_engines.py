@@ -417,12 +417,12 @@ def test_bad_input_is_refused_by_name(paper_instance, options, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scheduler", "tcp://host:1"], "--scheduler is the address of a Dask scheduler: it needs --engine dask."),
+        (["--scheduler", "tcp://host:1"], "--scheduler needs --engine dask: it is the address of a Dask scheduler."),
         (
             ["--engine", "dask", "--address", "x"],
-            "--address is the address of a Ray cluster: it needs --engine ray.",
+            "--address needs --engine ray: it is the address of a Ray cluster.",
         ),
-        (["--keep", "summary", "--out", "x.parquet"], "--out writes every trajectory: it needs --keep rows."),
+        (["--keep", "summary", "--out", "x.parquet"], "--out needs --keep rows: it writes every trajectory."),
         (["--engine", "spark"], "engine must be None, for threads of this process, one of 'processes', 'dask'"),
     ],
 )

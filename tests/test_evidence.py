@@ -414,12 +414,12 @@ BAD_STATISTICS = {
     "fewer rewards than pulls": (
         ("gaussian", [3, 3], [3]),
         {},
-        "pulls, rewards, first and squares must have the same length, one entry an arm.",
+        "pulls, rewards, first and squares must have the same length, one entry per arm.",
     ),
     "fewer first rewards": (
         ("gaussian", [3, 3], [3, 3]),
         {"first": [1]},
-        "pulls, rewards, first and squares must have the same length, one entry an arm.",
+        "pulls, rewards, first and squares must have the same length, one entry per arm.",
     ),
     "one arm": (("gaussian", [3], [3]), {}, "evidence needs at least 2 arms, got 1."),
     "no arm": (("gaussian", [], []), {}, "pulls must not be empty."),

@@ -124,7 +124,7 @@ def test_what_a_law_refuses(options, match):
 def test_what_samples_refuse():
     with pytest.raises(InvalidInput, match=r"samples\[1\]\[0\] must be in \[0, 1\]"):
         Instance.of_samples("bounded", [[0.5], [1.5]], [1, 1])
-    with pytest.raises(InvalidInput, match="samples are for bounded rewards"):
+    with pytest.raises(InvalidInput, match="samples are only for bounded rewards"):
         Instance.of_samples("gaussian", [[0.5], [1.5]], [1, 1])
     one, other = (Instance.of_samples("bounded", [[0.5, x], [0.5]], [1, 1]) for x in (0.1, 0.2))
     assert one != other

@@ -262,7 +262,7 @@ WRONG = {
     "return json.dumps(1)": "Unknown attribute 'dumps' of type Module",
     "return sum(arms)": "`return sum(arms)`: No implementation of function Function(<built-in function sum>).",
     "return nowhere(arms)": "`return nowhere(arms)`: NameError: name 'nowhere' is not defined.",
-    "return len([arm.mean for arm in arms])": "it makes a list, an array or another object;",
+    "return len([arm.mean for arm in arms])": "it creates a list, an array or another object;",
     "return 'one'": "`return 'one'`: No conversion from Literal[str](one) to int64",
 }
 

@@ -108,7 +108,7 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--delta", "0"], "strictly between 0 and 1"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--epsilon", "-1"], "epsilon"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--direction", "up"], "maximize, minimize"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 numbers, one an arm"),
+        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 numbers, one per arm"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--storage", "mysql://h/d"], "sqlite:///FILE"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "9" * 5000 + "}"],

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """The result of `cabai.bound`: what finding an instance's best arm costs at least.
+    """The result of `cabai.bound`: the least that finding an instance's best arm costs.
 
     `hardness` is T*: every policy that is wrong with probability at most delta pays at least T* kl(delta, 1 - delta) on
-    average. `cost_shares` is w*, each arm's share of the total cost where that is reached; `pull_shares` is the same in
-    pulls.
+    average. `cost_shares` is w*, each arm's share of the total cost when this bound is reached; `pull_shares` is the
+    same in pulls.
 
     >>> found = bound(Instance("gaussian", means=[1, 0], costs=[1, 4]))
     >>> found.hardness, found.cost_shares.round(3), found.pull_shares.round(3)
@@ -43,8 +43,8 @@ class Bound:
     def cost(self, delta: float) -> float:
         """The least mean cost of any policy that is wrong with probability at most delta: T* kl(delta, 1 - delta).
 
-        For small delta, that is close to T* log(1/delta). From delta = 1/2 on there is no such bound: with two arms,
-        guessing without any data is then good enough.
+        For small delta, this is close to T* log(1/delta). For delta >= 1/2 there is no such bound: with two arms, a
+        guess without data is then good enough.
 
         >>> round(bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])).cost(0.05), 2)
         36.79
@@ -57,8 +57,8 @@ class Bound:
     def hardness_of(self, policy: str | Policy) -> float:
         """What a policy itself pays in the limit: its mean cost grows like this number times log(1/delta).
 
-        It is T* for `ctas`, and at least T* for the others; `cabai.hardness` says where each formula comes from. It
-        holds for every threshold that asks for log(1/delta) nats plus terms that matter less as delta falls, as all
+        It is T* for `ctas`, and at least T* for the others; `cabai.hardness` derives each formula. It
+        holds for every threshold that requires log(1/delta) nats plus terms that matter less as delta falls, as all
         thresholds here do. It is a limit: at a practical delta, what the threshold adds matters more.
 
         >>> paper = bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
@@ -113,15 +113,15 @@ def kl(delta: float) -> float:
 def bound(instance: Instance, epsilon: float = 0.0) -> Bound:
     """Compute the lower bound for an instance: its hardness T*, and the cost and pull shares that reach it.
 
-    There is none for the `bounded` family: with the same means, arms whose rewards lie between 0 and 1 can be told
-    apart for less than arms whose rewards are 0 or 1.
+    There is no bound for the `bounded` family: with the same means, arms whose rewards lie between 0 and 1 can be told
+    apart at a lower cost than arms whose rewards are 0 or 1.
 
     T* and w* solve  1/T* = max over w of min over a of (w_1/c_1) g_a(w_a c_1 / (w_1 c_a)),  where g_a(x) is the
     evidence per pull of the best arm if arm a has x times as many pulls.
 
     With an `epsilon` (gaussian rewards only), it is T* with every gap wider by epsilon: the best arm must be told from
     arms that are better than it by epsilon. It holds at every delta if only the best arm is within epsilon of the best;
-    where several are, a policy may answer with any of them, and there is no such bound.
+    if several arms are, a policy may return any of them, and there is no such bound.
 
     >>> bound(Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01]))
     arm  mean  cost  cost share  pull share

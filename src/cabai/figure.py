@@ -1,4 +1,4 @@
-"""A figure of Matplotlib that a notebook shows, also where nobody has called for Matplotlib's own magic."""
+"""A Matplotlib figure that a notebook shows without Matplotlib's magic commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from matplotlib import figure
 
 
 class Figure(figure.Figure):
-    """Shown as a picture where it is the result of a notebook's cell."""
+    """A figure that is shown as a picture if it is the result of a notebook cell.
+
+    >>> Figure()._repr_png_()[1:4]
+    b'PNG'
+    """
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

@@ -30,12 +30,12 @@ COST_RATIO = 1e12  # limit for the largest cost over the smallest
 class Instance:
     """A simulated problem: K arms with known means and mean costs.
 
-    `family` is a name or a `Family`; `variance` is for gaussian rewards. `cost_model` says how the cost of each pull is
-    drawn around its mean: fixed, uniform, two-point, beta or exponential.
+    `family` is a name or a `Family`; `variance` is for gaussian rewards. `cost_model` says how the cost of a pull
+    varies around its mean: fixed, uniform, two-point, beta or exponential.
 
-    Bounded rewards can follow many laws: `law` is uniform, two-point or beta, and `sd` the standard deviation of the
-    rewards, one for all arms or one for each. Without `sd` it is the largest that the law has; without both, the law is
-    uniform. `Instance.of_samples` draws from rewards of your own instead.
+    Bounded rewards can follow different distributions: `law` is uniform, two-point or beta, and `sd` is the standard
+    deviation of the rewards, one for all arms or one per arm. The default `sd` is the largest possible for the law; the
+    default without both is uniform. To draw from your own data, use `Instance.of_samples`.
 
     >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])
@@ -130,7 +130,7 @@ class Instance:
 
     @lazy
     def best_arms(self) -> list[int]:
-        """The numbers of the arms with the largest mean.
+        """The indices of the arms with the largest mean.
 
         >>> Instance("bernoulli", means=[0.9, 0.6, 0.9], costs=[1, 1, 1]).best_arms
         [0, 2]
@@ -139,7 +139,7 @@ class Instance:
 
     @property
     def best(self) -> int:
-        """The number of the arm with the largest mean; an error if several share it.
+        """The index of the arm with the largest mean; an error if several arms share it.
 
         >>> Instance("bernoulli", means=[0.6, 0.9], costs=[1, 2]).best
         1
@@ -184,7 +184,7 @@ class Instance:
 
 def check_is_bounded(family: Family, what: str) -> None:
     if family.key != "bounded":
-        raise InvalidInput(f"{what} are for bounded rewards, which can follow any law; got family {family}.")
+        raise InvalidInput(f"{what} are only for bounded rewards, which can follow any law; got family {family}.")
 
 
 def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a call of a model costs, in dollars, from the tokens that it used: so that a test can return its cost.
+"""The cost of a model call in dollars, computed from its tokens, so that a test can return its cost.
 
 Prices come from the package genai-prices, without network access. Your own prices take precedence: a TOML file with
 dollars per million tokens,

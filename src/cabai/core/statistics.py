@@ -20,11 +20,11 @@ from cabai.support.validation import InvalidInput, numbers
 
 
 class Statistics:
-    """What was observed, summed up: for each arm its pulls N, the sum R of its rewards, and its first reward.
+    """Summary statistics of the data: for each arm its pulls N, the sum R of its rewards, and its first reward.
 
-    Every threshold except `bets` looks at nothing else. Only `evalue` outside the bernoulli and bounded families needs
-    the first rewards. `bets` needs the rewards themselves (`Statistics.of`) or, and then it sees a little less, the sum
-    of their squares.
+    Every threshold except `bets` uses only these. The first rewards are only needed for `evalue`, and not for bernoulli
+    and bounded rewards. `bets` needs the rewards themselves (`Statistics.of`) or the sums of their squares, with which
+    it finds slightly less evidence.
 
     >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]])
     Statistics('bernoulli', pulls=[4, 4], rewards=[3.0, 1.0])
@@ -70,7 +70,7 @@ class Statistics:
     def of(
         cls, family: str | Family, samples: Sequence[Sequence[float]], *, variance: float | None = None
     ) -> Statistics:
-        """Sum up each arm's rewards, given in the order they came.
+        """Compute the statistics from each arm's rewards, given in the order they were observed.
 
         >>> Statistics.of("gaussian", [[1.0, 2.0], [0.5]]).means
         array([1.5, 0.5])
@@ -123,7 +123,7 @@ class Statistics:
 
     @property
     def leader(self) -> int:
-        """The number of the arm with the best mean; the lowest among equals.
+        """The index of the arm with the largest mean; the lowest one if tied.
 
         >>> Statistics.of("bernoulli", [[1, 1, 0, 1], [0, 1, 0, 0]]).leader
         0
@@ -164,7 +164,7 @@ def fits(family: Family, pulls: float, total: float, first: float) -> bool:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The result of `cabai.evidence`: `pairwise[a, b]` is Z of arm a over b, negative where the data prefer b.
+    """The result of `cabai.evidence`: `pairwise[a, b]` is Z of arm a over b, negative if the data prefer b.
 
     >>> found = evidence(Statistics("gaussian", pulls=[100, 100], rewards=[150, 100]))
     >>> found.leader, round(float(found.pairwise[0, 1]), 2)

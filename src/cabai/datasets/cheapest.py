@@ -57,10 +57,10 @@ def is_cheaper(board, a, b):
 
 
 def is_cleared(board, b, a):
-    """Whether b is shown at most epsilon worse than a."""
+    """Whether b is at most epsilon worse than a: exactly, if both have finished everything; else if that is shown."""
     items = board.shares.shape[1]
-    if board.prefix[a] == items and board.prefix[b] == items and board.close[b, a]:
-        return True
+    if board.prefix[a] == items and board.prefix[b] == items:
+        return board.close[b, a]
     return board.best[1, b, a] >= board.target
 
 
@@ -82,8 +82,19 @@ def is_active(board, leader, a):
 
 
 def is_open(board, leader, a):
-    """Whether a is cheaper than the likely answer, and not out."""
-    return a != leader and not board.out[a] and is_cheaper(board, a, leader)
+    """Whether a is cheaper than the likely answer, and not out, nor known to be worse than some arm by more than
+    epsilon: if all arms were beaten, one of them wrongly, none is out."""
+    return a != leader and not board.out[a] and is_cheaper(board, a, leader) and not is_known_bad(board, a)
+
+
+def is_known_bad(board, a):
+    """Whether a and some arm have finished everything, and a is worse by more than epsilon."""
+    items = board.shares.shape[1]
+    found = False
+    for b in range(len(board.prefix)):
+        both = board.prefix[a] == items and board.prefix[b] == items
+        found = found or (b != a and both and not board.close[a, b])
+    return found
 
 
 def find_answer(board):

@@ -32,7 +32,7 @@ FAMILIES: Registry[Family] = Registry("family", Gaussian, Bernoulli, Poisson, Ex
 
 
 def family_of(given: str | Family, variance: float | None = None) -> Family:
-    """The family of that name, or the family itself; `variance` is for gaussian rewards.
+    """Return the family with this name, or the given family itself; `variance` is for gaussian rewards.
 
     >>> print(family_of("gaussian(variance=2)"), family_of("poisson"))
     gaussian(variance=2) poisson

@@ -18,9 +18,9 @@ def draw(arm):
 class Bounded(bernoulli.Bernoulli):
     """Any rewards from `low` to `high`, such as accuracies.
 
-    Compiled code sees them as shares of the range, from 0 to 1. Of all laws on [0, 1] with given means, bernoulli's are
-    the hardest to tell apart. So its divergence is safe for testing the others; but others can be told apart for less,
-    so there is no lower bound.
+    Compiled code sees them scaled to [0, 1]. Of all distributions on [0, 1] with given means, Bernoulli distributions
+    are the hardest to tell apart. So their divergence is safe for testing any other; but other distributions may need
+    fewer pulls, so there is no lower bound.
 
     >>> Bounded(low=-1, high=3).scaled(0)
     0.25

@@ -111,7 +111,7 @@ def evidence_at_least(rules, b, a):
 
 
 def mirror_image(family: Family) -> Family:
-    """The family of the rewards as compiled code sees them when you minimize: itself if it is symmetric, else mirrored.
+    """The family that compiled code uses when you minimize: the family itself if it is symmetric, else mirrored.
 
     >>> import cabai
     >>> from cabai.families import Bernoulli, Poisson

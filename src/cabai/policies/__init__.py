@@ -33,7 +33,7 @@ __all__ = [
     "policy_of",
 ]
 
-#: The name of the default policy, of simulations and studies alike.
+#: The name of the default policy, for both simulations and studies.
 DEFAULT = "top-two"
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
 #: cabai's policies by name; `POLICIES.names` lists them.
@@ -43,7 +43,7 @@ POLICIES: Registry[Policy] = Registry(
 
 
 def policy_of(given: str | Policy, goal: str = BEST) -> Policy:
-    """The policy of that name, or the policy itself; each goal has a default policy of its own.
+    """Return the policy with this name, or the given policy itself; each goal has its own default policy.
 
     >>> print(policy_of("ctas(tracking=ratio)"), policy_of(DEFAULT, "cheapest"))
     ctas(tracking=ratio) cheapest
@@ -59,13 +59,13 @@ def policy(
     arm_memory: Fields | None = None,
     run_memory: Fields | None = None,
 ) -> Any:
-    """Make a policy of your own from a plain Python function that chooses the next arm; a decorator.
+    """Make your own policy from a plain Python function that chooses the next arm; use it as a decorator.
 
     `choose(arms, run, rules)` returns the number of the arm to pull. It sees the records of `cabai.core.state`:
     `arms[a].pulls`, `arms[a].mean`, `arms[a].cost`, `run.t`, `run.leader` and so on. Numba compiles it, so it may use
     numbers, loops and the functions of `math`, and runs as fast as cabai's own policies. `cabai.uniform(run)` and
     `cabai.normal(run)` give it random numbers. To keep something from one pull to the next, name fields with their
-    values at the start: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. It stops when the leader beats
+    initial values: `run_memory={"last_best": -1}`, `arm_memory={"score": 0.0}`. It stops when the leader beats
     every rival, unless you give `stop`. A `choose` that looks at `rules.level` depends on delta: simulate it with one
     delta at a time.
 

@@ -18,8 +18,8 @@ class Policy(Named):
 
     The decision is the leader: the arm in play with the best mean. `choose(arms, run, rules)` returns the arm to pull;
     `stop(arms, run, rules)` is called after each pull, once every arm has been pulled, and says whether the run is
-    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. Whatever they keep
-    from one pull to the next has fields, named here with their values at the start. `cabai.policy` makes a policy from
+    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. To keep values
+    from one pull to the next, a policy names fields with their initial values. `cabai.policy` makes a policy from
     one function.
 
     >>> import cabai

@@ -33,7 +33,8 @@ def stop(arms, run, rules):
             if b != a and (b == last or a == last or run.candidate < 0):
                 exclude(arms, run, rules, b, a)
     c = find_candidate(arms)
-    if c < 0:  # all are excluded, at least one of them wrongly
+    if c < 0:  # all are excluded, one of them wrongly: if only the most expensive is good, it may have been that one
+        run.leader = find_most_expensive(arms)
         return True
     every = c == last or c != run.candidate
     run.candidate = c
@@ -73,6 +74,14 @@ def find_candidate(arms):
         if not arms[a].excluded and (c < 0 or is_cheaper(arms, a, c)):
             c = a
     return c
+
+
+def find_most_expensive(arms):
+    found = 0
+    for a in range(len(arms)):
+        if is_cheaper(arms, found, a):
+            found = a
+    return found
 
 
 def choose(arms, run, rules):
@@ -169,13 +178,13 @@ def least_pulled(arms, run, rules):
 
 @dataclass(frozen=True)
 class CheapestGoodEnough(Policy):
-    """Find the cheapest arm to run among those at most epsilon worse than the best. For the goal `cheapest` only.
+    """Find the cheapest arm to run among those at most epsilon worse than the best; for the goal `cheapest`.
 
-    The likely answer is the cheapest arm whose mean is high enough. Of all that has to be shown for it, that it is at
-    most epsilon worse than each other arm and that each cheaper arm is worse than some arm by more than epsilon -
-    slack, take the pair of arms with the least evidence, and pull one of them by top-two's coin. No arm's N C falls
-    below a sixteenth of the costs so far: so every arm is pulled again and again, and the run ends. `uniform=True`
-    pulls the arms that are not decided on in turn, as something to compare with.
+    The likely answer is the cheapest arm whose mean is high enough. It must be shown to be at most epsilon worse than
+    each other arm, and each cheaper arm must be shown to be worse than some arm by more than epsilon - slack. Of all
+    these pairs, take the one with the least evidence, and pull one of its arms at random, as top-two does. No arm's N C
+    falls below a sixteenth of the costs so far, so every arm is pulled again and again, and the run ends.
+    `uniform=True` pulls the arms that still matter in turn; it is a baseline to compare with.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.85], costs=[1, 0.1])

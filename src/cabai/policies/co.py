@@ -68,7 +68,7 @@ def choose(arms, run, rules):
 class CO(Policy):
     """Chernoff-Overlap: drop the arms that the leader beats, pull the arm in play with the smallest sqrt(cost) N.
 
-    Where `bets` is the test, N is divided by the standard deviation of the arm's rewards.
+    With the threshold `bets`, N is divided by the standard deviation of the arm's rewards.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -43,9 +43,9 @@ LAGS = {"deficit": deficit, "ratio": ratio}
 class CTAS(Tracking):
     """Cost-aware Track-and-Stop: track the optimal cost shares of the estimated instance.
 
-    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the least-pulled arm. Else pull the arm
-    that lags its share most: by the largest deficit J w_a - C_a (`tracking="deficit"`, the paper's), or by the largest
-    ratio w_a / C_a (`tracking="ratio"`), which is much cheaper when arms are many.
+    While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the arm with the fewest. Otherwise
+    pull the arm that is furthest behind its share: by the largest deficit J w_a - C_a (`tracking="deficit"`, as in the
+    paper), or by the largest ratio w_a / C_a (`tracking="ratio"`), which is much cheaper with many arms.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -55,9 +55,9 @@ class DLUCB(Policy):
     """d-LUCB: each round pull the leader and the rival with the highest upper confidence end, until they do not
     overlap.
 
-    Blind to costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
-    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` are about pairs of arms and have no
-    intervals: `evalue`'s stand in for them.
+    It ignores costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
+    interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` test pairs of arms and have no
+    intervals, so those of `evalue` are used instead.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -9,7 +9,7 @@ from cabai.policies.co import CO
 
 @dataclass(frozen=True)
 class Racing(CO):
-    """CO, blind to costs: pull each arm in play in turn, drop the arms that the leader beats.
+    """CO that ignores costs: pull each arm in play in turn, drop the arms that the leader beats.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -9,7 +9,7 @@ from cabai.policies.ctas import CTAS
 
 @dataclass(frozen=True)
 class TAS(CTAS):
-    """CTAS, blind to costs, as its own paper has it: it explores while some arm has fewer than sqrt(t) - K/2 pulls.
+    """CTAS that ignores costs; as in its own paper, it explores while some arm has fewer than sqrt(t) - K/2 pulls.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -30,15 +30,16 @@ def spooled(study: Study, kind: str) -> IO[bytes]:
 
     def work(ledger: Ledger, connection: Connection) -> IO[bytes]:
         row = ledger.row(connection)
-        observations = study._observations(log(ledger, connection), row, ledger)
+        rows = observations(log(ledger, connection), row, ledger)
         amendments = [shown_amendment(each) for each in ledger.amendments_now(connection)]
         file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - whoever reads it closes it
-        for line in lines(study.columns, observations, amendments, kind):
+        for line in lines(study.columns, rows, amendments, kind):
             file.write(line.encode())
         file.seek(0)
         return file
 
     from cabai.study.amending import shown_amendment
+    from cabai.study.observed import observations
 
     found: IO[bytes] = study._read(work)
     return found

@@ -246,7 +246,7 @@ def is_ended(study: Study) -> bool:
 
 
 def by_run() -> str:
-    from cabai.study.study import whoever
+    from cabai.study.given import whoever
 
     return whoever(None)[: 200 - len(RUN)] + RUN
 

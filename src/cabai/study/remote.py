@@ -14,12 +14,13 @@ from cabai.families import Gaussian
 from cabai.policies import policy_of
 from cabai.study import counts as counting
 from cabai.study.absent import Absent
+from cabai.study.given import checked_period, checked_request, checked_worker, fields, whoever
 from cabai.study.history import Point
 from cabai.study.http import Server
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.status import Status
-from cabai.study.study import Study, checked_period, checked_request, checked_worker, fields, whoever
+from cabai.study.study import Study
 from cabai.study.wire import known, pull_from, settings_from, status_from
 from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import getpass
 import os
-import secrets
-import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cabai.plots import study_figure
@@ -21,16 +18,17 @@ from cabai.study.current import Current
 from cabai.study.database import Storage
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
+from cabai.study.given import checked_period, checked_request, checked_worker, fields, legal, whoever
 from cabai.study.history import Point
-from cabai.study.items import STOP
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import EVIDENCE, Ledger
+from cabai.study.observed import columns, observations
 from cabai.study.pull import Pull
 from cabai.study.settings import Settings
 from cabai.study.status import Status
 from cabai.study.together import Together
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, optional, positive, shown, whole
+from cabai.support.validation import InvalidInput, optional, shown, whole
 from cabai.views.rendering import notebook, report
 from cabai.views.seen import Seen
 
@@ -39,11 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
-# What is kept of each.
-OBSERVATION = ["pull", "arm", "reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
-LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
-OF_AN_ITEM = ["pull", "arm", "item", *OBSERVATION[2:]]
-OBSERVATION += ["pulls", "period", "origin"]
 
 
 class Study:
@@ -554,7 +547,7 @@ class Study:
 
         def work(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
             row = ledger.row(connection)
-            return list(self._observations(ledger.log(connection), row, ledger))
+            return list(observations(ledger.log(connection), row, ledger))
 
         return self._read(work)
 
@@ -566,7 +559,7 @@ class Study:
         >>> create_study("columns", arms=["a", "b"], family="bernoulli", storage="memory").columns[:3]
         ['pull', 'arm', 'reward']
         """
-        return OBSERVATION if self.settings.items is None else OF_AN_ITEM
+        return columns(self.settings)
 
     def scores(self) -> dict[str, dict[str | int, float]]:
         """In a study with items, every known score, by arm and by the item's id.
@@ -721,36 +714,6 @@ class Study:
         kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
         return kept
 
-    def _observations(self, log: Iterable[Any], row: Any, ledger: Ledger) -> Iterator[dict[str, Any]]:
-        """What is known of each row of the log. In a study with items, the first that was told of an item counts."""
-        seen: set[tuple[int, int]] = set()
-        for each in log:
-            yield self._observation(each, row, ledger.settings, again=(each.arm, each.item) in seen)
-            if ledger.settings.items is not None:
-                seen.add((each.arm, each.item))
-
-    def _observation(self, told: Any, row: Any, settings: Settings, *, again: bool) -> dict[str, Any]:
-        late = row.told_at_stop is not None and told.place > row.told_at_stop
-        in_order = told.withdrawn is None and (told.number <= row.through or told.place <= row.unordered)
-        items = settings.items
-        if items is not None:
-            in_order = not again
-        return {
-            "pull": self._ledger.pull_id(told.number),
-            "arm": settings.arms[told.arm],
-            **({} if items is None else {"item": items.id(told.item)}),
-            "reward": told.reward,
-            "cost": told.cost,
-            "failed": told.failed,
-            "asked": told.asked,
-            "told": told.told,
-            "worker": told.worker,
-            "offers": told.offers,
-            "counted": told.reward is not None and in_order and not late,
-            "late": late,
-            **({"pulls": told.pulls, "period": told.period, "origin": told.origin} if items is None else {}),
-        }
-
     def _import_own(self) -> None:
         """Import what is the user's own in this study; warn, once, if its source has changed."""
         changed = self._ledger.import_own()
@@ -763,94 +726,7 @@ class Study:
             )
 
 
-def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
-    """What is told of a pull, if the settings allow it."""
-    if failed is None:
-        if reward is None:
-            raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
-        reward = settings.family.check_reward(reward)
-    elif not isinstance(failed, str) or not failed.strip():
-        raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
-    elif reward is not None:
-        raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
-    elif settings.items is not None and settings.items.failed == STOP:
-        raise InvalidInput(
-            "this study has no score for a failed evaluation (failed='stop'): release the pull and evaluate it again."
-        )
-    else:
-        failed = storable(failed)
-        if len(failed) > LONGEST_REASON:
-            failed = f"{failed[:LONGEST_REASON]} ... (cut)"
-    if cost is not None:
-        costs = settings.costs
-        free = failed is not None or settings.items is not None or (costs is not None and not all(costs))
-        cost = amount(cost, "cost") if free else positive(cost, "cost")
-        if cost < 0:
-            raise InvalidInput(f"cost must not be negative, got {cost!r}.")
-    elif settings.costs is None and failed is None:
-        raise InvalidInput("tell needs a cost: this study has no known costs.")
-    return Result(number, reward, cost, failed)
-
-
-def fields(result: Any) -> dict[str, Any]:
-    """One of the results of `tell_many`."""
-    known = {"pull", "reward", "cost", "failed"}
-    if not isinstance(result, Mapping) or "pull" not in result or not set(result) <= known:
-        raise InvalidInput(
-            f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(result)}."
-        )
-    return dict(result)
-
-
 def warn(found: Iterable[UserWarning]) -> None:
     """Warn whoever called a method of a study."""
     for warning in found:
         warnings.warn(warning, stacklevel=3)
-
-
-def checked_worker(worker: Any) -> str | None:
-    """Who asks, as it can be stored."""
-    kept = storable(worker) if isinstance(worker, str) else worker
-    if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
-        raise InvalidInput(f"worker must be a string of at most 200 characters, got {worker!r}.")
-    return kept
-
-
-def whoever(by: Any) -> str:
-    """Who amends a study: as it is said, or else the user and the machine."""
-    if by is None:
-        by = f"{user()}@{socket.gethostname()}"[:200]
-    kept = checked_worker(by)
-    if not kept:
-        raise InvalidInput("by must say who amends the study.")
-    return kept
-
-
-def user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # nobody by name
-        return "somebody"
-
-
-def checked_period(period: Any) -> str:
-    """What a period is called; one without a name has one of its own, so that it counts once."""
-    if period is None:
-        return secrets.token_hex(16)
-    kept = storable(period) if isinstance(period, str) else period
-    if not isinstance(kept, str) or not 1 <= len(kept) <= 200:
-        raise InvalidInput(f"period must be a string of 1 to 200 characters, got {shown(period)}.")
-    return kept
-
-
-def checked_request(request: Any) -> str | None:
-    """What a worker calls its request, as it can be stored."""
-    kept = storable(request) if isinstance(request, str) else request
-    if kept is not None and (not isinstance(kept, str) or not 1 <= len(kept) <= 200):
-        raise InvalidInput(f"request must be a string of 1 to 200 characters, got {shown(request)}.")
-    return kept
-
-
-def storable(text: str) -> str:
-    """A text from outside, such as an error's, with what no database can hold spelt out: half characters and NUL."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

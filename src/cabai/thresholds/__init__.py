@@ -33,7 +33,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
     """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
     family.
 
-    That is the default of simulations, comparisons and studies alike. A name that ends in .json is a file of
+    Simulations, comparisons and studies all have this default. A name that ends in .json is a file written by
     `Certificate.save`: the threshold that it certifies.
 
     >>> print(threshold_of("paper(alpha=1.2)"))

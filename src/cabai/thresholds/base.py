@@ -26,11 +26,11 @@ class Threshold(Named):
     """The test that says when one arm beats another.
 
     A run stops when the leader beats every rival. `proof` says what is proven and by whom; `proven_for` names the
-    families. To write your own, see docs/own.md. A threshold that asks for more evidence as pulls go by needs only
-    `parameters`: the numbers of a curve (`cabai.thresholds.curve`). Others have plain functions named after the slots
-    of `cabai.core.stopping` and `cabai.core.observe`: always `required`, which a status shows beside the evidence;
-    `beats`, if "b beats a" is not the same as Z > required + price_b + price_a; and then `surplus`, by how much b beats
-    a, or a status cannot show that.
+    families. To write your own, see docs/own.md. If the evidence required only depends on the number of pulls,
+    `parameters` is enough: it returns the numbers of a curve (`cabai.thresholds.curve`). Otherwise, write plain
+    functions named after the slots of `cabai.core.stopping` and `cabai.core.observe`. `required` is always needed: a
+    status shows it next to the evidence. Add `beats` if the test is not Z > required + price_b + price_a; then also add
+    `surplus`, by how much b beats a, so that a status can show it.
 
     >>> import cabai
     >>> contrast = cabai.thresholds.threshold_of("contrast")
@@ -68,7 +68,7 @@ class Threshold(Named):
         return family_of(family).key in self.proven_for
 
     def standing(self, family: str | Family) -> str:
-        """Why the guarantee is not proven for a family, in words; empty where it is proven.
+        """Why the guarantee is not proven for a family, in words; empty if it is proven.
 
         >>> from cabai.thresholds import Paper
         >>> Paper().standing("gaussian")
@@ -88,7 +88,7 @@ class Threshold(Named):
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
-        """The evidence that b needs over a, in nats; infinite while more data are needed first.
+        """The evidence that arm b needs to beat arm a, in nats; infinite while more data are needed first.
 
         >>> from cabai.thresholds import Paper
         >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])

@@ -296,14 +296,14 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
 
 @dataclass(frozen=True)
 class Contrast(Threshold):
-    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta. Proven for all
-    families, and cheaper than `evalue`.
+    """b beats a when an e-value against "mu_b <= mu_a", made of their contrast, reaches (K - 1)/delta.
 
-    The test bets that each reward of b is above a mean m and each reward of a below it, with many stakes at once. The
-    e-value is the smallest total worth of the bets, over all m. At the true means every bet is fair, and the bets at a
-    common m are worth no more if mu_b <= mu_a. So by Ville's inequality the probability that they are ever worth
-    (K - 1)/delta is at most delta/(K - 1); a union bound over the K - 1 wrong arms gives delta. The price for not
-    knowing the means grows like log log N, while `evalue` pays log(N)/2 per arm. See docs/theory/contrast.md.
+    It is proven for all families, and cheaper than `evalue`. The test bets that each reward of b is above a mean m and
+    each reward of a below it, with many stakes at once. The e-value is the smallest total worth of the bets, over all
+    m. At the true means every bet is fair, and the bets at a common m are worth no more if mu_b <= mu_a. So by Ville's
+    inequality they are ever worth (K - 1)/delta with probability at most delta/(K - 1); a union bound over the K - 1
+    wrong arms gives delta. The price for not knowing the means grows like log log N, while `evalue` pays log(N)/2 per
+    arm. See docs/theory/contrast.md.
 
     >>> from cabai import Statistics
     >>> data = Statistics("gaussian", pulls=[40, 40], rewards=[60, 20])

@@ -14,8 +14,8 @@ from cabai.thresholds.base import Threshold
 class KT(Threshold):
     """log(2 t (K - 1) / delta), for bernoulli and bounded rewards only (Garivier and Kaufmann 2016, Theorem 10).
 
-    Its proof bounds the loss of a Krichevsky-Trofimov mixture by its worst case; `evalue` uses the loss itself and is
-    never later to stop.
+    Its proof bounds the loss of a Krichevsky-Trofimov mixture by its worst case; `evalue` uses the loss itself and
+    never stops later.
 
     >>> from cabai import Statistics
     >>> data = Statistics("bernoulli", pulls=[100, 100], rewards=[90, 60])

@@ -16,8 +16,8 @@ from cabai.thresholds.base import ALL_FAMILIES, Threshold
 class Mixture(Threshold):
     """The mixture-martingale threshold of Kaufmann and Koolen (JMLR 22(246), 2021): proven for all families, and loose.
 
-    With L = log((K - 1)/delta)/2 it asks for 2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b), and for gaussian rewards
-    2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b). `pairwise=False` gives the weaker form in t alone.
+    With L = log((K - 1)/delta)/2 it requires 2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b), and for gaussian rewards
+    2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b). `pairwise=False` is the weaker form that only depends on t.
 
     >>> from cabai import Statistics
     >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 50])

@@ -17,12 +17,12 @@ from cabai.thresholds.base import Threshold
 class Paper(Threshold):
     """log(B t^alpha / delta), the threshold used in the paper, by default with alpha = 1 and B = 2K.
 
-    With alpha = 1, errors below delta are proven for bernoulli (Garivier and Kaufmann 2016, Theorem 10, asks for
-    B = 2(K - 1)) and, because `evalue` already beats at that level, for bounded. For the other families nothing is
-    proven. With alpha > 1 and the smallest valid B, which is the default there, it is proven for every exponential
-    family (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1): but that B is so
-    large that the guarantee costs a lot. The paper's own condition on B forgets delta inside the squared logarithm;
-    `smallest_log_B` has it. alpha above e/2 voids the paper's theorem on cost, not the guarantee.
+    With alpha = 1, an error probability of at most delta is proven for bernoulli (Garivier and Kaufmann 2016, Theorem
+    10, which needs B = 2(K - 1)) and for bounded, because `evalue` already stops at that level. For the other families
+    nothing is proven. With alpha > 1 and the smallest valid B, which is then the default, it is proven for every
+    exponential family (Magureanu, Combes and Proutiere 2014, Theorem 2, as used in the paper's Proposition 1); but that
+    B is so large that the guarantee is expensive. The paper's own condition on B omits delta inside the squared
+    logarithm; `smallest_log_B` includes it. alpha above e/2 invalidates the paper's theorem on cost, not the guarantee.
 
     >>> Paper().is_proven_for("bernoulli"), Paper().is_proven_for("gaussian")
     (True, False)

@@ -11,10 +11,10 @@ from cabai.thresholds.base import Threshold
 
 @dataclass(frozen=True)
 class Stylized(Threshold):
-    """log((1 + log t) / delta): what the literature's experiments use, without a proof.
+    """log((1 + log t) / delta): used in experiments in the literature, without a proof.
 
-    With policies that eliminate arms (co, racing) it breaks its promise: 10 % to 13 % errors at K = 3 and delta = 0.1
-    where all arms are nearly tied.
+    With policies that eliminate arms (co, racing) its error exceeds delta: 10 % to 13 % errors at K = 3 and delta = 0.1
+    if all arms are nearly tied.
 
     >>> Stylized().standing("gaussian")
     'not proven for this family'
