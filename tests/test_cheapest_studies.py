@@ -157,7 +157,7 @@ def test_a_status_says_what_is_open_and_what_was_decided():
         "wrong with probability at most 0.05"
     )
     assert [arm.excluded for arm in status.arms] == [True, False, False]
-    assert [row[-1] for row in status.rows()][1:] == ["ruled out", "cheapest", ""]
+    assert [row[-1] for row in status.rows()][1:] == ["too bad", "cheapest", ""]
     found = status.to_dict()
     assert (found["goal"], found["slack"]) == ("cheapest", 0.1)
     names, test = answers(0.8, 0.8)

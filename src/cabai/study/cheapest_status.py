@@ -63,7 +63,7 @@ def with_standing(settings: Settings, arms: list[ArmStatus], decision: int | Non
         if a == decision:
             found.append(replace(arm, standing="the cheapest shown to be good enough: decided"))
         else:
-            found.append(replace(arm, standing="out: shown not to be the answer") if arm.excluded else arm)
+            found.append(replace(arm, standing="out: too bad to be the answer") if arm.excluded else arm)
     return found
 
 

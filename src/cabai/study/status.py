@@ -414,7 +414,7 @@ class Status:
         if self.goal == CHEAPEST and not self.stopped:
             state = "likely" if arm.name == self.leader else state
         if arm.excluded:
-            state = "ruled out"
+            state = "too bad"
         if arm.name in self.dropped:
             state = "dropped"
         if arm.name == self.decision:
