@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
-INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: nobody knows what a connection is doing then
+INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: the state of a connection is unknown then
 
 
 class DatabaseError(Exception):

@@ -45,7 +45,7 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database, whoever writes meanwhile."""
+        """Run `work` on one consistent state of the database, even while others write."""
 
     def commit(self, connection: Any) -> None:
         """End the transaction of a `write`."""
@@ -66,7 +66,7 @@ class Storage(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections that nobody uses. The storage can be used again."""
+        """Close unused connections. The storage can be used again."""
 
     def is_gone(self) -> bool:
         """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""

@@ -64,7 +64,7 @@ def checked_worker(worker: Any) -> str | None:
 
 
 def whoever(by: Any) -> str:
-    """Who amends a study: as it is said, or else the user and the machine."""
+    """Who amends a study: as given, or else the user and the machine."""
     if by is None:
         by = f"{user()}@{socket.gethostname()}"[:200]
     kept = checked_worker(by)
@@ -76,12 +76,12 @@ def whoever(by: Any) -> str:
 def user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # nobody by name
+    except (KeyError, OSError, ImportError):  # the user has no name
         return "somebody"
 
 
 def checked_period(period: Any) -> str:
-    """What a period is called; one without a name has one of its own, so that it counts once."""
+    """The name of a period; without one, it gets a unique name, so that it counts once."""
     if period is None:
         return secrets.token_hex(16)
     kept = storable(period) if isinstance(period, str) else period
@@ -99,5 +99,5 @@ def checked_request(request: Any) -> str | None:
 
 
 def storable(text: str) -> str:
-    """A text from outside, such as an error's, with what no database can hold spelt out: half characters and NUL."""
+    """A string from outside, such as an error message; NUL and surrogates, which databases refuse, are escaped."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -28,7 +28,7 @@ REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
 
 
 class Amended(Exception):
-    """The study has been amended since its settings were read: `Current` reads them anew."""
+    """The study has been amended since its settings were read: `Current` reads them again."""
 
 
 class Ledger:
@@ -48,7 +48,7 @@ class Ledger:
         return damage.reading(self.name, self.where)
 
     def import_own(self) -> list[str]:
-        """Import what is the user's own in this study; returns what has changed since the study was created."""
+        """Import the user's own code of this study; returns what has changed since the study was created."""
         if self.settings.is_present:
             return []
         self.settings = self.settings.imported()

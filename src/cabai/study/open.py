@@ -256,7 +256,7 @@ def as_json(value: Any) -> Any:
 
 
 def check_same(study: Study, different: Mapping[str, str]) -> None:
-    """Refuse settings that are not those of the study that there is."""
+    """Refuse settings that differ from those of the existing study."""
     if not different:
         return
     how = "Settings never change: choose another name, or delete the study."
@@ -289,7 +289,7 @@ def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) 
 
 
 def usual_seed(items: Any) -> int:
-    """Where none is given: an order of items must be one that nobody could know."""
+    """The default seed: random with items, so that nobody can know their order in advance."""
     return 0 if items is None else secrets.randbits(62)
 
 

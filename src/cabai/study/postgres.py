@@ -125,7 +125,7 @@ class PostgresStorage(database.Storage):
             lent.close()
 
     def _undo(self, lent: Any, connection: PostgresConnection, error: BaseException) -> None:
-        """Leave nothing of a transaction that failed, and no connection of which nobody knows what it is doing."""
+        """Leave nothing of a failed transaction, and no connection in an unknown state."""
         if connection.driver.closed:
             lent.invalidate()
             self.engine.dispose()  # the others are lost too, perhaps
@@ -138,7 +138,7 @@ class PostgresStorage(database.Storage):
                 lent.invalidate()
 
     def _connected(self, since: float | None) -> Any:
-        """A connection. Where the server has none to spare, wait for one that others give back."""
+        """A connection. If the server has none left, wait until others release one."""
         deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.05
         while True:
             try:
@@ -166,11 +166,11 @@ class PostgresStorage(database.Storage):
         with self.engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(7402117)"))  # one at a time
             found = self.version(PostgresConnection(connection.connection.dbapi_connection))
-            if found != schema.REVISION:  # else another process has done it meanwhile
+            if found != schema.REVISION:  # else another process has just done it
                 upgrade(connection, found, self.url)
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close unused connections."""
         self.engine.dispose()
 
     def before_fork(self) -> None:

@@ -80,7 +80,7 @@ class SqliteConnection:
                 yield rows
 
     def begin(self) -> None:
-        """What is read from now on is one state of the database, whoever writes meanwhile."""
+        """From now on, all reads see one state of the database, even while others write."""
         self.let_wait(database.PATIENCE)
         self.execute("BEGIN")
 
@@ -130,8 +130,8 @@ class SqliteStorage(database.Storage):
         # wait for them, unless they share the one connection of a database in memory.
         self.turn: Any = Turn()
         self.reading: Any = self.turn if self.file is None else Guests()
-        self.writer: SqliteConnection | None = None  # kept for whoever is next: it takes a while to connect
-        self.readers: list[SqliteConnection] = []  # those that nobody uses
+        self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
+        self.readers: list[SqliteConnection] = []  # unused ones
         super().__init__()
 
     def prepare(self) -> None:
@@ -166,7 +166,7 @@ class SqliteStorage(database.Storage):
     def _undone(self, connection: SqliteConnection, error: BaseException) -> bool:
         """Leave nothing of a transaction that failed; returns whether its connection can be used again."""
         if self.file is not None and isinstance(error, (DatabaseError, *INTERRUPTS)):
-            connection.close()  # nobody knows what it is doing
+            connection.close()  # its state is unknown
             return False
         connection.rollback()
         return True
@@ -180,7 +180,7 @@ class SqliteStorage(database.Storage):
                 raise self.failed(error) from error
 
     def _looked(self, work: database.Work[T]) -> T:
-        """Run `work` on one state of the database, whoever writes meanwhile."""
+        """Run `work` on one state of the database, even while others write."""
         connection = self._reader()
         try:
             connection.begin()
@@ -249,11 +249,11 @@ class SqliteStorage(database.Storage):
             with engine.connect() as through, through.begin():  # to connect, SQLAlchemy has begun and ended another
                 connection.begin_to_write()
                 found = self.version(connection)
-                if found != schema.REVISION:  # else another process has done it meanwhile
+                if found != schema.REVISION:  # else another process has just done it
                     upgrade(through, found, self.url)
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close unused connections."""
         if self.turn.acquire(blocking=False):
             writer, self.writer = self.writer, None
             self.turn.release()

@@ -628,7 +628,7 @@ class Study:
         return study_figure(self._seen())
 
     def _seen(self, *, wait: bool = True) -> Seen:
-        """What there is to be seen, at one moment; a forecast that is not ready is waited for, or left out."""
+        """What pages and reports show, at one moment; a forecast that is not ready is waited for, or left out."""
 
         def work(ledger: Ledger, connection: Connection) -> tuple[Seen, Any]:
             status, play = ledger.look(connection)
@@ -640,7 +640,7 @@ class Study:
         return dataclasses.replace(seen, status=self._forecast(seen.status, play, wait=wait))
 
     def _forecast(self, status: Status, play: Any, *, wait: bool = True) -> Status:
-        """A status with what is still to be paid, where that can be said."""
+        """A status with a forecast of what is still to be paid, if there is one."""
         if play is None or status.stopped:
             return status
         return status.with_forecast(self._forecasts.of(play) if wait else self._forecasts.soon(play))
@@ -715,7 +715,7 @@ class Study:
         return kept
 
     def _import_own(self) -> None:
-        """Import what is the user's own in this study; warn, once, if its source has changed."""
+        """Import the user's own code of this study; warn, once, if its source has changed."""
         changed = self._ledger.import_own()
         if changed:
             warnings.warn(
@@ -727,6 +727,6 @@ class Study:
 
 
 def warn(found: Iterable[UserWarning]) -> None:
-    """Warn whoever called a method of a study."""
+    """Show warnings at the caller of a study's method."""
     for warning in found:
         warnings.warn(warning, stacklevel=3)
