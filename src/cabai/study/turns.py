@@ -24,8 +24,7 @@ class Turn:
         self.inside = [thread for thread in self.inside if thread == threading.get_ident()]
 
     def acquire(self, *, blocking: bool = True) -> bool:
-        thread, signal = threading.get_ident(), threading.Lock()
-        signal.acquire()
+        thread, signal = threading.get_ident(), None  # it waits for the signal, if it must
         try:
             with self.mutex:
                 if thread in self.inside or not (self.inside or self.waiting):
@@ -33,6 +32,8 @@ class Turn:
                     return True
                 if not blocking:
                     return False
+                signal = threading.Lock()
+                signal.acquire()
                 self.waiting.append((thread, signal))
             signal.acquire()
         except BaseException:  # Ctrl-C: leave the queue, or pass the turn on
