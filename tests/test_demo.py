@@ -66,7 +66,7 @@ def test_the_report_shows_the_decision_the_bill_and_what_others_pay(digits):
     status = study.run(lambda arm: (means[arm], 0.001 if arm == "neighbour" else 0.1))
     assert status.decision == "neighbour"
     report = digits.what_others_pay(study)
-    assert f"Really paid: {status.spent:.1f} s of CPU." in report
+    assert f"Actually paid: {status.spent:.1f} s of CPU." in report
     for policy in ("top-two", "co", "racing", "tas", "uniform"):
         assert f"\n{policy} " in report
     drawn = as_bytes(digits.picture(status), "svg").decode()
@@ -88,5 +88,5 @@ def test_the_race_of_models_says_what_it_found_and_checks_it():
     done = subprocess.run([sys.executable, DEMO / "models.py"], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert "within 0.01 of the highest of these eight on these 897 items, wrong with probability at most" in done.stdout
-    assert "Checked, by evaluating everything for once: svc has the highest mean" in done.stdout
+    assert "Checked by evaluating everything: svc has the highest mean" in done.stdout
     assert "within 0.01 of the best in 200" in done.stdout

@@ -589,7 +589,7 @@ def test_a_storage_that_fails_is_said_to_fail(server, study, monkeypatch):
     def fail(self, work):
         raise cabai.StorageError(f"storage {self.url} failed: no.")
 
-    monkeypatch.setattr("cabai.study.storage.Storage.read", fail)
+    monkeypatch.setattr("cabai.study.sqlite.SqliteStorage.read", fail)
     answer = server.send("GET", study.path)
     assert refused(answer, 503, "storage-failed") == f"storage http://127.0.0.1:{server.port} failed: no."
     assert answer[1]["retry-after"] == "1"

@@ -101,7 +101,7 @@ def test_a_policy_that_no_other_process_could_import_is_refused():
         return 0
 
     for own in (co, cabai.policy(lambda arms, run, rules: 0)):
-        with pytest.raises(cabai.InvalidInput, match="must be defined at the top of a Python file"):
+        with pytest.raises(cabai.InvalidInput, match="must be defined at the top level of a Python file"):
             new(policy=own)
 
 
