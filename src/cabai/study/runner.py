@@ -52,20 +52,20 @@ def run(
 ) -> Status:
     """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
 
-    `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, the reward alone where the study knows the costs,
-    or `Failed`. An exception that is a failure of the trial (`catch`; see `study.run`) is told as a failed pull; after
+    `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, only the reward if the study has known costs, or
+    `Failed`. An exception that counts as a failed trial (`catch`; see `study.run`) is told as a failed pull; after
     `max_failures` in a row for one arm the run ends with `RunFailed`. Any other exception ends the run, and its pull is
-    given back. A result that is not legal, or too large to be added to the others, is told as a failed pull, whose cost
-    counts if it is legal and can be added, and ends the run with `RunFailed`.
+    released. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
+    if it is valid and can be added, and ends the run with `RunFailed`.
 
-    On Ctrl-C the tests under way are waited for and told, or their pulls given back where they fail, and the study can
-    be run again. On another one they are left, or told to end by `leave`, and their pulls given back. `over` is set
-    when the run is to end, for tests that can be cut short. `progress` is called after each pull. Pulls that a run on
-    this machine had under way when it was killed have lapsed.
+    On Ctrl-C, the run waits for the tests under way and tells their results; pulls of tests that fail are released, and
+    the study can be run again. A second Ctrl-C leaves the tests, or ends them with `leave`, and releases their pulls.
+    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each pull. Pulls
+    that a run on this machine had under way when it was killed have lapsed.
 
-    In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when
-    the same arm has succeeded on another item: an arm that fails with all of them has no score on any, and its pulls
-    are given back.
+    In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
+    same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are
+    released.
     """
     if not callable(test):
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")

@@ -85,7 +85,7 @@ class Status:
     would_decide: bool  # whether the results in hand, missing ones left out, decide: then there is nothing to ask for
     failures: int
     under_way: int
-    lapsed: int  # of those: given back, or not told before the lease ended, so that nobody may be at work on them
+    lapsed: int  # of those: released, or with an expired lease, so that perhaps nobody works on them
     late: int  # told after the study had stopped
     spent: float
     spent_late: float  # of it, on those
