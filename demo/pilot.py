@@ -1,6 +1,6 @@
 """What one pull of each arm of the demo returns and costs: where the study's settings come from.
 
-    python demo/pilot.py [SECONDS]     measure every arm for that long (default: 20), and write results/pilot.json
+python demo/pilot.py [SECONDS]     measure every arm for that long (default: 20), and write results/pilot.json
 """
 
 from __future__ import annotations
