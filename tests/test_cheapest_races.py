@@ -256,3 +256,21 @@ def test_what_is_known_exactly_overrides_what_was_shown_before(case):
     assert [name for name in names if means[name] >= max(means.values()) - 0.1] == [answer]
     assert found.decision == answer
     assert "known exactly" in found.statement
+
+
+def test_a_race_does_not_wait_for_an_arm_that_was_shown_too_bad_though_none_is_out():
+    """All arms are beaten at some time, so none is out, and the cheapest has finished but not the second."""
+    lengths, blocks, ones = [13, 23, 59, 44], [[0, 0, 1, 0], [1, 1, 1, 0], [0, 1, 1, 1]], [228, 229, 15]
+    items, told, seed, names = 400, 139, 5, ["small", "medium", "large"]
+    rest = [[float(j < ones[a]) for j in range(items - told)] for a in range(3)]
+    scores = np.concatenate([np.repeat(np.array(blocks, float), lengths, axis=1), rest], axis=1)
+    order, table = permutation(items, seed), np.zeros_like(scores)
+    table[:, order] = scores
+    known = {name: {int(order[j]): scores[a, j] for j in range(told)} for a, name in enumerate(names)}
+    found = cabai.evaluate(
+        names, range(items), lambda arm, item: table[names.index(arm), item], goal="cheapest", epsilon=0.1, slack=0.05,
+        running_costs=[1, 2, 3], costs=[1, 1, 1], reuse=known, seed=seed,
+    )  # fmt: skip
+    means = table.mean(axis=1)
+    assert means.max() - 0.1 < means[0] < means.max() - 0.05 < means[1]
+    assert found.decision == "medium"

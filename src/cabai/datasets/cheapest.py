@@ -82,9 +82,9 @@ def is_active(board, leader, a):
 
 
 def is_open(board, leader, a):
-    """Whether a is cheaper than the likely answer, and not out, nor known to be worse than some arm by more than
-    epsilon: if all arms were beaten, one of them wrongly, none is out."""
-    return a != leader and not board.out[a] and is_cheaper(board, a, leader) and not is_known_bad(board, a)
+    """Whether a is cheaper than the likely answer, and neither shown to be too bad, which an arm can be without being
+    out if all are, nor known to be worse than some arm by more than epsilon."""
+    return a != leader and not board.beaten[a] and is_cheaper(board, a, leader) and not is_known_bad(board, a)
 
 
 def is_known_bad(board, a):
