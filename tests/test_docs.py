@@ -40,7 +40,7 @@ def sessions(page: Path) -> list[tuple[int, list[tuple[str, str]]]]:
 def scripts(page: Path) -> list[tuple[int, str, str]]:
     """A page's Python blocks without prompts that are directly followed by a text block, which is what they print."""
     text = page.read_text(encoding="utf-8")
-    pairs = re.finditer(r"^```python\n((?:(?!```).*\n)*)```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    pairs = re.finditer(r"^```python\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
     return [(text.count("\n", 0, pair.start(1)), pair[1], pair[2]) for pair in pairs if ">>>" not in pair[1]]
 
 
