@@ -178,7 +178,9 @@ def fill_in(app: Sphinx, page: str, text: list[str]) -> None:
 def sidebar(listed: str) -> str:
     """The sidebar, from lists of links to pages."""
     return "".join(
-        "\n".join(["\n```{toctree}", f":caption: {name}", ":hidden:", *re.findall(r"\(([\w/-]+)\.md\)", links), "```\n"])
+        "\n".join(
+            ["\n```{toctree}", f":caption: {name}", ":hidden:", *re.findall(r"\(([\w/-]+)\.md\)", links), "```\n"]
+        )
         for name, links in LISTED.findall(listed)
     )
 
@@ -241,10 +243,14 @@ def hold_together(app: Sphinx, page: str, template: str, context: dict[str, Any]
         context["body"] = HELD.sub(whole, context["body"])
 
 
-def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
+def as_mathml(tex: str, *, as_block: bool = False) -> str:
     """A formula as MathML, which browsers show without a script."""
+    return set_well(tex2mathml(as_in_tex(ENVIRONMENT.sub("", tex)), as_block=as_block))
+
+
+def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
     try:
-        made = set_well(tex2mathml(as_in_tex(ENVIRONMENT.sub("", node.astext())), as_block=as_block))
+        made = as_mathml(node.astext(), as_block=as_block)
     except MathError as error:
         logger.warning("cannot show the formula %s: %s", node.astext(), error, location=node)
         made = node.astext()
