@@ -1,7 +1,7 @@
 """What a build adds to the pages: the reference of names and of commands, formulas without a script, and links.
 
 A page has a block `{api}` with public names, or a block `{commands}`. A build puts there what the docstrings, or
-`--help`, say now: so no copy is out of date.
+`--help`, say now: so no copy is out of date. The sidebar lists what index.md lists below "All pages".
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from cabai.support.registry import Named
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```\{(api|commands)\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LISTED = re.compile(r"^- (\w+): (\[.*?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)  # pages, below a name for them
 ENVIRONMENT = re.compile(r"\\(?:begin|end)\{(?:align|equation|gather)\*?\}")  # rows are rows without them
+# TeX takes one digit where braces are left out; docutils takes the whole number.
+ONE_DIGIT = re.compile(r"((?:\\[dt]?frac|\\sqrt|[_^])\s*)(\d)(?=\d)")
+# An opening bracket stays with the formula behind it, and a full stop with the formula before it.
+HELD = re.compile(r"""([(\[]*)(<math xmlns="[^"]*">(?:(?!</math>).)*</math>)([)\].,;:?!]*)""", re.DOTALL)
 # What compiled code and subclasses use; docs/own.md says how to write a subclass.
 INNER = {
     "Family": {"binding", "call", "drawing", "parameters", "scale", "spread", "tilt", "tilt_ranges", "check_size"},
@@ -166,6 +171,18 @@ def fill_in(app: Sphinx, page: str, text: list[str]) -> None:
 
     made = FENCE.sub(lambda fence: api(fence[2].split()) if fence[1] == "api" else commands(), text[0])
     text[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)\s]*)\)", link, made)
+    if page == "index":
+        text[0] += sidebar(text[0].partition("## All pages")[2])
+
+
+def sidebar(listed: str) -> str:
+    """The sidebar, from lists of links to pages."""
+    return "".join(
+        "\n".join(
+            ["\n```{toctree}", f":caption: {name}", ":hidden:", *re.findall(r"\(([\w/-]+)\.md\)", links), "```\n"]
+        )
+        for name, links in LISTED.findall(listed)
+    )
 
 
 def add_fields(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -207,10 +224,33 @@ def set_well(mathml: str) -> str:
     return ElementTree.tostring(tree, encoding="unicode")
 
 
-def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
+def as_in_tex(tex: str) -> str:
+    r"""The same formula with braces around a first argument of one digit, where another digit follows.
+
+    >>> print(as_in_tex(r"\frac12\log N+\frac RN+x^10"))
+    \frac{1}2\log N+\frac RN+x^{1}0
+    """
+    return ONE_DIGIT.sub(r"\1{\2}", tex)
+
+
+def hold_together(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """No line breaks between a bracket or a full stop and the formula next to it."""
+
+    def whole(found: re.Match[str]) -> str:
+        return f'<span class="whole">{found[0]}</span>' if found[1] or found[3] else found[0]
+
+    if "body" in context:
+        context["body"] = HELD.sub(whole, context["body"])
+
+
+def as_mathml(tex: str, *, as_block: bool = False) -> str:
     """A formula as MathML, which browsers show without a script."""
+    return set_well(tex2mathml(as_in_tex(ENVIRONMENT.sub("", tex)), as_block=as_block))
+
+
+def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
     try:
-        made = set_well(tex2mathml(ENVIRONMENT.sub("", node.astext()), as_block=as_block))
+        made = as_mathml(node.astext(), as_block=as_block)
     except MathError as error:
         logger.warning("cannot show the formula %s: %s", node.astext(), error, location=node)
         made = node.astext()
@@ -220,6 +260,7 @@ def formula(self: Any, node: nodes.Element, *, as_block: bool) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", fill_in)
+    app.connect("html-page-context", hold_together)
     app.connect("autodoc-process-docstring", add_fields)
     app.connect("autodoc-process-signature", without_signature)
     app.add_html_math_renderer(

@@ -287,6 +287,30 @@ def test_every_state_can_be_seen(url):
         server.close()
 
 
+def in_words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", html, flags=re.DOTALL)).split())
+
+
+@pytest.mark.parametrize("policy", ["top-two", "co"])  # the first never drops an arm, the second does
+def test_the_page_of_a_decided_study_counts_no_beaten_arm(storage, policy):
+    study = judged("beaten", storage, ["a", "b", "c"], policy=policy)
+    assert "May be the best 3 of 3" in in_words(study._repr_html_())
+    study.run(slowly("b", 0))
+    seen = in_words(study._repr_html_())
+    assert "May be the best 1 of 3" in seen
+    assert re.findall(r"([ac]) out 100 % out: b beats it, evidence", seen) in (["a", "c"], ["c", "a"])
+
+
+def test_arms_are_counted_where_the_test_does_not_say_which_may_be_the_best(storage):
+    unproven = judged("unproven", storage, ["a", "b", "c"], family="poisson", threshold="paper")
+    assert not re.search("May be the best|Arms left", in_words(unproven._repr_html_()))
+    dropped = judged("dropped", storage, ["a", "b", "c"], reserve=0.2)
+    dropped.drop("c")
+    assert "Arms left 2 of 3" in in_words(dropped._repr_html_())
+    dropped.run(slowly("b", 0))
+    assert "Arms left 1 of 3" in in_words(dropped._repr_html_())
+
+
 def test_a_report_needs_nothing_else(storage, folder):
     study = judged("report", storage)
     study.run(slowly("large", 0))

@@ -6,12 +6,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import cabai
 
 DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
+from site_parts import MATHML, as_mathml  # noqa: E402
+
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n](?:[^$]*[^$\s])?)\$", re.DOTALL)
+FORMULAS = {
+    found[1] or found[2]
+    for path in sorted((DOCS / "theory").glob("*.md"))
+    for found in FORMULA.finditer(re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL))
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +35,67 @@ def site(tmp_path_factory) -> Path:
     )  # fmt: skip
     assert (done.returncode, warnings.read_text()) == (0, ""), done.stdout + done.stderr
     return folder / "pages"
+
+
+def argument(tex: str, start: int) -> tuple[str, int]:
+    """What TeX takes at a place: a group, a command or one character; and where it ends."""
+    while tex[start].isspace():
+        start += 1
+    end = start + 1
+    if tex[start] == "\\":
+        end = re.compile(r"\\([a-zA-Z]+|.)").match(tex, start).end()
+    elif tex[start] == "{":
+        depth = 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(tex[end], 0)
+            end += 1
+        return tex[start + 1 : end - 1], end
+    return tex[start:end], end
+
+
+def text(mathml: str | ElementTree.Element) -> str:
+    tree = ElementTree.fromstring(mathml) if isinstance(mathml, str) else mathml
+    return re.sub(r"[\s\u2061]", "", "".join(tree.itertext()))
+
+
+@pytest.mark.parametrize("tex", [r"\frac12\log N", r"\frac34+\frac1{23}", r"\frac\delta{\frac12x}", *sorted(FORMULAS)])
+def test_fractions_are_as_tex_reads_them(tex):
+    """`\\frac12x` is a half of x, whoever sets it."""
+    wanted = []
+    for each in re.finditer(r"\\frac(?![a-zA-Z])", tex):
+        above, end = argument(tex, each.end())
+        below, _ = argument(tex, end)
+        wanted.append((text(as_mathml(above)), text(as_mathml(below))))
+    found = [
+        (text(each[0]), text(each[1])) for each in ElementTree.fromstring(as_mathml(tex)).iter(f"{{{MATHML}}}mfrac")
+    ]
+    assert found == wanted
+
+
+def test_indices_and_roots_are_as_tex_reads_them():
+    assert not re.findall(r"(?:\\sqrt|[_^])\s*\d\d", "\n".join(FORMULAS))
+    assert text(ElementTree.fromstring(as_mathml("x^10")).find(f"{{{MATHML}}}msup")) == "x1"
+
+
+def test_the_first_page_lists_every_page():
+    """On a forge too, where nothing else leads to them; the sidebar is made from this list."""
+    listed = re.findall(
+        r"\(([\w/-]+)\.md\)", (DOCS / "index.md").read_text(encoding="utf-8").partition("## All pages")[2]
+    )
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")} - {"index"}
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_sidebar_has_four_parts(site):
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r'<p class="caption"[^>]*><span class="caption-text">(\w+)', page) == [
+        "Guide", "Notebooks", "Reference", "Theory",
+    ]  # fmt: skip
+
+
+def test_no_line_ends_between_a_bracket_and_a_formula(site):
+    for page in (site / "theory").glob("*.html"):
+        assert not re.search(r'(?<!<span class="whole">)[(\[]+<math xmlns="[^"]*">', page.read_text(encoding="utf-8"))
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

@@ -100,8 +100,9 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
     axis.set_yticks(range(1, len(order) + 1), order)
     if floor is not None:
         axis.axvline(floor, color="black", linestyle="--", linewidth=1)
-        # The most expensive policy's row, at the bottom, leaves room beside the line.
-        axis.annotate("lower bound", (floor, 1), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        above = len(order) + 0.6  # a row of its own, above the boxes
+        axis.annotate("lower bound", (floor, above), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        axis.set_ylim(0.5, above + 0.25)
     axis.set_xlim(0, None)
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from cabai.study import schema
 from cabai.study.connections import Connection, DatabaseError
 from cabai.study.errors import StorageError
+from cabai.study.turns import reset_turns
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -115,6 +116,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    reset_turns()  # other threads may have held their locks
     while _forking:
         _forking.pop().after_fork_in_child()
     opening.release()

@@ -61,37 +61,6 @@ def create_study(
 ) -> Study:
     """Start a study: which of these arms has the best mean reward?
 
-    `arms` are names, or a dictionary from names to metadata that JSON can hold. `family` says what rewards are, such as
-    "bernoulli" for 0 and 1 (docs/study.md). `costs` declares the arms' mean costs if you know them; otherwise the study
-    learns them. `direction="minimize"` looks for the smallest mean. With `epsilon`, any arm within epsilon of the best
-    is good enough, and tied arms end a study. `max_cost` and `max_pulls` end it without a guarantee. A pull that is not
-    told within `lease` seconds is offered again or, with `on_lapse="fail"`, counts as failed. `seed` is for policies
-    that choose at random. `storage` is `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or
-    `http://HOST:PORT`, where `cabai serve` runs.
-
-    With `goal="cheapest"`, the answer is the cheapest arm to run that is within epsilon of the best, and every cheaper
-    arm is shown to be worse than the best by more than epsilon - `slack` (default: half of epsilon). `running_costs` is
-    what arms cost to run (default: what they cost to try). See docs/cheapest.md.
-
-    With `items`, the number of items of a dataset or a list of their ids, the arms race on those items. `seed` (random
-    by default) determines their random order, and `pull.item` says which item to evaluate the arm on. Scores lie in
-    [0, 1] unless you give another `bounded` family. `race` is `paired` or, for epsilon 0 and as the default there,
-    `champion`. A failed evaluation counts as the worst score, or as the score `failed`; with `failed="stop"` it is
-    refused. At most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
-
-    Without `items`, a study does not know that tests share a dataset, which ends. With `full_cost`, what evaluating all
-    of it would cost, it warns when the bill passes that.
-
-    With `reserve`, a share of delta such as 0.1, arms may join later (`add_arm`) and be dropped by hand (`drop`), and
-    the guarantee holds.
-
-    With `import_from`, a CSV or Parquet file, a DataFrame or another study, a new study begins with what was observed
-    there: rows with an arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as
-    imported. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
-
-    With `load_if_exists`, a study of that name is loaded instead, if its settings are these, or were these before it
-    was amended, and if it began with the same import.
-
     >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
     >>> pull = study.ask()
     >>> pull.arm
@@ -99,6 +68,55 @@ def create_study(
     >>> study.tell(pull, reward=1, cost=0.02)
     >>> study.status().spent
     0.02
+
+    What is tested, and how surely:
+
+    - `arms`: names, or a dictionary from names to metadata that JSON can hold.
+    - `family`: what rewards are, such as "bernoulli" for 0 and 1 (docs/study.md). Needed unless you give `items`.
+    - `delta`: with a proven threshold, as by default, a decision is wrong with probability at most delta.
+    - `epsilon`: any arm within epsilon of the best is good enough. With it, tied arms end a study.
+    - `direction`: "maximize", or "minimize" to look for the smallest mean.
+    - `policy`, `threshold`: which arm is next, and when the evidence is enough (docs/choosing.md).
+    - `seed`: for policies that choose at random and, with `items`, for their order.
+
+    Costs and limits:
+
+    - `costs`: the arms' mean costs, if you know them; otherwise the study learns them.
+    - `max_cost`, `max_pulls`: end the study without a guarantee.
+    - `full_cost`: what evaluating a whole dataset would cost. A study without `items` warns when its bill passes that.
+
+    Where it is stored, and workers:
+
+    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` for a study
+      behind `cabai serve`.
+    - `load_if_exists`: load the study of that name instead, if its settings are these, or were these before it was
+      amended, and if it began with the same import.
+    - `lease`: seconds after which a pull without a result is offered again.
+    - `on_lapse`: "offer", or "fail" to count such a pull as failed instead.
+
+    With a dataset (docs/datasets.md):
+
+    - `items`: the number of items, or a list of their ids. The arms race on them in a random order, set by `seed`
+      (random by default), and `pull.item` says which item to evaluate. Scores lie in [0, 1] unless you give another
+      `bounded` family. Leave `policy`, `threshold` and `full_cost` out.
+    - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
+    - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
+    - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
+
+    To find the cheapest arm that is good enough (docs/cheapest.md):
+
+    - `goal`: "cheapest". The answer is the cheapest arm to run that is within epsilon of the best.
+    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack. Half of epsilon by
+      default.
+    - `running_costs`: what arms cost to run. By default, what they cost to try.
+
+    To change arms later, or to begin with earlier results (docs/amending.md):
+
+    - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
+      the guarantee holds.
+    - `import_from`: a CSV or Parquet file, a DataFrame or another study, for a new study to begin with: rows with an
+      arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as imported.
+    - `unseen`: True declares that the arms were not chosen by these data, and that nothing was left out.
     """
     given, checked = described(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,

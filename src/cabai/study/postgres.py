@@ -23,6 +23,7 @@ T = TypeVar("T")
 # What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 WRITES, READS = psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ
+IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -48,13 +49,17 @@ class PostgresConnection:
             return found
 
     def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
-        with self.plain(), self.driver.cursor(name="cabai_stream") as cursor:  # which stays on the server
-            cursor.execute(text, values)
-            while rows := cursor.fetchmany(size):
+        # Not with a cursor of psycopg's: that says CLOSE when it is forgotten, perhaps in another's transaction.
+        with self.plain():
+            self.driver.execute(f"DECLARE cabai_stream NO SCROLL CURSOR FOR {text}", values, prepare=False)
+            while rows := self.driver.execute(f"FETCH {size} FROM cabai_stream", prepare=False).fetchall():
                 yield rows
+            self.driver.execute("CLOSE cabai_stream", prepare=False)
 
     def commit(self) -> None:
         with self.plain():
+            if self.driver.info.transaction_status == INERROR:  # PostgreSQL would roll back, and psycopg say nothing
+                raise psycopg.errors.InFailedSqlTransaction("the transaction has failed")
             self.driver.commit()
 
     @contextmanager
@@ -64,6 +69,13 @@ class PostgresConnection:
         except psycopg.Error as error:
             kind = Conflict if isinstance(error, psycopg.IntegrityError) else DatabaseError
             raise kind(error, is_lost=bool(self.driver.closed)) from error
+
+
+def plain_error(error: Exception) -> DatabaseError:
+    """The error of the driver, also where SQLAlchemy has wrapped it."""
+    if isinstance(error, sa.exc.DBAPIError):
+        return DatabaseError(error.orig or error, is_lost=error.connection_invalidated)
+    return DatabaseError(error)
 
 
 class PostgresStorage(database.Storage):
@@ -108,6 +120,9 @@ class PostgresStorage(database.Storage):
     def _once(self, work: database.Work[T], level: psycopg.IsolationLevel, since: float | None) -> T:
         """Run `work` in one transaction."""
         lent = self._connected(since)
+        while lent.dbapi_connection.info.transaction_status != IDLE:  # left so by one who was interrupted
+            lent.invalidate()
+            lent = self._connected(since)
         connection = PostgresConnection(lent.dbapi_connection)
         try:
             if connection.driver.isolation_level != level:
@@ -122,7 +137,11 @@ class PostgresStorage(database.Storage):
             self._undo(lent, connection, error)
             raise
         finally:
-            lent.close()
+            try:
+                if lent.is_valid and connection.driver.info.transaction_status != IDLE:  # Ctrl-C, as it was undone
+                    lent.invalidate()
+            finally:
+                lent.close()
 
     def _undo(self, lent: Any, connection: PostgresConnection, error: BaseException) -> None:
         """Leave nothing of a failed transaction, and no connection in an unknown state."""
@@ -143,9 +162,9 @@ class PostgresStorage(database.Storage):
         while True:
             try:
                 return self.engine.raw_connection()
-            except psycopg.Error as error:
+            except (psycopg.Error, sa.exc.DBAPIError) as error:  # the latter where SQLAlchemy asks for the version
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
-                    raise DatabaseError(error) from error
+                    raise plain_error(error) from error
                 if time.monotonic() > deadline:
                     raise StorageError(
                         f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
@@ -161,6 +180,19 @@ class PostgresStorage(database.Storage):
         return database.version_in(connection)
 
     def migrate(self) -> None:
+        try:
+            try:
+                self._migrate()
+            except (DatabaseError, sa.exc.DBAPIError) as error:
+                found = error if isinstance(error, DatabaseError) else plain_error(error)
+                if not found.is_lost:
+                    raise found from error
+                self.engine.dispose()
+                self._migrate()  # the server may be back
+        except (DatabaseError, sa.exc.DBAPIError) as error:
+            raise self.failed(error if isinstance(error, DatabaseError) else plain_error(error)) from error
+
+    def _migrate(self) -> None:
         from cabai.study.migrating import upgrade
 
         with self.engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:

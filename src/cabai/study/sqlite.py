@@ -50,12 +50,17 @@ class SqliteConnection:
             self.driver = driver = sqlite3.connect(
                 file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
             )
-            driver.create_function(clock.CLOCK, 0, lambda: clock.now())
-            driver.execute("PRAGMA foreign_keys = ON")
-            driver.execute("PRAGMA synchronous = FULL")
-            if file is not None:
-                use_wal(driver)
+            try:
+                driver.create_function(clock.CLOCK, 0, lambda: clock.now())
+                driver.execute("PRAGMA foreign_keys = ON")
+                driver.execute("PRAGMA synchronous = FULL")
+                if file is not None:
+                    use_wal(driver)
+            except BaseException:
+                driver.close()
+                raise
         self.waits = database.PATIENCE  # seconds for which SQLite itself tries again to get a lock
+        self.streaming: sqlite3.Cursor | None = None  # the last: while it is open, a rollback does not end its snapshot
 
     def execute(self, text: str, values: Mapping[str, Any] = NOTHING) -> None:
         try:
@@ -75,18 +80,20 @@ class SqliteConnection:
 
     def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
         with plain():
-            cursor = self.driver.execute(text, values)
+            cursor = self.streaming = self.driver.execute(text, values)
             while rows := cursor.fetchmany(size):
                 yield rows
 
     def begin(self) -> None:
         """From now on, all reads see one state of the database, even while others write."""
+        self.end_left()
         self.let_wait(database.PATIENCE)
         self.execute("BEGIN")
 
     def begin_to_write(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that who
         came last is served first; here everybody who waits has the same chance."""
+        self.end_left()
         self.let_wait(0.0)
         deadline = 0.0
         while True:
@@ -112,11 +119,24 @@ class SqliteConnection:
 
     def rollback(self) -> None:
         with plain():
+            self.end_stream()
             self.driver.rollback()
 
     def close(self) -> None:
         with plain():
+            self.end_stream()
             self.driver.close()
+
+    def end_stream(self) -> None:
+        """Whoever read it may have stopped in the middle, and still hold it."""
+        if self.streaming is not None:
+            self.streaming.close()
+            self.streaming = None
+
+    def end_left(self) -> None:
+        """End a transaction that is still open because Ctrl-C came while it was undone."""
+        if self.driver.in_transaction:
+            self.rollback()
 
 
 class SqliteStorage(database.Storage):
@@ -159,7 +179,12 @@ class SqliteStorage(database.Storage):
             self.commit(connection)
             return result
         except BaseException as error:
-            if not self._undone(connection, error):
+            try:
+                is_kept = self._undone(connection, error)
+            except BaseException as another:  # Ctrl-C, meanwhile: others wait for the lock
+                self.writer = connection if self._undone(connection, another) else None
+                raise
+            if not is_kept:
                 self.writer = None
             raise
 
@@ -244,13 +269,18 @@ class SqliteStorage(database.Storage):
         from cabai.study.migrating import upgrade
 
         with self.turn:
-            connection = self.writer = self.writer or SqliteConnection(self.file)
-            engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: connection.driver)
-            with engine.connect() as through, through.begin():  # to connect, SQLAlchemy has begun and ended another
-                connection.begin_to_write()
-                found = self.version(connection)
-                if found != schema.REVISION:  # else another process has just done it
-                    upgrade(through, found, self.url)
+            try:
+                connection = self.writer = self.writer or SqliteConnection(self.file)
+                engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: connection.driver)
+                with engine.connect() as through, through.begin():  # to connect, SQLAlchemy has begun and ended another
+                    connection.begin_to_write()
+                    found = self.version(connection)
+                    if found != schema.REVISION:  # else another process has just done it
+                        upgrade(through, found, self.url)
+            except DatabaseError as error:
+                raise self.failed(error) from error
+            except sa.exc.DBAPIError as error:
+                raise self.failed(DatabaseError(error.orig or error)) from error
 
     def close(self) -> None:
         """Close unused connections."""
@@ -287,9 +317,11 @@ class Guests:
     def __init__(self) -> None:
         self.door = threading.Condition()
         self.inside: list[int] = []  # threads
+        self.closing = False  # whether one waits until nobody is inside: who comes now waits for it
 
     def __enter__(self) -> None:
         with self.door:
+            self.door.wait_for(lambda: not self.closing or threading.get_ident() in self.inside)
             self.inside.append(threading.get_ident())
 
     def __exit__(self, *_: Any) -> None:
@@ -300,9 +332,14 @@ class Guests:
     def acquire(self) -> None:
         """Wait until no other thread is inside, and close the door."""
         self.door.acquire()
-        self.door.wait_for(lambda: set(self.inside) <= {threading.get_ident()})
+        self.closing = True
+        try:
+            self.door.wait_for(lambda: set(self.inside) <= {threading.get_ident()})
+        finally:
+            self.closing = False
 
     def release(self) -> None:
+        self.door.notify_all()
         self.door.release()
 
 

@@ -64,11 +64,11 @@ class Turn:
 _turns: weakref.WeakSet[Turn] = weakref.WeakSet()
 
 
-def _after_fork_in_child() -> None:
+def reset_turns() -> None:
     """After a fork: the threads that held it or waited do not exist in this process."""
     for turn in _turns:
         turn.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(after_in_child=reset_turns)

@@ -34,6 +34,7 @@ class Row:
     share_of_bill: float
     evidence: float | None  # of the leader over this arm, as a share of the evidence required
     state: str  # leads, best, out and so on, or empty
+    reason: str  # in or out, and why; empty where that says no more than the rest of the row
 
 
 def rows(status: Status) -> list[Row]:
@@ -52,6 +53,7 @@ def rows(status: Status) -> list[Row]:
             arm.spent / status.spent if status.spent else 0.0,
             None if arm.share is None else min(max(arm.share, 0.0), 1.0),
             state(arm, status),
+            reason(arm, status),
         )
         for arm, span in zip(arms, drawn, strict=True)
     ]
@@ -73,7 +75,28 @@ def state(arm: ArmStatus, status: Status) -> str:
         return "too bad"
     if arm.name == status.leader:
         return ("led" if status.stopped else "leads") if is_best else "likely"
-    return "" if arm.in_play else "out"
+    if not arm.in_play or (is_out(arm) and status.decision is not None):
+        return "out"
+    return "beaten" if is_out(arm) else ""
+
+
+def reason(arm: ArmStatus, status: Status) -> str:
+    is_news = arm.name == status.rival or is_out(arm) or (status.stopped and arm.name != status.leader)
+    return arm.standing or "" if is_news or status.goal != "best" else ""
+
+
+def is_out(arm: ArmStatus) -> bool:
+    """Whether an arm was dropped, or is beaten now."""
+    return (arm.standing or "").startswith("out")
+
+
+def left(status: Status) -> tuple[str, int] | None:
+    """How many arms may still be the answer, and what to call them; None if the test does not say."""
+    if status.goal == "best" and all(arm.may_be_best is not None for arm in status.arms):
+        return "May be the best", sum(arm.may_be_best is True for arm in status.arms)
+    count = sum(not is_out(arm) for arm in status.arms)
+    is_said = count < len(status.arms) and (status.goal == "best" or not status.stopped)
+    return ("Arms left", count) if is_said else None
 
 
 def progress(status: Status) -> float | None:
