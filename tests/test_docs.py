@@ -68,7 +68,9 @@ SESSIONS = [
 ]
 LESSONS = [page for page in PAGES if any(">>>" in block for _, block in blocks(page, "python"))]
 SCRIPTS = [
-    pytest.param(script, output, id=f"{page.name}:{line + 1}") for page in PAGES for line, script, output in scripts(page)
+    pytest.param(script, output, id=f"{page.name}:{line + 1}")
+    for page in PAGES
+    for line, script, output in scripts(page)
 ]
 
 
