@@ -60,8 +60,9 @@ def main() -> None:
     scores = {name: model.predict(images[900:]) == digits[900:] for name, model in MODELS.items()}
     means = {name: float(np.mean(right)) for name, right in scores.items()}
     best = max(means, key=lambda name: means[name])
-    print(f"Checked by evaluating everything: {best} has the highest mean, {means[best]:.4f}; ", end="")
-    print(f"that of {found.decision} is {means[found.decision or best]:.4f}.")
+    chosen = found.decision or best
+    other = "" if chosen == best else f"; that of {chosen} is {means[chosen]:.4f}"
+    print(f"Checked by evaluating everything: {best} has the highest mean, {means[best]:.4f}{other}.")
     again = cabai.replay({name: right.tolist() for name, right in scores.items()}, costs=PRICES, epsilon=EPSILON)
     print(f"\nThe same race in 200 other random orders (cabai.replay):\n{again}")
 

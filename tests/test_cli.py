@@ -140,7 +140,7 @@ def test_a_missing_extra_is_named():
         [sys.executable, "-c", code + "import cabai.cli; cabai.cli.main()"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2
-    how = 'pip install "cabai[frames]", or from a clone pip install ".[frames]"'
+    how = 'in a clone of cabai, pip install ".[frames]"'
     assert done.stderr == f"cabai: this needs pandas, which is not installed: {how}\n"
 
 

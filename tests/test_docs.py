@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import re
 import shlex
 import subprocess
@@ -35,6 +37,13 @@ def sessions(page: Path) -> list[tuple[int, list[tuple[str, str]]]]:
     return found
 
 
+def scripts(page: Path) -> list[tuple[int, str, str]]:
+    """A page's Python blocks without prompts that are directly followed by a text block, which is what they print."""
+    text = page.read_text(encoding="utf-8")
+    pairs = re.finditer(r"^```python\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
+    return [(text.count("\n", 0, pair.start(1)), pair[1], pair[2]) for pair in pairs if ">>>" not in pair[1]]
+
+
 def run(command: str, folder: Path) -> tuple[int, str]:
     """A command's exit code and what it prints, errors included. `cabai` and `python` are those that run this test."""
     program, *arguments = shlex.split(command)
@@ -58,6 +67,9 @@ SESSIONS = [
     if any(command.split()[0] in ("cabai", "python") for command, _ in session)
 ]
 LESSONS = [page for page in PAGES if any(">>>" in block for _, block in blocks(page, "python"))]
+SCRIPTS = [
+    pytest.param(script, output, id=f"{page.name}:{line + 1}") for page in PAGES for line, script, output in scripts(page)
+]
 
 
 @pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
@@ -67,12 +79,39 @@ def test_python_examples_give_what_the_page_shows(page, tmp_path, monkeypatch):
     (tmp_path / "docs").symlink_to(DOCS)
     parser, report = doctest.DocTestParser(), []
     names: dict[str, object] = {"__name__": "__main__"}  # one page, one interpreter
+    run_before = {line for line, _, _ in scripts(page)}
     for line, block in blocks(page, "python"):
-        if ">>>" in block:
+        if line in run_before:  # the reader has run it, and goes on with its names
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(block, names)
+        elif ">>>" in block:
             example = parser.get_doctest(block, names, page.name, str(page), line)
             doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append, clear_globs=False)
             names = example.globs
     assert not report, "".join(report)
+
+
+@pytest.mark.parametrize(("script", "output"), SCRIPTS)
+def test_scripts_print_what_the_page_shows(script, output, tmp_path):
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    code, printed = run("python script.py", tmp_path)
+    assert code == 0, printed
+    assert doctest.OutputChecker().check_output(output, printed, FLAGS), printed
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/study.md", "docs/datasets.md"])
+def test_the_first_example_can_be_copied_and_run(name):
+    """Prompts would be copied as well."""
+    first = re.search(r"^```python\n", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert first is not None
+    line = (ROOT / name).read_text(encoding="utf-8").count("\n", 0, first.end())
+    assert line in [each[0] for each in scripts(ROOT / name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_formulas_mean_the_same_to_every_reader(page):
+    r"""TeX reads `\frac12` as a half, the site as 12 over what follows."""
+    assert re.findall(r"\\[dt]?frac\s*\d\d", page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("session", SESSIONS)
@@ -97,7 +136,7 @@ def test_the_example_policy_runs():
 def test_the_study_file_of_the_page_runs(tmp_path):
     page = DOCS / "study.md"
     (tmp_path / "judges.toml").write_text(blocks(page, "toml")[0][1])
-    (tmp_path / "judge.py").write_text(next(block for _, block in blocks(page, "python") if ">>>" not in block))
+    (tmp_path / "judge.py").write_text(next(block for _, block in blocks(page, "python") if "sys.argv" in block))
     done = here("run", "judges.toml", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "within 0.02 of the largest mean, wrong with probability at most 0.05" in done.stdout

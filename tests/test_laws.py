@@ -114,7 +114,7 @@ def test_what_a_range_refuses():
     ({"law": "uniform", "sd": 0.4}, r"sd\[0\] must be from 0 to 0.173"),
     ({"law": "beta", "sd": 0}, "needs a positive one"),
     ({"law": "beta", "sd": [0.1, 0.1, 0.1]}, "one for each of 2 arms, got 3"),
-    ({"law": "beta", "family": "bernoulli"}, "law and sd are for bounded rewards"),
+    ({"law": "beta", "family": "bernoulli"}, "law and sd are only for bounded rewards"),
 ])  # fmt: skip
 def test_what_a_law_refuses(options, match):
     with pytest.raises(InvalidInput, match=match):

@@ -262,6 +262,13 @@ def test_an_arm_that_is_never_best_adds_to_the_bill(three):
     assert second.adds.value > third.adds.value  # the rival is what costs
 
 
+def test_a_budget_too_small_even_for_the_easiest_question_is_said_to_be():
+    planned = cabai.plan(**TWO, budget=10, draws=50)
+    assert planned.solved["delta"].value is planned.solved["gap"].value is None
+    assert "\n  even a delta of 0.5 is not enough: chance 38 ± 7 %\n" in str(planned)
+    assert "\n  even a gap of 0.4" in str(planned)
+
+
 def test_the_seed_decides_and_the_number_of_workers_does_not():
     one, two = (cabai.plan(**TWO, budget=60, draws=50, workers=workers).to_dict() for workers in (1, 2))
     assert one == two

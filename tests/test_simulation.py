@@ -317,7 +317,7 @@ def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, 
     runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
     missing = "pandas" if method == "to_frame" else "pyarrow"
     monkeypatch.setitem(sys.modules, missing, None)
-    how = 'pip install "cabai[frames]", or from a clone pip install ".[frames]"'
+    how = 'in a clone of cabai, pip install ".[frames]"'
     with pytest.raises(ModuleNotFoundError, match=re.escape(f"this needs {missing}, which is not installed: {how}")):
         getattr(runs, method)(*([] if method == "to_frame" else [tmp_path / "runs.parquet"]))
 

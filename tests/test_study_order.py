@@ -89,7 +89,21 @@ def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_de
         status = study.status()
         assert (status.pulls, status.waiting) == (counted, len(told) - counted)
         if status.waiting:
-            assert f"\n{status.waiting} told but not counted: the study stopped without them\n" in str(status)
+            what, them = ("result is", "it") if status.waiting == 1 else ("results are", "them")
+            assert f"\n{status.waiting} {what} not counted: the decision did not need {them}\n" in str(status)
+
+
+def test_what_a_stopped_study_did_not_count_or_got_late_is_shown(clock):
+    study = new(arms=["a", "b"], policy="uniform")
+    first, second, third = study.ask(3)
+    study.tell(second, 1, 1.0)
+    study.stop()
+    assert "\n1 result is not counted: the study stopped without it\n" in str(study)
+    study.tell(first, 1, 0.5)
+    assert "\n2 results are not counted: the study stopped without them\n" in str(study)
+    assert "\n1 result arrived after the study stopped; it cost 0.5\n" in str(study)
+    study.tell(third, failed="no answer", cost=0.25)
+    assert "\n2 results arrived after the study stopped; they cost 0.75\n" in str(study)
 
 
 def test_what_is_told_early_waits_and_is_shown(clock):

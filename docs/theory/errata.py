@@ -9,7 +9,8 @@ from cabai.paper.lab import Lab
 
 HEADER = """# Errata of the paper
 
-Where the paper slips, and what is right: what cabai computes. A number for each:
+These statements of the paper are wrong, or not proven as printed. cabai uses the corrected ones. This command prints
+them with a check of each:
 
 ```console
 $ cabai reproduce errata
@@ -20,18 +21,14 @@ $ cabai reproduce errata
 def page() -> str:
     """What changes a result, with its number; then what does not."""
     lab = Lab()
-    results = [f"{line(each)} {upper(each.shown(lab))}." for each in ERRATA if not each.minor]
-    slips = [line(each) for each in ERRATA if each.minor] + ["- " + " ".join(SLIPS)]
+    results = [f"{line(each)} Check: {each.shown(lab)}." for each in ERRATA if not each.minor]
+    slips = [line(each) for each in ERRATA if each.minor] + ["- **Notation**. " + " ".join(SLIPS)]
     parts = [HEADER, "## Results\n", *results, "\n## Proofs and notation\n", *slips]
     return ("\n".join(parts) + "\n").replace("T*", "T\\*")
 
 
 def line(each: Erratum) -> str:
-    return f"- **{each.where}**: {each.says}. Right: {each.right}."
-
-
-def upper(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
+    return f"- **{each.where}**. {each.source}: {each.says}. Correct: {each.right}."
 
 
 if __name__ == "__main__":

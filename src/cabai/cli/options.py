@@ -81,10 +81,13 @@ MaxPullsOption = Annotated[
 MaxCostOption = Annotated[
     float | None, typer.Option("--max-cost", help="Cut a trajectory, as unfinished, once it has cost this much.")
 ]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option("--workers", help="Number of trajectories to run in parallel. Default: one per core."),
-]
+
+
+def workers_option(what: str) -> Any:
+    return typer.Option("--workers", help=f"Number of {what} to run in parallel. Default: one per core.")
+
+
+WorkersOption = Annotated[int | None, workers_option("trajectories")]
 EngineOption = Annotated[
     str | None,
     typer.Option("--engine", help="Where to run trajectories: processes, dask or ray. Default: in threads."),

@@ -14,7 +14,7 @@ from cabai.cli.options import (
     NamesOption,
     SeedOption,
     ThresholdOption,
-    WorkersOption,
+    workers_option,
 )
 from cabai.cli.tools import JsonOption, show_json, status_line
 from cabai.families import FAMILIES
@@ -134,7 +134,7 @@ def plan(
         int, typer.Option("--draws", help="Number of studies to simulate, each with its own means and costs.")
     ] = 500,
     seed: SeedOption = 0,
-    workers: WorkersOption = None,
+    workers: Annotated[int | None, workers_option("simulated studies")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate what a study will cost, before you pay for it.

@@ -14,8 +14,8 @@ from cabai.cli.options import (
     RunningCostsOption,
     SeedOption,
     SlackOption,
-    WorkersOption,
     read_running_costs,
+    workers_option,
 )
 from cabai.cli.tools import JsonOption, progress_bar, show_json
 from cabai.core.goal import BEST
@@ -77,7 +77,7 @@ def replay(
         str | None,
         typer.Option("--metric", help="lm-evaluation-harness logs: which metric to use, if there are several."),
     ] = None,
-    workers: WorkersOption = None,
+    workers: Annotated[int | None, workers_option("simulated races")] = None,
     plot: Annotated[
         str | None,
         typer.Option("--plot", help="Also plot the bill and what each arm cost, to this .png or .svg file."),

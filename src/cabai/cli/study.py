@@ -124,7 +124,8 @@ def create(
         str,
         typer.Option(
             "--failed",
-            help="With --items: what a failed evaluation counts as: worst (score), a score, or stop (refuse it).",
+            help="With --items: what a failed evaluation counts as: `worst` (the worst score), a number, or `stop` "
+            "(raise an error).",
         ),
     ] = WORST,
     speculate: Annotated[

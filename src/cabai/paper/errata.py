@@ -33,18 +33,19 @@ class Erratum:
     right: str
     shown: Callable[[Lab], str]
     minor: bool = False  # a slip in a proof, a caption or the notation that changes no result
+    source: str = "Paper"  # who says it
 
 
 ERRATA: list[Erratum] = []
 
 
 def erratum(
-    where: str, *, says: str, right: str, minor: bool = False
+    where: str, *, says: str, right: str, minor: bool = False, source: str = "Paper"
 ) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
     """Add a function that computes an erratum's number to the list."""
 
     def enter(shown: Callable[[Lab], str]) -> Callable[[Lab], str]:
-        ERRATA.append(Erratum(where, says, right, shown, minor))
+        ERRATA.append(Erratum(where, says, right, shown, minor, source))
         return shown
 
     return enter
@@ -96,7 +97,7 @@ def sign_of_z(lab: Lab) -> str:
         "threshold": "paper",
     }
     wrong, ours = (simulate(problem, each, **options).wrong.mean() for each in (literal, "uniform"))
-    return f"means 1, 0.98, -4, delta 0.01: {wrong:.1%} errors; signed, {ours:.1%}"
+    return f"means 1, 0.98, -4, delta 0.01: {wrong:.1%} errors as printed, {ours:.1%} corrected"
 
 
 @erratum(
@@ -105,7 +106,7 @@ def sign_of_z(lab: Lab) -> str:
     right="proven for Bernoulli only",
 )
 def proven_b(lab: Lab) -> str:
-    return f"all families at K = 3, delta 0.1: alpha = 1.2, B = e^{smallest_log_B(1.2, 3, 0.1):.1f}"
+    return f"for all families at K = 3, delta 0.1, alpha = 1.2 needs B = e^{smallest_log_B(1.2, 3, 0.1):.1f}"
 
 
 @erratum(
@@ -150,7 +151,7 @@ def captions(lab: Lab) -> str:
     right="delta < 1/2",
 )
 def large_delta(lab: Lab) -> str:
-    return f"at 0.9 it asks for {kl(0.9):.2f} T*, yet guessing one of two arms is enough"
+    return f"at 0.9 the bound is {kl(0.9):.2f} T*, yet guessing one of two arms is enough"
 
 
 @erratum(
@@ -283,7 +284,7 @@ def gaussian_base(lab: Lab) -> str:
 @erratum(
     "Algorithm 1",
     says="no shares for ties and boundary means",
-    right="both are common",
+    right="define them; both are common",
     minor=True,
 )
 def early_ties(lab: Lab) -> str:
@@ -300,9 +301,10 @@ def early_ties(lab: Lab) -> str:
 
 
 @erratum(
-    "Experiments in the literature",
+    "Threshold of many experiments",
     says="log((1+log t)/delta) keeps delta",
     right="not with elimination",
+    source="Literature",
 )
 def stylized_elimination(lab: Lab) -> str:
     def best_is_out(arms, run, rules):  # type: ignore[no-untyped-def]
@@ -327,6 +329,6 @@ SLIPS = [
 
 def errata(lab: Lab) -> Section:
     rows = [[each.where, each.says, each.right, each.shown(lab)] for each in ERRATA]
-    table = Table("Each row: where, what stands there, what is right, and a number that shows it.",
-                  ["where", "the paper has", "right is", "shown by"], rows, ["cabai reproduce errata"])  # fmt: skip
+    table = Table("Each row: where, what is stated there, what is correct, and a number that shows it.",
+                  ["where", "stated", "correct", "check"], rows, ["cabai reproduce errata"])  # fmt: skip
     return Section("errata", "Errata", ["Slips of notation: " + " ".join(SLIPS)], [table])

@@ -206,7 +206,8 @@ class Plan:
             words = f"at {found.tried:g} the chance is {shown_chance(found.chance)}, and some studies were cut short"
             return f"{wanted.format('?')}: not found; {words}"
         if found.value is None:
-            return f"{wanted.format(f'{found.tried:g}')}: not even this; its chance is {shown_chance(found.chance)}"
+            article = "an" if name == "epsilon" else "a"
+            return f"even {article} {name} of {found.tried:g} is not enough: chance {shown_chance(found.chance)}"
         return f"{wanted.format(f'{found.value:g}')}: chance {shown_chance(found.chance)}"
 
     def _curve_lines(self) -> list[str]:

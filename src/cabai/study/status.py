@@ -457,7 +457,9 @@ class Status:
             decide = "; counting them would decide the study" if self.would_decide else ""
             more.append(f"{self.waiting} told early, waiting for {self.waiting_for}, asked before them{decide}")
         elif self.waiting and self.items is None:
-            more.append(f"{self.waiting} told but not counted: the study stopped without them")
+            without = "the study stopped without" if self.decision is None else "the decision did not need"
+            what, them = ("result is", "it") if self.waiting == 1 else ("results are", "them")
+            more.append(f"{self.waiting} {what} not counted: {without} {them}")
         if self.imported:
             more.append(f"{self.imported} told by import")
         if self.discarded and self.items is not None:
@@ -470,7 +472,9 @@ class Status:
             ):
                 more += [f"{number} told {what}: they do not count"] if number else []
         if self.late:
-            more.append(f"{self.late} told after the study stopped: {self.spent_late:.6g} of what was spent")
+            end = "the study stopped" if self.decision is None else "the decision"
+            what, they = ("result", "it") if self.late == 1 else ("results", "they")
+            more.append(f"{self.late} {what} arrived after {end}; {they} cost {self.spent_late:.6g}")
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")

@@ -67,10 +67,7 @@ def how_to_install(error: ModuleNotFoundError) -> str:
     if package not in EXTRAS:
         return str(error)
     extra = EXTRAS[package]
-    return (
-        f'this needs {package}, which is not installed: pip install "cabai[{extra}]", '
-        f'or from a clone pip install ".[{extra}]"'
-    )
+    return f'this needs {package}, which is not installed: in a clone of cabai, pip install ".[{extra}]"'
 
 
 def number(value: Any, name: str) -> float:
