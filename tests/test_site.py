@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import cabai
+from browser import Page, browser, program
 
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path.insert(0, str(DOCS))
@@ -124,3 +126,24 @@ def test_every_command_is_there_with_its_help(site):
     page = (site / "commands.html").read_text(encoding="utf-8")
     for command in ("bound", "simulate", "compare", "plan", "replay", "run", "serve", "study ask", "study tell"):
         assert f"Usage: cabai {command} " in page
+
+
+@pytest.mark.slow
+def test_a_window_shows_whole_pages(site):
+    """At 1280 pixels formulas, tables and code of 110 columns are not cut off; no page is wider than a phone."""
+    if program() is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no Chromium is installed: `make browser`")
+    with browser() as opened:
+        screen, phone = (Page(opened, viewport={"width": width, "height": 900}) for width in (1280, 390))
+        for path in sorted(site.rglob("*.html")):
+            screen.tab.goto(path.as_uri())
+            assert screen.tab.evaluate(CUT_OFF) == [], path
+            phone.tab.goto(path.as_uri())
+            assert phone.tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+CUT_OFF = """() => [...document.querySelectorAll("article *")].filter((each) => {
+  const columns = Math.max(...each.textContent.split("\\n").map((line) => line.length));
+  const scrolls = ["auto", "scroll", "hidden"].includes(getComputedStyle(each).overflowX) && each.clientWidth > 1;
+  return scrolls && each.scrollWidth > each.clientWidth + 1 && !(each.tagName == "PRE" && columns > 110);
+}).map((each) => each.textContent.slice(0, 100))"""
