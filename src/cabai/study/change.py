@@ -102,7 +102,8 @@ class Change:
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)
         is_next = pull.number == self.through + 1 and not play.has_waiting and not self.is_over
         is_next = is_next and pull.withdrawn is None
-        was_wide, was_over = too_wide(play, a) is not None, passing(play) is not None
+        was_wide = play.is_wide[a] if a in play.is_wide else too_wide(play, a) is not None
+        was_over = passing(play) is not None
         if result.failed is None:
             assert result.reward is not None
             if pull.withdrawn is None:
@@ -118,8 +119,10 @@ class Change:
                 self.decide()
         if result.failed is not None and play.failures[a] in MILESTONES:
             self.warn(failing(play, a), f" The last: {result.failed}")
+        wide = too_wide(play, a)
+        play.is_wide[a] = wide is not None
         if not was_wide:
-            self.warn(too_wide(play, a), category=WideRewards)
+            self.warn(wide, category=WideRewards)
         if not was_over:
             self.warn(passing(play), category=CostlyStudy)
 

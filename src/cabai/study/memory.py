@@ -6,12 +6,14 @@ It is written with every ask and tell, and mostly unchanged: only what has chang
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+NUMBERS = re.compile(r"[-+0-9.e, \[\]]*")  # what Python and JSON write alike; not nan or True
 FEW = 16  # numbers: up to so many, writing all takes less time than finding what has changed
 
 
@@ -22,7 +24,7 @@ class Memory:
         """For these fields of an arm and of the run, and the records at the start."""
         self.columns = [(name, json.dumps(name), Column(arms[name])) for name in arm_names]
         places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
-        self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
+        self.run = [(json.dumps(name), places[name], plain(first[places[name]])) for name in run_names]
 
     def text(self, arms: NDArray[Any], run: Any) -> str:
         told = []
@@ -31,8 +33,12 @@ class Memory:
             if text is not None:
                 told.append(f"{quoted}: {text}")
         values = run.item()
-        kept = {name: value for name, place, first in self.run if (value := plain(values[place])) != first}
-        return f'{{"arms": {{{", ".join(told)}}}, "run": {json.dumps(kept)}}}'
+        kept = [
+            f"{quoted}: {written(value)}"
+            for quoted, place, first in self.run
+            if (value := plain(values[place])) != first
+        ]
+        return f'{{"arms": {{{", ".join(told)}}}, "run": {{{", ".join(kept)}}}}}'
 
 
 class Column:
@@ -48,7 +54,7 @@ class Column:
         raw = values.tobytes()
         if raw != self.raw:
             if values.size <= FEW:
-                self.raw, self.written = raw, None if raw == self.start else json.dumps(values.tolist())
+                self.raw, self.written = raw, None if raw == self.start else written(values.tolist())
                 return self.written
             if self.texts:
                 changed = (values != self.values).reshape(len(values), -1).any(axis=1).nonzero()[0]
@@ -59,6 +65,12 @@ class Column:
             self.raw, self.values = raw, values.copy()
             self.written = None if raw == self.start else f"[{', '.join(self.texts)}]"
         return self.written
+
+
+def written(value: Any) -> str:
+    """A value as JSON: what `json.dumps` returns, in a fraction of the time for a few numbers."""
+    text = repr(value)
+    return text if NUMBERS.fullmatch(text) else json.dumps(value)
 
 
 def spelt(values: NDArray[Any]) -> list[str]:

@@ -68,6 +68,7 @@ class Play(Books):
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
+        self.is_wide: dict[int, bool] = {}  # by arm, once it is known: whether its rewards are too wide for the family
         self.squares = np.zeros(len(self.arms))  # of rewards that count, relative to the arm's first; nan where unknown
         self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self._decides: bool | None = None
@@ -299,7 +300,7 @@ class Play(Books):
     def _stops(self, side: Side) -> bool:
         if not side.everything_pulled:
             return False
-        if self.here.all():
+        if np.count_nonzero(self.here) == len(self.here):
             return self.kernels.stop(side.arms, side.run, self.rules_of(int(side.run["leader"])))
         chosen = np.flatnonzero(self.here)
         rules = self.rules_of(int(side.run["leader"]))
@@ -307,7 +308,7 @@ class Play(Books):
 
     def rules_of(self, leader: int, among: int | None = None) -> Any:
         """The rules by which an arm is compared with its rivals: those in play or, when choosing, so many."""
-        return self.settings.rules_for(leader, int(self.here.sum()) if among is None else among)
+        return self.settings.rules_for(leader, int(np.count_nonzero(self.here)) if among is None else among)
 
     def look_anew(self) -> None:
         """Test every pair of arms the next time: several arms have changed at once. Only while nothing waits."""
@@ -406,8 +407,9 @@ class Play(Books):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        rules = self.rules_of(int(run["leader"]), int(among.sum()))
-        if among.all():
+        count = int(np.count_nonzero(among))
+        rules = self.rules_of(int(run["leader"]), count)
+        if count == len(arms):
             chosen = self.kernels.choose(arms, run, rules)
         else:
             some = np.flatnonzero(among)
