@@ -458,7 +458,7 @@ def test_what_is_not_installed_is_told(paper_instance, monkeypatch, extra):
     monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ModuleNotFoundError, match=rf'pip install "cabai\[{engine}\]"'):
+    with pytest.raises(ModuleNotFoundError, match=rf'pip install "\.\[{engine}\]"'):
         cabai.simulate(paper_instance, "uniform", engine=engine)
 
 

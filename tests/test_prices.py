@@ -88,7 +88,7 @@ def test_a_model_that_is_listed_without_a_price_is_not_free(monkeypatch):
 def test_without_the_package_own_prices_still_do(own, monkeypatch):
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
-    with pytest.raises(ModuleNotFoundError, match=r"this needs genai_prices.*pip install \"cabai\[prices\]\""):
+    with pytest.raises(ModuleNotFoundError, match=r"this needs genai_prices.*pip install \"\.\[prices\]\""):
         cost("gpt-4o-mini", input_tokens=1, output_tokens=1, prices=own)
 
 

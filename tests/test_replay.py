@@ -249,7 +249,7 @@ def test_csv_needs_no_package_but_those_that_cabai_needs(tmp_path, monkeypatch):
     for name in ("pandas", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     assert same(read_table(tmp_path / "scores.csv"))
-    with pytest.raises(ModuleNotFoundError, match=r"this needs pyarrow.*pip install \"cabai\[frames\]\""):
+    with pytest.raises(ModuleNotFoundError, match=r"this needs pyarrow.*pip install \"\.\[frames\]\""):
         read_table(tmp_path / "scores.parquet")
 
 
