@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from cabai.study import clock, database, schema
@@ -289,8 +289,9 @@ class SqliteStorage(database.Storage):
             self.turn.release()
             if writer is not None:
                 writer.close()
-        while self.readers:
-            self.readers.pop().close()
+        with suppress(IndexError):  # somebody may take the last to read
+            while True:
+                self.readers.pop().close()
 
     def before_fork(self) -> None:
         """Wait for transactions to end, and close all connections: one that is open in two processes would have the
