@@ -76,8 +76,9 @@ class Storage(ABC):
     def failed(self, error: DatabaseError) -> StorageError:
         """What the database says, as one line."""
         lost = " If it was telling a pull, tell it again: that is safe." if error.is_lost else ""
+        reason = str(error) if str(error).endswith((".", "?", "!")) else f"{error}."
         return StorageError(
-            f"storage {self.url} failed: {error}. Everything acknowledged before is stored; this call was not "
+            f"storage {self.url} failed: {reason} Everything acknowledged before is stored; this call was not "
             f"acknowledged.{lost}"
         )
 
