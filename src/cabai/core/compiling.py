@@ -107,8 +107,26 @@ def seen_by_name(function: Any, layout: Layout) -> Any:
     return copy
 
 
-def target(arms, run, rules):
-    """Stands for the function in `_by_name`."""
+def target(arms, run, rules, *more):
+    """Stands for the function in `_by_name` and the like."""
+
+
+@cache
+def on_arrays(function: Any) -> Any:
+    """Wrap a function of arms, a run and rules, for callers that have the run and the rules as arrays of one."""
+    return copied({3: _on_arrays, 5: _with_two, 6: _with_three}[function.__code__.co_argcount], {"target": function})
+
+
+def _on_arrays(arms, run, rules):
+    return target(arms, run[0], rules[0])
+
+
+def _with_two(arms, run, rules, b, a):
+    return target(arms, run[0], rules[0], b, a)
+
+
+def _with_three(arms, run, rules, a, reward, cost):
+    return target(arms, run[0], rules[0], a, reward, cost)
 
 
 ARM_KIND = RUN_KIND = RULES_KIND = np.dtype([("stands_for_the_layout", "f8")])

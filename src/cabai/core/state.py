@@ -163,5 +163,10 @@ class Records:
 
 
 def record(kind: np.dtype[np.void]) -> np.void:
-    """A record of this dtype, all zeros, with writable fields."""
+    """A record of this dtype, all zeros, with writable fields. It is a view of an array of one, its `base`."""
     return np.zeros(1, kind)[0]
+
+
+def copy_of(one: Any) -> Any:
+    """A copy of such a record."""
+    return one.base.copy()[0]

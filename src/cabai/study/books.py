@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from cabai.study.settings import Settings
 
-KEPT = ("spent", "failures", "largest_cost", "offers", "lapses", "discarded")  # of an arm, in its row
+ACCOUNT = np.dtype([("spent", "f8"), ("failures", "i8"), ("largest_cost", "f8"), ("offers", "i8"), ("lapses", "i8"),
+                    ("discarded", "i8")])  # fmt: skip
+KEPT = ACCOUNT.names or ()  # of an arm, in its row
 AT_STOP = "costs_at_stop"  # in the memory of a study
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, in spite of rounding
 
@@ -22,14 +24,19 @@ class Books:
     def __init__(self, settings: Settings) -> None:
         arms = len(settings.arms)
         self.settings = settings
-        self.spent = np.zeros(arms)  # for each arm, failed pulls included
-        self.failures = np.zeros(arms, np.int64)
-        self.largest_cost = np.zeros(arms)  # of one pull of each arm, failed pulls included
-        self.offers = np.zeros(arms, np.int64)  # of pulls told
-        self.lapses = np.zeros(arms, np.int64)  # of pulls told: leases that ended without a result
-        self.discarded = np.zeros(arms, np.int64)  # rewards of withdrawn pulls, which never count
+        self._open(np.zeros(arms, ACCOUNT))
         self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
         self.changed: set[int] = set()  # arms whose stored row is out of date
+
+    def _open(self, accounts: NDArray[Any]) -> None:
+        """Use these accounts, one for each arm."""
+        self.accounts = accounts
+        self.spent = accounts["spent"]  # failed pulls included
+        self.failures = accounts["failures"]
+        self.largest_cost = accounts["largest_cost"]  # of one pull, failed pulls included
+        self.offers = accounts["offers"]  # of pulls told
+        self.lapses = accounts["lapses"]  # of pulls told: leases that ended without a result
+        self.discarded = accounts["discarded"]  # rewards of withdrawn pulls, which never count
 
     @property
     def bill(self) -> float:
@@ -49,21 +56,19 @@ class Books:
     def restore_books(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """Read from the rows of the arms."""
         for name in KEPT:
-            getattr(self, name)[:] = [value or 0 for value in columns[name]]
+            self.accounts[name] = [value or 0 for value in columns[name]]
 
     def books(self, a: int) -> dict[str, Any]:
         """What is stored in the row of an arm."""
-        return {name: getattr(self, name)[a].item() for name in KEPT}
+        return dict(zip(KEPT, self.accounts[a].item(), strict=True))
 
     def copy_books(self, other: Books) -> None:
-        for name in KEPT:
-            setattr(self, name, getattr(other, name).copy())
+        self._open(other.accounts.copy())
         self.changed = set(other.changed)
 
     def pay(self, a: int, cost: float) -> None:
-        with np.errstate(all="ignore"):
-            self.spent[a] += cost
-            self.largest_cost[a] = max(self.largest_cost[a], cost)
+        self.spent[a] = float(self.spent[a]) + cost  # which may be inf, without a warning
+        self.largest_cost[a] = max(float(self.largest_cost[a]), cost)
         self.changed.add(a)
 
     @property

@@ -67,7 +67,7 @@ class Kernels:
     def _call(self, name: str, arms: NDArray[Any], run: Any, *more: Any, rules: Any = None) -> Any:
         function, rules = self.compiled.get(name), self.setup.rules if rules is None else rules
         if function is not None:
-            return function(arms, run, rules, *more)
+            return function(arms, run.base, rules.base, *more)  # arrays of one: a record takes three times as long
         started = time.thread_time()
         with np.errstate(all="ignore"), told_by_line():
             result = self.plain[name](Records(arms), Record(run), Record(rules), *more)
@@ -82,10 +82,11 @@ class Kernels:
         with compiling, contextlib.suppress(Exception):
             from numba import types
 
-            from cabai.core.compiling import compiled, functions_in, is_ours, types_of
+            from cabai.core.compiling import compiled, functions_in, is_ours, on_arrays, types_of
 
             layout = self.setup.layout
-            records = types_of(layout.arm, layout.run, layout.rules)
+            arms, run, rules = types_of(layout.arm, layout.run, layout.rules)
+            records = arms, run[::1], rules[::1]
             signatures = {
                 "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
                 "stop": types.boolean(*records), "weigh": types.void(*records),
@@ -97,7 +98,7 @@ class Kernels:
                     return
                 plain = self.plain[name]
                 if all(is_ours(each) and "lgamma" not in each.__code__.co_names for each in functions_in(plain)):
-                    self.compiled[name] = compiled(plain, signature)
+                    self.compiled[name] = compiled(on_arrays(plain), signature)
 
 
 compiling = threading.Lock()  # a fork during it would leave the child with its locks, and without the thread

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.state import copy_of
+
 T = TypeVar("T")
 ARMS = ("last", "leader", "rival", "known_for")  # fields of the run that name an arm by its number, or none by -1
 TOTALS = ("t", "counted", "spent")  # over all arms
@@ -17,7 +19,7 @@ def with_part(arms: NDArray[Any], run: Any, chosen: NDArray[np.int64], work: Cal
     """Call `work(arms, run)` with the chosen arms only, as if there were no others; its changes are kept."""
     named = [name for name in ARMS if name in (run.dtype.names or ())]
     place = {a: i for i, a in enumerate(chosen.tolist())}
-    some, own = arms[chosen], run.copy()
+    some, own = arms[chosen], copy_of(run)
     for name in named:
         own[name] = place.get(int(run[name]), -1)
     own["t"], own["counted"] = some["pulls"].sum(), some["costs"].sum()

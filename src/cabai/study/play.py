@@ -8,19 +8,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.observe import find_leader, weigh
-from cabai.core.state import Record, Records
+from cabai.core.state import Record, Records, copy_of
 from cabai.core.stopping import interval_level, required
 from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study import levels
 from cabai.study.absent import Absent
-from cabai.study.books import KEPT, Books
+from cabai.study.books import Books
 from cabai.study.part import with_part
 from cabai.study.settings import Settings
 from cabai.support.streams import GOLDEN
@@ -28,6 +29,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
 SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, for both views
+ALL_SUMS = (*SUMS, *(f"ordered_{name}" for name in SUMS))
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Side:
     all_pulled: bool = False  # once it is known
 
     def copy(self) -> Side:
-        return Side(self.arms.copy(), self.run.copy(), self.all_pulled)
+        return Side(self.arms.copy(), copy_of(self.run), self.all_pulled)
 
     @property
     def everything_pulled(self) -> bool:
@@ -68,10 +70,12 @@ class Play(Books):
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
+        self.left = int(np.count_nonzero(self.here))  # so many of them
         self.is_wide: dict[int, bool] = {}  # by arm, once it is known: whether its rewards are too wide for the family
         self.squares = np.zeros(len(self.arms))  # of rewards that count, relative to the arm's first; nan where unknown
         self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self._decides: bool | None = None
+        self._summed_up = itemgetter(*map((self.arms.dtype.names or ()).index, SUMS))  # the sums in a record's values
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -148,11 +152,10 @@ class Play(Books):
 
     def sums(self, a: int) -> dict[str, Any]:
         """What is stored of an arm, besides the policy's memory."""
-        stored = self.books(a)
-        for side, prefix in ((self.told, ""), (self.ordered, "ordered_")):
-            values = dict(zip(side.arms.dtype.names or (), side.arms[a].item(), strict=True))
-            stored |= {prefix + name: values[name] for name in SUMS}
-        return stored | {"squares": finite_or_none(self.squares[a])}
+        told = self._summed_up(self.arms[a].item())
+        ordered = self._summed_up(self.ordered.arms[a].item()) if self.has_waiting else told
+        sums = zip(ALL_SUMS, told + ordered, strict=True)
+        return {**self.books(a), **dict(sums), "squares": finite_or_none(self.squares[a])}
 
     def copy(self) -> Play:
         """A copy of the state, to try something out."""
@@ -247,10 +250,12 @@ class Play(Books):
         known = self.settings.steering_costs
         counted = cost if known is None else known[a]
         self.kernels.observe(side.arms, side.run, a, reward, counted)
-        with np.errstate(all="ignore"):
-            side.run["spent"] += cost - counted
-            if side is self.ordered:
-                self.squares[a] += (reward - side.arms[a]["first"]) ** 2
+        if counted != cost:
+            with np.errstate(all="ignore"):
+                side.run["spent"] += cost - counted
+        if side is self.ordered:
+            away = reward - float(side.arms[a]["first"])
+            self.squares[a] = float(self.squares[a]) + away * away
 
     def pay(self, a: int, cost: float) -> None:
         super().pay(a, cost)
@@ -300,15 +305,15 @@ class Play(Books):
     def _stops(self, side: Side) -> bool:
         if not side.everything_pulled:
             return False
-        if np.count_nonzero(self.here) == len(self.here):
-            return self.kernels.stop(side.arms, side.run, self.rules_of(int(side.run["leader"])))
-        chosen = np.flatnonzero(self.here)
         rules = self.rules_of(int(side.run["leader"]))
+        if self.left == len(self.here):
+            return self.kernels.stop(side.arms, side.run, rules)
+        chosen = np.flatnonzero(self.here)
         return with_part(side.arms, side.run, chosen, lambda arms, run: self.kernels.stop(arms, run, rules))
 
     def rules_of(self, leader: int, among: int | None = None) -> Any:
         """The rules by which an arm is compared with its rivals: those in play or, when choosing, so many."""
-        return self.settings.rules_for(leader, int(np.count_nonzero(self.here)) if among is None else among)
+        return self.settings.rules_for(leader, self.left if among is None else among)
 
     def look_anew(self) -> None:
         """Test every pair of arms the next time: several arms have changed at once. Only while nothing waits."""
@@ -327,6 +332,7 @@ class Play(Books):
     def drop(self, a: int) -> None:
         """Drop arm a by hand, whatever it has returned; the settings already say so."""
         self.here[a] = False
+        self.left = int(np.count_nonzero(self.here))
         self.reset_policy()
         for side in {id(side): side for side in (self.told, self.ordered)}.values():
             arms, run = side.arms, side.run
@@ -348,8 +354,7 @@ class Play(Books):
             for name in new.run.dtype.names or ():
                 new.run[name] = old.run[name]
             new.run["left"] += 1
-        for name in KEPT:
-            getattr(play, name)[:-1] = getattr(self, name)
+        play.accounts[:-1] = self.accounts
         play.squares[:-1] = self.squares
         play.summed = set(self.summed)
         play.changed = set(self.changed)
@@ -380,18 +385,18 @@ class Play(Books):
 
     def variance(self, a: int) -> float | None:
         """The sample variance of the rewards of arm a that count, if it is known; as kernels see them."""
-        arm = self.ordered.arms[a]
-        if arm["pulls"] < 2 or not math.isfinite(self.squares[a]):
+        (pulls, rewards, first, _), squares = self._summed_up(self.ordered.arms[a].item()), float(self.squares[a])
+        if pulls < 2 or not math.isfinite(squares):
             return None
-        squares = self.squares[a] - arm["pulls"] * (arm["mean"] - arm["first"]) ** 2
-        return max(float(squares), 0.0) / (int(arm["pulls"]) - 1)
+        away = rewards / pulls - first
+        return float(max(squares - pulls * away * away, 0.0) / (pulls - 1))
 
     def choose(self, under_way: Sequence[int]) -> int:
         """The arm for the next pull, where `under_way[a]` pulls of each arm a have been handed out and not been told.
 
         They count as pulled, at the arm's mean reward and cost, when choosing; never as evidence.
         """
-        among = self.here
+        among, count = self.here, self.left
         if not self.told.everything_pulled:
             among = self.here & (self.arms["pulls"] > 0)
             if not among[: self.settings.first_arms][self.here[: self.settings.first_arms]].all() or among.sum() < 2:
@@ -399,7 +404,10 @@ class Play(Books):
             new = np.flatnonzero(self.here & ~among & (np.asarray(under_way) == 0))
             if len(new):  # an arm that has just joined
                 return int(new[0])
-        arms, run, is_pending = self.arms.copy(), self.run.copy(), any(under_way)
+            count = int(np.count_nonzero(among))
+        arms, run, is_pending = self.arms, self.run, any(under_way)
+        if is_pending or self.policy.is_own:
+            arms, run = arms.copy(), copy_of(run)
         if is_pending:
             pending = np.asarray(under_way)
             arms["pulls"] += pending
@@ -407,7 +415,6 @@ class Play(Books):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        count = int(np.count_nonzero(among))
         rules = self.rules_of(int(run["leader"]), count)
         if count == len(arms):
             chosen = self.kernels.choose(arms, run, rules)
@@ -424,8 +431,6 @@ class Play(Books):
                 self.arms[name] = arms[name]
             for name in self.settings.run_memory:
                 self.run[name] = run[name]
-        else:
-            self.told.arms, self.told.run = arms, run
         return chosen
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:

@@ -548,7 +548,10 @@ def too_wide(play: Play, a: int) -> str | None:
     family = play.settings.family
     if not isinstance(family, Gaussian) or isinstance(family, Absent):
         return None
-    found, pulls = play.variance(a), int(play.ordered.arms[a]["pulls"])
+    pulls = int(play.ordered.arms["pulls"][a])
+    if not play.squares[a] > (pulls - 1) * family.variance:  # then those about the mean are not larger either
+        return None
+    found = play.variance(a)
     if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (
