@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
+Values = Sequence[Any] | Mapping[str, Any]  # in the order of a statement, or by their names in it
 INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: the state of a connection is unknown then
 
 
@@ -27,14 +28,18 @@ class Connection(Protocol):
     kind: str  # SQLITE or POSTGRES
     driver: Any  # the driver's own connection
 
-    def execute(self, text: str, values: Mapping[str, Any] = ...) -> None: ...
+    def execute(self, text: str, values: Values = ...) -> None: ...
 
-    def execute_many(self, text: str, values: Sequence[Mapping[str, Any]]) -> None: ...
+    def execute_many(self, text: str, values: Sequence[Values]) -> None: ...
 
-    def fetch(self, text: str, values: Mapping[str, Any] = ...) -> list[Any]:
+    def fetch(self, text: str, values: Values = ...) -> list[Any]:
         """The rows that a statement returns."""
         ...
 
-    def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
+    def mark(self) -> Any:
+        """Something that is not the same once anybody has written to the database; None where that is not known."""
+        ...
+
+    def stream(self, text: str, values: Values, size: int) -> Iterator[list[Any]]:
         """The same, so many at a time: the others are not in memory."""
         ...

@@ -49,8 +49,8 @@ def log(ledger: Ledger, connection: Connection) -> Iterator[Any]:
     """Everything that was told, in the order of telling, read in small parts."""
     from cabai.study import damage, statements
 
-    text, made = statements.LOG.text(connection.kind, ledger.of), statements.LOG.row_type._make
-    for rows in connection.stream(text, ledger.of, AT_A_TIME):
+    (text, given), made = statements.LOG.spelt(connection.kind, ledger.of), statements.LOG.row_type._make
+    for rows in connection.stream(text, given(ledger.of), AT_A_TIME):
         some = list(map(made, rows))
         with ledger.reading():
             damage.check_log(some, ledger.settings)

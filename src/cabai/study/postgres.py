@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import psycopg
 import sqlalchemy as sa
 
 from cabai.study import database, schema
-from cabai.study.connections import INTERRUPTS, POSTGRES, Conflict, DatabaseError
+from cabai.study.connections import INTERRUPTS, POSTGRES, Conflict, DatabaseError, Values
 from cabai.study.errors import StorageError
 from cabai.study.urls import shown
 from cabai.support.validation import InvalidInput
@@ -24,7 +24,7 @@ T = TypeVar("T")
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 WRITES, READS = psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
-NOTHING: Mapping[str, Any] = {}
+NOTHING = ()
 
 
 class PostgresConnection:
@@ -35,20 +35,23 @@ class PostgresConnection:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def execute(self, text: str, values: Mapping[str, Any] = NOTHING) -> None:
+    def execute(self, text: str, values: Values = NOTHING) -> None:
         with self.plain():
             self.driver.execute(text, values)
 
-    def execute_many(self, text: str, values: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, text: str, values: Sequence[Values]) -> None:
         with self.plain(), self.driver.cursor() as cursor:
             cursor.executemany(text, values)
 
-    def fetch(self, text: str, values: Mapping[str, Any] = NOTHING) -> list[Any]:
+    def fetch(self, text: str, values: Values = NOTHING) -> list[Any]:
         with self.plain():
             found: list[Any] = self.driver.execute(text, values).fetchall()
             return found
 
-    def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
+    def mark(self) -> None:
+        """Not known: others write to the same database."""
+
+    def stream(self, text: str, values: Values, size: int) -> Iterator[list[Any]]:
         # Not with a cursor of psycopg's: that says CLOSE when it is forgotten, perhaps in another's transaction.
         with self.plain():
             self.driver.execute(f"DECLARE cabai_stream NO SCROLL CURSOR FOR {text}", values, prepare=False)

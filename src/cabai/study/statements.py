@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from cabai.study.clock import CLOCK
 from cabai.study.connections import POSTGRES, SQLITE, Connection
 from cabai.study.schema import Table, amendment, arm, observation, point, pull, study
 
 Values = Mapping[str, Any]
+VALUE = re.compile(r":(\w+)")
 # By the kind of database. The clock is the database's, since workers' clocks may be wrong; SQLite has none of its own,
 # and tells that of the machine.
 WORDS = {
@@ -26,39 +28,50 @@ WORDS = {
 }
 
 
+class Spelt(NamedTuple):
+    """A statement in the words of a kind of database, and the values that it needs, in their order."""
+
+    text: str
+    values: Callable[[Values], Sequence[Any]]
+
+
 class Statement:
     """One statement; the rows that it returns have attributes named after their columns."""
 
     def __init__(self, text: str, columns: Sequence[str] = ()) -> None:
         self._text, self._columns = text, columns
-        self._texts: dict[Any, str] = {}
+        self._spelt: dict[Any, Spelt] = {}
 
     @cached_property
     def row_type(self) -> Any:
         return namedtuple("Row", self._columns)
 
     def rows(self, connection: Connection, values: Values) -> list[Any]:
-        return list(map(self.row_type._make, connection.fetch(self.text(connection.kind, values), values)))
+        text, given = self.spelt(connection.kind, values)
+        return list(map(self.row_type._make, connection.fetch(text, given(values))))
 
     def row(self, connection: Connection, values: Values) -> Any:
         """The only row, or None."""
-        found = connection.fetch(self.text(connection.kind, values), values)
+        text, given = self.spelt(connection.kind, values)
+        found = connection.fetch(text, given(values))
         return self.row_type._make(found[0]) if found else None
 
     def run(self, connection: Connection, values: Values) -> None:
-        connection.execute(self.text(connection.kind, values), values)
+        text, given = self.spelt(connection.kind, values)
+        connection.execute(text, given(values))
 
     def run_many(self, connection: Connection, values: Sequence[Values]) -> None:
         """Once for each of several values, which have the same names."""
         if values:
-            connection.execute_many(self.text(connection.kind, values[0]), values)
+            text, given = self.spelt(connection.kind, values[0])
+            connection.execute_many(text, list(map(given, values)))
 
-    def text(self, kind: str, values: Values) -> str:
+    def spelt(self, kind: str, values: Values) -> Spelt:
         """The statement in the words of a kind of database, for these values."""
-        text = self._texts.get(kind)
-        if text is None:
-            text = self._texts[kind] = spelt(self._text, kind)
-        return text
+        found = self._spelt.get(kind)
+        if found is None:
+            found = self._spelt[kind] = spelt(self._text, kind)
+        return found
 
 
 class Insert(Statement):
@@ -67,13 +80,13 @@ class Insert(Statement):
     def __init__(self, table: Table) -> None:
         super().__init__(f"INSERT INTO {table.name}")
 
-    def text(self, kind: str, values: Values) -> str:
+    def spelt(self, kind: str, values: Values) -> Spelt:
         key = (kind, *values)
-        text = self._texts.get(key)
-        if text is None:
+        found = self._spelt.get(key)
+        if found is None:
             whole = f"{self._text} ({', '.join(values)}) VALUES ({', '.join(f':{name}' for name in values)})"
-            text = self._texts[key] = spelt(whole, kind)
-        return text
+            found = self._spelt[key] = spelt(whole, kind)
+        return found
 
 
 class Update(Statement):
@@ -82,19 +95,20 @@ class Update(Statement):
     def __init__(self, table: Table, where: str) -> None:
         super().__init__(f"UPDATE {table.name} SET {{}} WHERE {where}")
 
-    def text(self, kind: str, values: Values) -> str:
+    def spelt(self, kind: str, values: Values) -> Spelt:
         key = (kind, *values)
-        text = self._texts.get(key)
-        if text is None:
+        found = self._spelt.get(key)
+        if found is None:
             columns = ", ".join(f"{name} = :{name}" for name in values if not name.startswith("of_"))
-            text = self._texts[key] = spelt(self._text.format(columns), kind)
-        return text
+            found = self._spelt[key] = spelt(self._text.format(columns), kind)
+        return found
 
 
-def spelt(text: str, kind: str) -> str:
+def spelt(text: str, kind: str) -> Spelt:
     """A statement in the words of a kind of database."""
-    text = text.format(**WORDS[kind])
-    return text if kind == SQLITE else re.sub(r":(\w+)", r"%(\1)s", text)
+    text, names = text.format(**WORDS[kind]), VALUE.findall(text)
+    given = itemgetter(*names) if len(names) > 1 else lambda values: [values[name] for name in names]
+    return Spelt(VALUE.sub("?" if kind == SQLITE else "%s", text), given)
 
 
 Write = tuple[Statement, Values]
@@ -108,16 +122,20 @@ def write_all(connection: Connection, writes: Sequence[Write]) -> None:
         for statement, values in writes:
             statement.run(connection, values)
         return
-    texts = sorted(((statement.text(POSTGRES, values), values) for statement, values in writes), key=itemgetter(0))
-    for begin in range(0, len(texts), TOGETHER):
-        some, given = zip(*texts[begin : begin + TOGETHER], strict=True)
-        connection.execute(joined(some), {f"{i}_{name}": v for i, each in enumerate(given) for name, v in each.items()})
+    told = []
+    for statement, values in writes:
+        text, given = statement.spelt(POSTGRES, values)
+        told.append((text, given(values)))
+    told.sort(key=itemgetter(0))
+    for begin in range(0, len(told), TOGETHER):
+        some, each = zip(*told[begin : begin + TOGETHER], strict=True)
+        connection.execute(joined(some), list(chain.from_iterable(each)))
 
 
 @cache
 def joined(texts: tuple[str, ...]) -> str:
-    """Several statements as one: each but the last has a name, and each its own names for values."""
-    *first, last = [each.replace("%(", f"%({i}_") for i, each in enumerate(texts)]
+    """Several statements as one: each but the last has a name."""
+    *first, last = texts
     named = ", ".join(f"write_{i} AS ({each})" for i, each in enumerate(first))
     return f"WITH {named} {last}" if named else last
 
@@ -159,6 +177,7 @@ ALL_PULLS = Statement(f"{rows_of(pull)} ORDER BY number", pull.names)
 PULL = Statement(f"{rows_of(pull)} WHERE {ONE}", pull.names)
 ADD_PULL = Insert(pull)
 CHANGE_PULL = Update(pull, ONE)
+DROP_PULL = Statement(f"DELETE FROM cabai_pull WHERE {ONE}")
 TAKE_PULL = Statement(f"DELETE FROM cabai_pull WHERE {ONE} RETURNING {', '.join(pull.names)}", pull.names)
 
 # For PostgreSQL alone, in one message: the study's row is locked, and then the pull is taken. Who has waited for the
