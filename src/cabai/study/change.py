@@ -4,8 +4,7 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cabai.study import statements
 from cabai.study.connections import Connection
@@ -18,11 +17,11 @@ from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
 Asker = Mapping[str, str | None]  # who asks: the columns of a pull that say so, `worker` and `request`
+LARGE = 1e200  # a number that is not larger than this does not change the largest doubles
 LAPSED = "the lease ended without a result"
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The result of a pull: a reward, or why there is none."""
 
     number: int
@@ -37,17 +36,11 @@ class Change:
 
     def __init__(self, ledger: Ledger, connection: Connection, number: int | None = None) -> None:
         self.ledger, self.connection, self.settings = ledger, connection, ledger.settings
-        self.taken: dict[int, Any] = {}  # pulls taken in the first statement, by number
-        if number is None:
-            self.row = ledger.row(connection, lock=True)
-        else:
-            self.row, self.taken[number] = ledger.row_and_pull(connection, number)
-        self.now = float(self.row.now)
+        self.row, self.now, self.pulls, self.taken = ledger.locked(connection, number)
         self.play = ledger.play_on(connection, self.row)
         self.asked, self.told, self.through = int(self.row.asked), int(self.row.told), int(self.row.through)
         self.beyond = int(self.row.beyond)  # pulls that rows of the log sum up, beyond one each
         self.writes: list[statements.Write] = []  # rows to add when the state is saved
-        self.pulls: list[Any] | None = None  # those under way, if they have been read
         self.is_changed = False
         self.ended: dict[str, Any] = {}  # what is stored of the study's end, if it ends here
         self.warnings: list[UserWarning] = []
@@ -62,9 +55,10 @@ class Change:
         if not self.is_changed:
             return
         self.record()
-        values = {"asked": self.asked, "told": self.told, "through": self.through, "spent": self.play.bill,
-                  "counted": self.play.counted_costs, "beyond": self.beyond}  # fmt: skip
-        self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes)
+        values: dict[str, Any] = {"asked": self.asked, "told": self.told, "through": self.through}
+        if self.told > self.row.told:
+            values |= {"spent": self.play.bill, "counted": self.play.counted_costs, "beyond": self.beyond}
+        self.ledger.save(self.connection, self.row, self.play, values | self.ended, self.writes, self.pulls)
 
     def record(self) -> None:
         """Store a point of the history now and then, until the study has stopped."""
@@ -92,9 +86,12 @@ class Change:
         """The pull of that number, which is no longer under way; None if it was not."""
         if number in self.taken:
             return self.taken.pop(number)
-        if self.pulls is not None:
-            self.pulls = [pull for pull in self.pulls if pull.number != number]
-        return self.ledger.take_pull(self.connection, number)
+        if self.pulls is None:
+            return self.ledger.take_pull(self.connection, number)
+        pull = self.pulls.pop(number, None)
+        if pull is not None:
+            statements.DROP_PULL.run(self.connection, self.ledger.key(number))
+        return pull
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
         """Log what a pull returned, and add it to the state; it counts now if it is the next in order, and never if it
@@ -129,7 +126,7 @@ class Change:
     def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
         """Log what a pull returned, unless it is too large to be added to the rest."""
         play, a = self.play, pull.arm
-        if play.has_overflown(a):
+        if max(cost, abs(result.reward or 0.0)) > LARGE and play.has_overflown(a):
             raise InvalidInput(
                 f"reward={result.reward!r}, cost={cost!r} and those told before add up to a number that is too large "
                 "to store."
@@ -171,9 +168,10 @@ class Change:
         """The pulls under way that the study waits for; `withdrawn` counts others that may still have to be paid."""
         if self.pulls is None:
             self.write()
-            self.pulls = list(self.ledger.pulls(self.connection)) if self.told < self.asked else []
-        self.withdrawn = self.under_way([pull for pull in self.pulls if pull.withdrawn is not None])
-        return [pull for pull in self.pulls if pull.withdrawn is None]
+            found = self.ledger.pulls(self.connection) if self.told < self.asked else []
+            self.pulls = {pull.number: pull for pull in found}
+        self.withdrawn = self.under_way([pull for pull in self.pulls.values() if pull.withdrawn is not None])
+        return [pull for pull in self.pulls.values() if pull.withdrawn is None]
 
     def reached(self, under_way: Sequence[int]) -> str | None:
         """The limit that is reached with this many pulls of each arm under way, if any."""
@@ -199,7 +197,8 @@ class Change:
 
     def next_arm(self) -> int | None:
         """The arm that would be pulled if nothing were under way."""
-        return self.play.copy().choose([0] * len(self.settings.arms))
+        arm: int | None = self.play.copy().choose([0] * len(self.settings.arms))
+        return arm
 
     def is_wanted(self, arm: int) -> bool:
         """Whether a lapsed pull of an arm is to be offered again."""
@@ -267,7 +266,7 @@ class Change:
         self.writes.append((statements.ADD_PULL, fresh))
         self.is_changed = True
         if self.pulls is not None:
-            self.pulls.append(statements.PULLS.row_type(**fresh, withdrawn=None))
+            self.pulls[self.asked] = statements.PULLS.row_type(**fresh, withdrawn=None)
         return self.ledger.handed(self.asked, arm, self.expires, item=item)
 
     @property

@@ -1,5 +1,4 @@
-"""Results told as sums: the number of pulls of each arm in a period, and the totals of rewards and costs. Importing
-this imports SQLAlchemy.
+"""Results told as sums: the number of pulls of each arm in a period, and the totals of rewards and costs.
 
 A test that depends only on an arm's pulls and the sum of its rewards may be checked after every period instead of after
 every pull: that is always valid. The pulls of a period count as asked and told together, at the moment of telling.

@@ -1,4 +1,4 @@
-"""What is stored of a study, with the latest amendments of any process. Importing this imports SQLAlchemy."""
+"""What is stored of a study, with the latest amendments of any process."""
 
 from __future__ import annotations
 

@@ -141,6 +141,19 @@ def check_side(side: Side) -> None:
         raise ValueError("what its policy remembers does not fit its arms")
 
 
+def looks_under_way(pull: Any, settings: Settings) -> bool:
+    """A quick check: True if `check_pulls` would find nothing; False if only it can tell."""
+    counts, times = (pull.arm, pull.offers, pull.lapses), (pull.expires, pull.asked)
+    return (
+        set(map(type, counts)) == {int}
+        and set(map(type, times)) == {float}
+        and pull.item is settings.items is None
+        and min(counts) >= 0
+        and pull.arm < len(settings.arms)
+        and math.isfinite(sum(times))
+    )
+
+
 def check_pulls(pulls: Iterable[Any], settings: Settings) -> None:
     """Pulls that are under way."""
     for pull in pulls:

@@ -1,4 +1,4 @@
-"""One transaction on a study with items. Importing this imports SQLAlchemy."""
+"""One transaction on a study with items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exac
 class ItemsChange(Change):
     """Results enter a race at once, in any order of arrival: a race uses items in its own order."""
 
-    play: ItemsPlay  # type: ignore[assignment]
+    play: ItemsPlay
 
     def take(self, pull: Any, result: Result, *, lapses: int | None = None) -> None:
         play, a, cost = self.play, pull.arm, cost_of(self.settings, pull.arm, result.cost)

@@ -20,13 +20,8 @@ class ItemsLedger(Ledger):
 
     _seen: ItemsPlay | None = None  # as it was last read
 
-    def play_on(self, connection: Connection, row: Any) -> Any:
-        known, self._known = self._known, None
-        if known is not None and known[0] == row.revision:
-            return known[1]
-        if row.memory is None:  # it was known when the row was asked for
-            row = self.row(connection)
-        return self.caught_up(connection, row, None if known is None else known[1])  # type: ignore[arg-type]
+    def play_since(self, connection: Connection, row: Any, known: Any) -> Any:
+        return self.caught_up(connection, row, known)
 
     def caught_up(self, connection: Connection, row: Any, known: ItemsPlay | None) -> ItemsPlay:
         """The state as it is stored: what is `known`, if it was stored, and what others have told since; else all."""

@@ -6,13 +6,13 @@ Its methods run inside a transaction, on the connection that they are handed.
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
-from cabai.study import damage, statements
+from cabai.study import clock, damage, statements
 from cabai.study.cheapest_play import kind_of
 from cabai.study.connections import SQLITE, Connection
 from cabai.study.errors import StudyNotFound
@@ -24,11 +24,32 @@ from cabai.support.validation import InvalidInput
 
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE = "evidence", "max_cost", "max_pulls", "certificate"  # why a study stopped
 BY_HAND = "by hand"
+DIGITS = re.compile(r"[1-9][0-9]{0,17}")  # of a pull's number, in its id
 REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
 
 
 class Amended(Exception):
     """The study has been amended since its settings were read: `Current` reads them again."""
+
+
+class Known(NamedTuple):
+    """A study as this process left it: its row, its state, the pulls under way by number, if they were read, and the
+    mark of the database at that moment."""
+
+    row: Any
+    play: Any
+    pulls: dict[int, Any] | None
+    mark: Any
+
+
+class Locked(NamedTuple):
+    """A study that nobody else can change until the transaction ends: its row, the time, the pulls under way, if they
+    are known, and those that were taken as it was locked."""
+
+    row: Any
+    now: float
+    pulls: dict[int, Any] | None
+    taken: dict[int, Any]
 
 
 class Ledger:
@@ -41,7 +62,7 @@ class Ledger:
             self.settings = damage.settings_of(row.settings)
         self.of = {"of_study": self.id}
         self.recorder = Recorder()
-        self._known: tuple[int, Play] | None = None  # the state as of a revision, to spare reading it again
+        self._known: Known | None = None  # to spare reading it again
 
     def reading(self) -> AbstractContextManager[None]:
         """What goes wrong in here is the fault of what is stored."""
@@ -57,37 +78,45 @@ class Ledger:
 
     def row(self, connection: Connection, *, lock: bool = False) -> Any:
         """The study's own row; with `lock`, nobody else can change the study until the transaction ends."""
-        return self.checked_row(
-            (statements.LOCKED_STUDY if lock else statements.STUDY).row(connection, self.found_by())
-        )
+        statement = statements.LOCKED_STUDY if lock else statements.STUDY
+        return self.checked_row(statement.row(connection, self.found_by()))
 
-    def row_and_pull(self, connection: Connection, number: int) -> tuple[Any, Any]:
-        """The study's own row, locked, and the pull of that number, taken."""
-        if connection.kind == SQLITE:
-            return self.row(connection, lock=True), self.take_pull(connection, number)
+    def locked(self, connection: Connection, number: int | None = None) -> Locked:
+        """The study, locked; the pull of that number may be taken in the same statement."""
+        known = self._known
+        if known is not None and known.mark is not None and known.mark == connection.mark():  # nobody has written since
+            return Locked(known.row, clock.now(), known.pulls, {})
+        if number is None or connection.kind == SQLITE:
+            row = self.row(connection, lock=True)
+            return Locked(row, float(row.now), None, {})
         found = statements.LOCK_AND_TAKE.row(connection, self.found_by() | self.key(number))
         width = len(statements.LOCKED_STUDY.row_type._fields)
         row = self.checked_row(found and statements.LOCKED_STUDY.row_type._make(found[:width]))
         pull = statements.TAKE_PULL.row_type._make(found[width:])
-        return row, None if pull.number is None else self.checked_pulls([pull])[0]
+        taken = None if pull.number is None else self.checked_pulls([pull])[0]
+        return Locked(row, float(row.now), None, {number: taken})
 
     def found_by(self) -> dict[str, Any]:
         """What finds the study's row, and says which of its revisions is known."""
         known = self._known
-        return {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known[0]}
+        return {**self.of, "of_token": self.token, "of_revision": -1 if known is None else known.row.revision}
 
     def play(self, connection: Connection, row: Any) -> Play:
         """The state of the study, as it is stored."""
         return self.restored(row, statements.ARMS.rows(connection, self.of))
 
-    def play_on(self, connection: Connection, row: Any) -> Play:
+    def play_on(self, connection: Connection, row: Any) -> Any:
         """The state of a locked study, to be changed and saved: not read again if it is known, and unknown until it is
         saved."""
         known, self._known = self._known, None
-        if known is not None and known[0] == row.revision:
-            return known[1]
+        if known is not None and known.row.revision == row.revision:
+            return known.play
         if row.memory is None:  # it was known when the row was asked for
             row = self.row(connection)
+        return self.play_since(connection, row, None if known is None else known.play)
+
+    def play_since(self, connection: Connection, row: Any, known: Any) -> Play:
+        """The state of the study, as others have left it since it was as `known`."""
         return self.play(connection, row)
 
     def pulls(self, connection: Connection) -> Sequence[Any]:
@@ -188,17 +217,18 @@ class Ledger:
         play: Play,
         values: dict[str, Any],
         writes: Sequence[statements.Write],
+        pulls: dict[int, Any] | None,
     ) -> None:
         """Keep the state, what its policy remembers, and other columns of the study's row that have changed; and first
-        what else is to be written."""
-        revision = secrets.randbits(62)
+        what else is to be written. `pulls` are those under way then, if they are known."""
+        revision = int.from_bytes(os.urandom(8), "big") >> 2
         arms = [(statements.CHANGE_ARM, {**self.key(a), **play.sums(a)}) for a in sorted(play.changed)]
         play.changed.clear()
         changed = {name: value for name, value in values.items() if value != getattr(row, name)}
         changed |= {"revision": revision, "memory": play.memory()}
         own = (statements.CHANGE_STUDY, {**self.of, **changed})
         statements.write_all(connection, [*writes, *arms, own])
-        self._known = (revision, play)
+        self._known = Known(row._replace(**changed), play, pulls, connection.mark())
 
     def checked_row(self, row: Any) -> Any:
         if row is None:
@@ -210,8 +240,9 @@ class Ledger:
         return row
 
     def checked_pulls(self, pulls: Sequence[Any]) -> Sequence[Any]:
-        with self.reading():
-            damage.check_pulls(pulls, self.settings)
+        if not all(damage.looks_under_way(pull, self.settings) for pull in pulls):
+            with self.reading():
+                damage.check_pulls(pulls, self.settings)
         return pulls
 
     def restored(self, row: Any, arms: Sequence[Any]) -> Play:
@@ -236,9 +267,11 @@ class Ledger:
 
     def number(self, pull: Pull | str) -> int:
         """The number of a pull of this study, from the pull or its id."""
+        if isinstance(pull, Pull) and pull.id == self.pull_id(pull.number):
+            return pull.number
         given = pull.id if isinstance(pull, Pull) else pull
         token, _, digits = given.partition("-") if isinstance(given, str) else ("", "", "")
-        if token != self.token or not re.fullmatch(r"[1-9][0-9]{0,17}", digits):
+        if token != self.token or not DIGITS.fullmatch(digits):
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(digits)
 

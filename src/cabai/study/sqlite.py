@@ -11,12 +11,12 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from cabai.study import clock, database, schema
-from cabai.study.connections import INTERRUPTS, SQLITE, Conflict, DatabaseError
+from cabai.study.connections import INTERRUPTS, SQLITE, Conflict, DatabaseError, Values
 from cabai.study.errors import StorageError
 from cabai.study.turns import Turn
 from cabai.study.urls import MEMORY
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
 IDLE = 4  # connections that are kept for the next who reads
-NOTHING: Mapping[str, Any] = {}
+NOTHING = ()
 
 
 def plain_error(error: sqlite3.Error) -> DatabaseError:
@@ -60,25 +60,33 @@ class SqliteConnection:
                 driver.close()
                 raise
         self.waits = database.PATIENCE  # seconds for which SQLite itself tries again to get a lock
+        self.unbroken = object()  # another one after a rollback
+        self.others: int | None = None  # not the same after another connection has written
         self.streaming: sqlite3.Cursor | None = None  # the last: while it is open, a rollback does not end its snapshot
 
-    def execute(self, text: str, values: Mapping[str, Any] = NOTHING) -> None:
+    def execute(self, text: str, values: Values = NOTHING) -> None:
         try:
             self.driver.execute(text, values)
         except sqlite3.Error as error:
             raise plain_error(error) from error
 
-    def execute_many(self, text: str, values: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, text: str, values: Sequence[Values]) -> None:
         with plain():
             self.driver.executemany(text, values)
 
-    def fetch(self, text: str, values: Mapping[str, Any] = NOTHING) -> list[Any]:
+    def fetch(self, text: str, values: Values = NOTHING) -> list[Any]:
         try:
             return self.driver.execute(text, values).fetchall()
         except sqlite3.Error as error:
             raise plain_error(error) from error
 
-    def stream(self, text: str, values: Mapping[str, Any], size: int) -> Iterator[list[Any]]:
+    def mark(self) -> Any:
+        """In a transaction that writes, during which others do not: what was written here, and by others before."""
+        if self.others is None:
+            [(self.others,)] = self.fetch("PRAGMA data_version")
+        return self.unbroken, self.driver.total_changes, self.others
+
+    def stream(self, text: str, values: Values, size: int) -> Iterator[list[Any]]:
         with plain():
             cursor = self.streaming = self.driver.execute(text, values)
             while rows := cursor.fetchmany(size):
@@ -95,7 +103,7 @@ class SqliteConnection:
         came last is served first; here everybody who waits has the same chance."""
         self.end_left()
         self.let_wait(0.0)
-        deadline = 0.0
+        self.others, deadline = None, 0.0
         while True:
             try:
                 self.driver.execute("BEGIN IMMEDIATE")
@@ -113,11 +121,12 @@ class SqliteConnection:
 
     def commit(self) -> None:
         try:
-            self.driver.commit()
+            self.driver.execute("COMMIT")  # which is kept prepared; that of the driver is not
         except sqlite3.Error as error:
             raise plain_error(error) from error
 
     def rollback(self) -> None:
+        self.unbroken = object()
         with plain():
             self.end_stream()
             self.driver.rollback()
@@ -236,7 +245,7 @@ class SqliteStorage(database.Storage):
                 connection.close()
 
     def is_gone(self) -> bool:
-        return self.identity is not None and self._identity() != self.identity
+        return self.identity is not None and self.identity != self._identity()
 
     def check_there(self) -> None:
         if self.is_gone():

@@ -3,7 +3,6 @@ one transaction. So one lock, one read of the state and one commit serve many.""
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from cabai.study import turns
 from cabai.study.change import Change
 from cabai.study.connections import Connection
 from cabai.study.current import Current
@@ -28,7 +28,7 @@ class Call:
 
     work: Callable[[Change], Any]
     number: int | None
-    process: int = field(default_factory=os.getpid)
+    process: int = field(default_factory=lambda: turns.process)
     since: float = field(default_factory=time.monotonic)
     alone: bool = False  # whether it changes what the study is about, so that no other can share its transaction
     is_open: bool = True  # until it is done, or its thread has given up
@@ -58,32 +58,29 @@ class Together:
         """Make this thread's change and those of waiting threads. If that fails, for whatever reason, none of it has
         been done: then this thread goes alone, and each of the others leads when its turn comes."""
         calls = [call]
-
-        def work(ledger: Ledger, connection: Connection) -> list[Any]:
-            change = change_of(ledger, connection, call.number)
-            calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: more may have come
-            results = [each.work(change) for each in calls]
-            change.save()
-            return results
-
-        def alone(ledger: Ledger, connection: Connection) -> list[Any]:
-            change = change_of(ledger, connection, call.number)
-            result = call.work(change)
-            change.save()
-            return [result]
-
-        def written(work: Callable[[Ledger, Connection], list[Any]]) -> list[Any]:
-            return self.current.do(lambda ledger: self.storage.write(partial(work, ledger), since=call.since))
-
         try:
-            results = written(alone if call.alone else work)
+            results = self._written(calls, alone=call.alone)
         except Exception:
             if len(calls) == 1:
                 raise
             del calls[1:]
-            results = written(alone)
+            results = self._written(calls, alone=True)
         for each, result in zip(calls, results, strict=True):
             each.result, each.is_open = result, False
+
+    def _written(self, calls: list[Call], *, alone: bool) -> list[Any]:
+        """What the calls return, in one transaction; unless it is to be `alone`, others join the first."""
+        call = calls[0]
+
+        def work(ledger: Ledger, connection: Connection) -> list[Any]:
+            change = change_of(ledger, connection, call.number)
+            if not alone:
+                calls.extend(self._others(call, MOST - len(calls)))  # now that the lock is held: more may have come
+            results = [each.work(change) for each in calls]
+            change.save()
+            return results
+
+        return self.current.do(lambda ledger: self.storage.write(partial(work, ledger), since=call.since))
 
     def _others(self, leader: Call, most: int) -> Iterator[Call]:
         """The calls of other threads that wait; not those that a parent's threads left behind when it forked."""

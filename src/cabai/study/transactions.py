@@ -29,9 +29,10 @@ def ask(
         return again, None, []
     warned = len(change.warnings)
     live, why = change.settle_lapsed(), None
-    handed: list[Pull] = []
+    handed, unpaid = list[Pull](), list[Any]()
     if not change.is_over:
-        handed, unpaid = change.offer_again(live, count, asker)
+        if live:
+            handed, unpaid = change.offer_again(live, count, asker)
         fresh, reason = change.hand_out(live, count - len(handed), asker, beyond)
         handed += fresh
         if not handed and len(live) > len(unpaid):

@@ -54,18 +54,20 @@ class Turn:
                 self.inside.append(thread)
                 signal.release()
 
-    def __enter__(self) -> None:
-        self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *_: Any) -> None:
         self.release()
 
 
 _turns: weakref.WeakSet[Turn] = weakref.WeakSet()
+process = 0  # how often this process and its parents have forked: another number than theirs
 
 
 def reset_turns() -> None:
     """After a fork: the threads that held it or waited do not exist in this process."""
+    global process
+    process += 1
     for turn in _turns:
         turn.reset()
 
