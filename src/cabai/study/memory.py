@@ -35,8 +35,8 @@ class Memory:
     def text(self, arms: NDArray[Any], run: Any) -> str:
         values = run.item()
         if self.is_short:
-            by_arm = {name: arms[name].tolist() for name, _, _ in self.columns}
-            text = repr({"arms": by_arm, "run": {name: values[place] for name, place, _ in self.run}})
+            by_arm = ", ".join([f"{quoted}: {column.whole(arms[name])}" for name, quoted, column in self.columns])
+            text = f'{{"arms": {{{by_arm}}}, "run": {({name: values[place] for name, place, _ in self.run})}}}'
             for python, same in AS_JSON:
                 text = text.replace(python, same)
             return text
@@ -56,6 +56,13 @@ class Column:
         self.start = self.raw = start.tobytes()
         self.values, self.texts = start, list[str]()
         self.written: str | None = None
+
+    def whole(self, values: NDArray[Any]) -> str:
+        """A list, as Python writes it."""
+        raw = values.tobytes()
+        if raw != self.raw or self.written is None:
+            self.raw, self.written = raw, repr(values.tolist())
+        return self.written
 
     def text(self, values: NDArray[Any]) -> str | None:
         """A list, or None if nothing differs from the start."""
