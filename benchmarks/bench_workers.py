@@ -3,7 +3,8 @@
     python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|tests|sqlite|postgres]
 
 `bare` is the database's driver alone, with the same durability: two transactions, each on disk before the next begins,
-that write the same columns of the same rows, the policy's memory included, and read nothing and choose nothing. On
+that write the same columns of the same rows, with values that take as much space, the policy's memory included, and
+read nothing and choose nothing. On
 PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one run, so a ratio holds
 even if a rate depends on who else uses the machine.
 
@@ -27,6 +28,7 @@ import json
 import multiprocessing
 import os
 import queue
+import re
 import sqlite3
 import sys
 import tempfile
@@ -67,20 +69,21 @@ FILL_STUDY = """
 UPDATE cabai_study SET asked = :size, told = :size, through = :size, spent = :spent, counted = :spent, memory = :memory
 WHERE id = :study
 """
+LARGE = 2**61  # as large as the number of a revision
 LOCK = "SELECT id FROM cabai_study WHERE id = 1 FOR UPDATE"
 BARE_ASK = [
     "INSERT INTO cabai_pull (study, number, arm, asked, expires, offers, worker, lapses) "
-    "VALUES (1, :i, 0, 0.0, 3600.0, 1, NULL, 0)",
-    "UPDATE cabai_study SET revision = :i, asked = :i, memory = :memory WHERE id = 1",
+    "VALUES (1, :i, 0, :x, :x, 1, NULL, 0)",
+    "UPDATE cabai_study SET revision = :revision, asked = :i, memory = :memory WHERE id = 1",
 ]
 BARE_TELL = [
     "DELETE FROM cabai_pull WHERE study = 1 AND number = :i",
     "INSERT INTO cabai_observation (study, number, place, arm, reward, cost, failed, asked, told, worker, offers, "
-    "withdrawn) VALUES (1, :i, :i, 0, 0.5, 1.0, NULL, 0.0, 0.0, NULL, 1, NULL)",
+    "withdrawn) VALUES (1, :i, :i, 0, :x, 1.3, NULL, :x, :x, NULL, 1, NULL)",
     "UPDATE cabai_arm SET pulls = :i, rewards = :x, first = 0.5, costs = :x, ordered_pulls = :i, ordered_rewards = :x, "
-    "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0 "
-    "WHERE study = 1 AND number = 0",
-    "UPDATE cabai_study SET revision = :i, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
+    "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0, "
+    "discarded = 0, squares = :x WHERE study = 1 AND number = 0",
+    "UPDATE cabai_study SET revision = :revision, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
     "WHERE id = 1",
 ]
 
@@ -129,7 +132,7 @@ def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[]
 
     def job() -> None:
         i = values["i"] + 1
-        values.update(i=i, x=i / 2, memory=memory())
+        values.update(i=i, x=i / 3, revision=LARGE - i, memory=memory())
         for statements in (BARE_ASK, BARE_TELL):
             connection.execute("BEGIN IMMEDIATE")
             for statement in statements:
@@ -282,8 +285,7 @@ def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float,
     connections: queue.Queue[Any] = queue.Queue()
     for _ in range(min(threads, CONNECTIONS)):
         connections.put(psycopg.connect(url))
-    ask, tell = ([each.replace(":i", "%(i)s").replace(":x", "%(x)s").replace(":memory", "%(memory)s") for each in part]
-                 for part in (BARE_ASK, BARE_TELL))  # fmt: skip
+    ask, tell = ([re.sub(r":(\w+)", r"%(\1)s", each) for each in part] for part in (BARE_ASK, BARE_TELL))
     numbers = iter(range(10**6 + multiprocessing.current_process().pid * 10**6, 2**62))
 
     def job() -> None:
@@ -292,7 +294,7 @@ def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float,
             connection = connections.get()
             connection.execute(LOCK)
             for statement in statements:
-                connection.execute(statement, {"i": i, "x": i / 2, "memory": memory})
+                connection.execute(statement, {"i": i, "x": i / 3, "revision": LARGE - i, "memory": memory})
             connection.commit()
             connections.put(connection)
 

@@ -58,10 +58,6 @@ class Books:
         for name in KEPT:
             self.accounts[name] = [value or 0 for value in columns[name]]
 
-    def books(self, a: int) -> dict[str, Any]:
-        """What is stored in the row of an arm."""
-        return dict(zip(KEPT, self.accounts[a].item(), strict=True))
-
     def copy_books(self, other: Books) -> None:
         self._open(other.accounts.copy())
         self.changed = set(other.changed)

@@ -216,7 +216,8 @@ class Change:
 
     def offer_again(self, live: Sequence[Any], count: int, asker: Asker) -> tuple[list[Pull], list[Any]]:
         """Up to so many of the lapsed pulls, and those for which the budget does not pay a second time."""
-        under_way, handed, unpaid = self.under_way(live), list[Pull](), []
+        handed: list[Pull] = []
+        under_way, unpaid = self.under_way(live), []
         lapsed = self.play.lapses.tolist()
         for pull in live:
             lapsed[pull.arm] += pull.lapses
@@ -239,7 +240,8 @@ class Change:
 
     def hand_out(self, live: Sequence[Any], count: int, asker: Asker, beyond: int = 0) -> tuple[list[Pull], str]:
         """Up to so many new pulls, and why there are no more."""
-        settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
+        handed: list[Pull] = []
+        settings, under_way = self.settings, self.under_way(live)
         if self.play.decides:
             return [], "the results told so far decide, once those of pulls asked before them are told"
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"

@@ -51,7 +51,8 @@ class ItemsChange(Change):
         return next((arm for arm, _ in self.play.to_come([])), None)
 
     def hand_out(self, live: Sequence[Any], count: int, asker: Asker, beyond: int = 0) -> tuple[list[Pull], str]:
-        settings, under_way, handed = self.settings, self.under_way(live), list[Pull]()
+        handed: list[Pull] = []
+        settings, under_way = self.settings, self.under_way(live)
         why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         to_come = self.play.to_come(live, beyond)
         while len(handed) < count and self.reached(under_way) is None:

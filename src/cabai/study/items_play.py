@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.cheapest_race import CheapestRace
-from cabai.study.books import Books
+from cabai.study.books import KEPT, Books
 from cabai.study.settings import Settings
 
 
@@ -98,7 +98,8 @@ class ItemsPlay(Books):
         """What is stored of an arm."""
         sums = {"pulls": int(self.pulls[a]), "rewards": float(self.rewards[a]), "first": float(self.first[a]),
                 "costs": float(self.counted[a])}  # fmt: skip
-        return self.books(a) | sums | {f"ordered_{name}": value for name, value in sums.items()} | {"squares": None}
+        books = dict(zip(KEPT, self.accounts[a].item(), strict=True))
+        return books | sums | {f"ordered_{name}": value for name, value in sums.items()} | {"squares": None}
 
     def memory(self) -> str:
         """Only what a decision was about: the log has the rest."""

@@ -1,50 +1,76 @@
 """A policy's memory, as stored: JSON of its fields.
 
-It is written with every ask and tell. Of many arms only those fields are written that differ from their start values,
-and only what has changed since is spelt again; of few arms everything, which takes less time.
+It is written with every ask and tell, and mostly unchanged: only what has changed since is spelt again. Of many arms
+only those fields are stored that differ from their start values; of few arms all, which takes less time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 FEW = 16  # arms
-AS_JSON = (("'", '"'), ("inf", "Infinity"), ("nan", "NaN"))  # where Python writes names and numbers differently
+AS_JSON = (("inf", "Infinity"), ("nan", "NaN"))  # numbers that Python writes differently
+
+
+def memory(arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> Any:
+    """A writer of these fields of an arm and of the run, given the records at the start. Its `text(arms, run)` writes
+    them, again and again."""
+    names = " ".join([*arm_names, *run_names])
+    is_plain = not any(word in names for word, _ in AS_JSON) and not any(run.dtype[name].shape for name in run_names)
+    kind = MemoryOfFew if len(arms) <= FEW and is_plain else Memory
+    return kind(arms, run, arm_names, run_names)
+
+
+class MemoryOfFew:
+    """All fields, of few arms."""
+
+    def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
+        self.columns = [(name, Short()) for name in arm_names]
+        self.values = itemgetter(*map(run.dtype.names.index, run_names))
+        by_arm, of_run = (", ".join(f'"{name}": %s' for name in names) for names in (arm_names, run_names))
+        self.form = f'{{"arms": {{{by_arm}}}, "run": {{{of_run}}}}}'
+
+    def text(self, arms: NDArray[Any], run: Any) -> str:
+        by_arm = [column.text(arms[name]) for name, column in self.columns]
+        text = self.form % (*by_arm, *self.values(run.item()))
+        for python, same in AS_JSON:
+            text = text.replace(python, same)
+        return text
+
+
+class Short:
+    """One field of few arms, as Python writes a list."""
+
+    raw, written = b"", ""
+
+    def text(self, values: NDArray[Any]) -> str:
+        raw = values.tobytes()
+        if raw != self.raw:
+            self.raw, self.written = raw, repr(values.tolist())
+        return self.written
 
 
 class Memory:
-    """Writes the memory of one side of a study, again and again."""
+    """The fields that differ from their start values."""
 
     def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
-        """For these fields of an arm and of the run, and the records at the start."""
-        names = " ".join([*arm_names, *run_names])
-        self.is_short = (
-            len(arms) <= FEW
-            and not any(word in names for word, _ in AS_JSON)
-            and not any(run.dtype[name].shape for name in run_names)
-        )
         self.columns = [(name, json.dumps(name), Column(arms[name])) for name in arm_names]
         places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
         self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
 
     def text(self, arms: NDArray[Any], run: Any) -> str:
-        values = run.item()
-        if self.is_short:
-            by_arm = ", ".join([f"{quoted}: {column.whole(arms[name])}" for name, quoted, column in self.columns])
-            text = f'{{"arms": {{{by_arm}}}, "run": {({name: values[place] for name, place, _ in self.run})}}}'
-            for python, same in AS_JSON:
-                text = text.replace(python, same)
-            return text
         told = []
         for name, quoted, column in self.columns:
-            changed = column.text(arms[name])
-            if changed is not None:
-                told.append(f"{quoted}: {changed}")
+            text = column.text(arms[name])
+            if text is not None:
+                told.append(f"{quoted}: {text}")
+        values = run.item()
         kept = {name: value for name, place, first in self.run if (value := plain(values[place])) != first}
         return f'{{"arms": {{{", ".join(told)}}}, "run": {json.dumps(kept)}}}'
 
@@ -56,13 +82,6 @@ class Column:
         self.start = self.raw = start.tobytes()
         self.values, self.texts = start, list[str]()
         self.written: str | None = None
-
-    def whole(self, values: NDArray[Any]) -> str:
-        """A list, as Python writes it."""
-        raw = values.tobytes()
-        if raw != self.raw or self.written is None:
-            self.raw, self.written = raw, repr(values.tolist())
-        return self.written
 
     def text(self, values: NDArray[Any]) -> str | None:
         """A list, or None if nothing differs from the start."""

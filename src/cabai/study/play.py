@@ -21,7 +21,7 @@ from cabai.families.base import lower_end, upper_end
 from cabai.simulation.truth import open_streams
 from cabai.study import levels
 from cabai.study.absent import Absent
-from cabai.study.books import Books
+from cabai.study.books import KEPT, Books
 from cabai.study.part import with_part
 from cabai.study.settings import Settings
 from cabai.support.streams import GOLDEN
@@ -29,7 +29,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds import EValue
 
 SUMS = ("pulls", "rewards", "first", "costs")  # of an arm, for both views
-ALL_SUMS = (*SUMS, *(f"ordered_{name}" for name in SUMS))
+STORED = (*KEPT, *SUMS, *(f"ordered_{name}" for name in SUMS), "squares")  # of an arm
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Play(Books):
     def memory(self) -> str:
         """What the policy remembers, to be stored."""
         told, ordered = self.settings.memories
-        text = told.text(self.told.arms, self.told.run)
+        text: str = told.text(self.told.arms, self.told.run)
         if self.has_waiting:
             text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
         if self.summed:
@@ -154,8 +154,9 @@ class Play(Books):
         """What is stored of an arm, besides the policy's memory."""
         told = self._summed_up(self.arms[a].item())
         ordered = self._summed_up(self.ordered.arms[a].item()) if self.has_waiting else told
-        sums = zip(ALL_SUMS, told + ordered, strict=True)
-        return {**self.books(a), **dict(sums), "squares": finite_or_none(self.squares[a])}
+        return dict(
+            zip(STORED, (*self.accounts[a].item(), *told, *ordered, finite_or_none(self.squares[a])), strict=True)
+        )
 
     def copy(self) -> Play:
         """A copy of the state, to try something out."""

@@ -29,7 +29,8 @@ def ask(
         return again, None, []
     warned = len(change.warnings)
     live, why = change.settle_lapsed(), None
-    handed, unpaid = list[Pull](), list[Any]()
+    handed: list[Pull] = []
+    unpaid: list[Any] = []
     if not change.is_over:
         if live:
             handed, unpaid = change.offer_again(live, count, asker)
