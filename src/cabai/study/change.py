@@ -244,7 +244,7 @@ class Change:
         settings, under_way = self.settings, self.under_way(live)
         if self.play.decides:
             return [], "the results told so far decide, once those of pulls asked before them are told"
-        why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
+        why = ""
         while len(handed) < count and self.reached(under_way) is None:
             after = self.play if settings.max_cost is None else self.play.copy()
             arm = after.choose(under_way)
@@ -258,18 +258,22 @@ class Change:
             self.play = after  # a choice that is not made must leave no trace in the policy's memory
             under_way[arm] += 1
             handed.append(self.hand(arm, asker))
+        if not handed and not why:
+            why = f"the budget of study {self.ledger.name!r} is used up by pulls under way ({len(live)})"
         return handed, why
 
     def hand(self, arm: int, asker: Asker, item: int | None = None) -> Pull:
         """A new pull of an arm, which is under way from now on."""
         self.asked += 1
-        fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now, "expires": self.expires,
-                 "offers": 1, "lapses": 0, "item": item, **asker}  # fmt: skip
+        expires = self.now + self.settings.lease
+        fresh = {"study": self.ledger.id, "number": self.asked, "arm": arm, "asked": self.now, "expires": expires,
+                 "offers": 1, "worker": asker["worker"], "lapses": 0, "withdrawn": None, "item": item,
+                 "request": asker["request"]}  # fmt: skip
         self.writes.append((statements.ADD_PULL, fresh))
         self.is_changed = True
         if self.pulls is not None:
-            self.pulls[self.asked] = statements.PULLS.row_type(**fresh, withdrawn=None)
-        return self.ledger.handed(self.asked, arm, self.expires, item=item)
+            self.pulls[self.asked] = statements.PULLS.row_type._make(fresh.values())  # in the order of the columns
+        return self.ledger.handed(self.asked, arm, expires, item=item)
 
     @property
     def expires(self) -> float:

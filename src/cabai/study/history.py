@@ -55,8 +55,10 @@ class Recorder:
 
     def point(self, play: Play | ItemsPlay, before: int, after: int, *, is_last: bool) -> dict[str, Any] | None:
         """The point to store now that there are more results, if any."""
+        if after == before or not (is_last or is_due(before, after)):
+            return None
         started = time.perf_counter()
-        if after == before or not (is_last or (started >= self.free and is_due(before, after))):
+        if started < self.free and not is_last:
             return None
         found = point_of(play)
         self.free = started + (1.0 + PAUSE) * (time.perf_counter() - started)

@@ -67,6 +67,7 @@ class Play(Books):
         super().__init__(settings)
         self.setup = settings.setup()
         self.policy, self.rules, self.kernels = settings.policy, self.setup.rules, settings.kernels
+        self.is_own = settings.policy.is_own
         self.told = self.ordered = Side(*settings.start).copy()
         self.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
@@ -306,11 +307,18 @@ class Play(Books):
     def _stops(self, side: Side) -> bool:
         if not side.everything_pulled:
             return False
+        if self.is_even:
+            return self.kernels.stop(side.arms, side.run)
         rules = self.rules_of(int(side.run["leader"]))
         if self.left == len(self.here):
             return self.kernels.stop(side.arms, side.run, rules)
         chosen = np.flatnonzero(self.here)
         return with_part(side.arms, side.run, chosen, lambda arms, run: self.kernels.stop(arms, run, rules))
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all arms are here, with equal parts of delta: then all have the same rules."""
+        return self.left == len(self.here) and self.settings.reserve is None and not self.settings.dropped
 
     def rules_of(self, leader: int, among: int | None = None) -> Any:
         """The rules by which an arm is compared with its rivals: those in play or, when choosing, so many."""
@@ -407,7 +415,7 @@ class Play(Books):
                 return int(new[0])
             count = int(np.count_nonzero(among))
         arms, run, is_pending = self.arms, self.run, any(under_way)
-        if is_pending or self.policy.is_own:
+        if is_pending or self.is_own:
             arms, run = arms.copy(), copy_of(run)
         if is_pending:
             pending = np.asarray(under_way)
@@ -416,7 +424,7 @@ class Play(Books):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        rules = self.rules_of(int(run["leader"]), count)
+        rules = None if count == len(arms) and self.is_even else self.rules_of(int(run["leader"]), count)
         if count == len(arms):
             chosen = self.kernels.choose(arms, run, rules)
         else:
@@ -427,7 +435,7 @@ class Play(Books):
         if is_pending:  # what was computed with pulls that are not told yet must not be used later as if it were true
             for name in ("stream", *self.policy.keeps):
                 self.run[name] = run[name]
-        elif self.policy.is_own:  # the policy may have written where it should not
+        elif self.is_own:  # the policy may have written where it should not
             for name in self.settings.arm_memory:
                 self.arms[name] = arms[name]
             for name in self.settings.run_memory:

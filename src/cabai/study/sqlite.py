@@ -94,15 +94,19 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """From now on, all reads see one state of the database, even while others write."""
-        self.end_left()
-        self.let_wait(database.PATIENCE)
+        if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
+            self.rollback()
+        if self.waits != database.PATIENCE:
+            self.let_wait(database.PATIENCE)
         self.execute("BEGIN")
 
     def begin_to_write(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that who
         came last is served first; here everybody who waits has the same chance."""
-        self.end_left()
-        self.let_wait(0.0)
+        if self.driver.in_transaction:  # as above
+            self.rollback()
+        if self.waits:
+            self.let_wait(0.0)
         self.others, deadline = None, 0.0
         while True:
             try:
@@ -115,9 +119,8 @@ class SqliteConnection:
             time.sleep(random.uniform(*PAUSE))
 
     def let_wait(self, seconds: float) -> None:
-        if self.waits != seconds:
-            self.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
-            self.waits = seconds
+        self.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+        self.waits = seconds
 
     def commit(self) -> None:
         try:
@@ -141,11 +144,6 @@ class SqliteConnection:
         if self.streaming is not None:
             self.streaming.close()
             self.streaming = None
-
-    def end_left(self) -> None:
-        """End a transaction that is still open because Ctrl-C came while it was undone."""
-        if self.driver.in_transaction:
-            self.rollback()
 
 
 class SqliteStorage(database.Storage):
