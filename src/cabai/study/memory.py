@@ -1,7 +1,6 @@
 """A policy's memory, as stored: JSON of its fields.
 
-It is written with every ask and tell, and mostly unchanged: only what has changed since is spelt again. Of many arms
-only those fields are stored that differ from their start values; of few arms all, which takes less time.
+It is written with every ask and tell, and mostly unchanged: only what has changed since is spelt again.
 """
 
 from __future__ import annotations
@@ -14,69 +13,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FEW = 16  # arms
-AS_JSON = (("inf", "Infinity"), ("nan", "NaN"))  # numbers that Python writes differently
+FEW = 16  # numbers: up to so many, spelling all takes less time than finding what has changed
+AS_JSON = (("inf", "Infinity"), ("nan", "NaN"))  # numbers that Python spells differently
 
 
-def memory(arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> Any:
-    """A writer of these fields of an arm and of the run, given the records at the start. Its `text(arms, run)` writes
-    them, again and again."""
-    names = " ".join([*arm_names, *run_names])
-    is_plain = not any(word in names for word, _ in AS_JSON) and not any(run.dtype[name].shape for name in run_names)
-    kind = MemoryOfFew if len(arms) <= FEW and is_plain else Memory
-    return kind(arms, run, arm_names, run_names)
-
-
-class MemoryOfFew:
-    """All fields, of few arms."""
+class Memory:
+    """Writes the memory of one side of a study, again and again."""
 
     def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
-        self.columns = [(name, Short()) for name in arm_names]
+        """For these fields of an arm and of the run, and the records at the start."""
+        self.columns = [(name, (Short if arms[name].size <= FEW else Column)(arms[name])) for name in arm_names]
         self.values = itemgetter(*map(run.dtype.names.index, run_names))
-        by_arm, of_run = (", ".join(f'"{name}": %s' for name in names) for names in (arm_names, run_names))
-        self.form = f'{{"arms": {{{by_arm}}}, "run": {{{of_run}}}}}'
+        self.names = run_names
+        self.form = ", ".join(f'"{name}": %s' for name in run_names)
+        words = " ".join(run_names)
+        self.is_plain = not any(word in words for word, _ in AS_JSON) and not any(run.dtype[n].shape for n in run_names)
 
     def text(self, arms: NDArray[Any], run: Any) -> str:
-        by_arm = [column.text(arms[name]) for name, column in self.columns]
-        text = self.form % (*by_arm, *self.values(run.item()))
-        for python, same in AS_JSON:
-            text = text.replace(python, same)
-        return text
+        told = []
+        for name, column in self.columns:
+            text = column.text(arms[name])
+            if text is not None:
+                told.append(f'"{name}": {text}')
+        values = self.values(run.item())
+        if self.is_plain:
+            kept = in_json(self.form % values)
+        else:
+            kept = json.dumps(dict(zip(self.names, map(plain, values), strict=True)))[1:-1]
+        return f'{{"arms": {{{", ".join(told)}}}, "run": {{{kept}}}}}'
 
 
 class Short:
-    """One field of few arms, as Python writes a list."""
+    """One field of every arm: a few numbers."""
 
-    raw, written = b"", ""
+    def __init__(self, start: NDArray[Any]) -> None:
+        self.raw, self.written = start.tobytes(), in_json(repr(start.tolist()))
 
     def text(self, values: NDArray[Any]) -> str:
         raw = values.tobytes()
         if raw != self.raw:
-            self.raw, self.written = raw, repr(values.tolist())
+            self.raw, self.written = raw, in_json(repr(values.tolist()))
         return self.written
 
 
-class Memory:
-    """The fields that differ from their start values."""
-
-    def __init__(self, arms: NDArray[Any], run: Any, arm_names: Sequence[str], run_names: Sequence[str]) -> None:
-        self.columns = [(name, json.dumps(name), Column(arms[name])) for name in arm_names]
-        places, first = {name: place for place, name in enumerate(run.dtype.names)}, run.item()
-        self.run = [(name, places[name], plain(first[places[name]])) for name in run_names]
-
-    def text(self, arms: NDArray[Any], run: Any) -> str:
-        told = []
-        for name, quoted, column in self.columns:
-            text = column.text(arms[name])
-            if text is not None:
-                told.append(f"{quoted}: {text}")
-        values = run.item()
-        kept = {name: value for name, place, first in self.run if (value := plain(values[place])) != first}
-        return f'{{"arms": {{{", ".join(told)}}}, "run": {json.dumps(kept)}}}'
-
-
 class Column:
-    """One field of every arm."""
+    """One field of every arm: many numbers."""
 
     def __init__(self, start: NDArray[Any]) -> None:
         self.start = self.raw = start.tobytes()
@@ -103,6 +84,13 @@ def spelt(values: NDArray[Any]) -> list[str]:
     if values.ndim == 1 and len(values):
         return json.dumps(values.tolist())[1:-1].split(", ")
     return [json.dumps(value) for value in values.tolist()]
+
+
+def in_json(text: str) -> str:
+    """Numbers, as Python spells them, in JSON: in a fraction of the time that `json.dumps` takes."""
+    for python, same in AS_JSON:
+        text = text.replace(python, same)
+    return text
 
 
 def plain(value: Any) -> Any:

@@ -142,7 +142,7 @@ class Play(Books):
     def memory(self) -> str:
         """What the policy remembers, to be stored."""
         told, ordered = self.settings.memories
-        text: str = told.text(self.told.arms, self.told.run)
+        text = told.text(self.told.arms, self.told.run)
         if self.has_waiting:
             text = f'{text[:-1]}, "ordered": {ordered.text(self.ordered.arms, self.ordered.run)}}}'
         if self.summed:

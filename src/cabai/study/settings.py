@@ -19,7 +19,7 @@ from cabai.study import levels
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import STOP, Items
 from cabai.study.kernels import Kernels
-from cabai.study.memory import memory
+from cabai.study.memory import Memory
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
@@ -208,10 +208,10 @@ class Settings:
         return [*RUN_MEMORY, *self.policy.run_memory]
 
     @lazy
-    def memories(self) -> tuple[Any, Any]:
+    def memories(self) -> tuple[Memory, Memory]:
         """The writers of the memory of both views of a study."""
         arms, run = self.start
-        told, ordered = (memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))
+        told, ordered = (Memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))
         return told, ordered
 
     @lazy
