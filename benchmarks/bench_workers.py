@@ -4,9 +4,8 @@
 
 `bare` is the database's driver alone, with the same durability: two transactions, each on disk before the next begins,
 that write the same columns of the same rows, with values that take as much space, the policy's memory included, and
-read nothing and choose nothing. On
-PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one run, so a ratio holds
-even if a rate depends on who else uses the machine.
+read nothing and choose nothing. On PostgreSQL each locks the study's row first, as a study does. Study and bare take
+turns within one run, so a ratio holds even if a rate depends on who else uses the machine.
 
 1. One worker on SQLite, by the number of arms, the policy and the length of the log. Means over turns of one ask and
    one tell each, the slowest tenth left out. `ms` is CPU time only. The worker has run long enough to use compiled
