@@ -36,6 +36,11 @@ WRONG = [
     ("postgresql://u/x:secret@h/d", "must have one @ at most"),
     (f"postgresql://u:secret@{NOWHERE}/d?plugin=nonsense", "has options that the database does not know"),
     (f"postgresql://u:secret@{NOWHERE}/d?port=nonsense", "has options that the database does not know"),
+    (f"postgresql://u:secret@{NOWHERE}/d?nonsense=1", "has options that the database does not know"),
+    (f"postgresql://u:secret@{NOWHERE}/d?autocommit=true", "has options that the database does not know"),
+    (f"postgresql://u:secret@{NOWHERE}/d?prepare_threshold=x", "has options that the database does not know"),
+    ("postgresql://u:secret@a..b/d", "names a host that cannot exist"),
+    (f"postgresql://u:secret@{'h' * 80}/d", "names a host that cannot exist"),
     (["postgresql://u:secret@h/d"], "must be a URL such as sqlite:///cabai.db, got a list"),
 ]
 
@@ -55,7 +60,6 @@ def test_a_url_that_is_wrong_is_refused_without_showing_a_password(url, message)
         f"postgres://u:secret@{NOWHERE}/d",
         f"postgresql+psycopg2://u:secret@{NOWHERE}/d",
         f"postgresql://u@{NOWHERE}/d?password=secret",
-        f"postgresql://u:secret@{NOWHERE}/d?nonsense=1",
         f"postgresql://u:secret@{NOWHERE}/d?connect_timeout=nonsense",
         f"postgresql://u:secret@{NOWHERE}/d?sslmode=a&sslmode=b",
         f"postgresql://u:secret%40%2F@{NOWHERE}/d",

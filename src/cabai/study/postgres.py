@@ -25,6 +25,7 @@ NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are res
 WRITES, READS = psycopg.IsolationLevel.READ_COMMITTED, psycopg.IsolationLevel.REPEATABLE_READ
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
 NOTHING = ()
+OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
 
 
 class PostgresConnection:
@@ -89,6 +90,8 @@ class PostgresStorage(database.Storage):
     def __init__(self, url: sa.URL) -> None:
         self.url = shown(url)
         try:
+            if not set(url.query) <= OPTIONS:  # psycopg has others, such as `autocommit`: there must be transactions
+                raise sa.exc.ArgumentError
             self.engine = engine_of(url)
         except sa.exc.ArgumentError:
             raise InvalidInput(f"storage {self.url} has options that the database does not know.") from None
@@ -165,6 +168,8 @@ class PostgresStorage(database.Storage):
         while True:
             try:
                 return self.engine.raw_connection()
+            except UnicodeError:
+                raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
             except (psycopg.Error, sa.exc.DBAPIError) as error:  # the latter where SQLAlchemy asks for the version
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                     raise plain_error(error) from error
