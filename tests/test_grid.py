@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import cabai
 from cabai.simulation.grid import grid, random_instance
+from shell import here
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential", "bounded"])
@@ -47,13 +50,26 @@ def test_a_cell_is_what_simulations_of_its_instances_say():
 def test_a_grid_prints_a_column_a_policy_and_counts_its_work():
     told = []
     found = grid(
-        "bernoulli", ["co", "racing"], deltas=[0.1], arms=[2, 3], instances=2, trajectories=5, progress=told.append
-    )
+        "bernoulli", ["co", "racing"], thresholds=[None, "evalue"], deltas=[0.1], arms=[2, 3], instances=2,
+        trajectories=5, progress=told.append,
+    )  # fmt: skip
     lines = repr(found).splitlines()
     assert lines[2].split() == ["arms", "delta", "threshold", "co", "racing"]
     assert len(lines) == 3 + 2 * 2 + 1
     assert told == list(range(1, 2 * 2 * 2 * 2 + 1))
     assert len(found.to_frame()) == len(found.to_dicts()) == 8
+    assert {cell.threshold for cell in found.cells} == {"contrast", "evalue"}
+
+
+def test_a_grid_uses_the_threshold_that_is_given_or_the_familys_own():
+    usual = ["compare", "--grid", "--family", "bernoulli", "--policies", "co", "--deltas", "0.1", "--arms", "2",
+             "--instances", "2", "--trajectories", "5", "--json"]  # fmt: skip
+    for more, expected in (([], "contrast"), (["--threshold", "kt"], "kt"), (["--thresholds", "kt"], "kt")):
+        found = here(*usual, *more)
+        assert {cell["threshold"] for cell in json.loads(found.stdout)["cells"]} == {expected}
+    found = here(*usual, "--threshold", "kt", "--thresholds", "paper")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--threshold and --thresholds say the same" in found.stderr
 
 
 def test_a_grid_of_bounded_rewards_counts_errors_and_has_no_ratios():

@@ -83,8 +83,8 @@ def compare(
         bool, typer.Option("--grid", help="Compare on random instances instead of --means and --costs.")
     ] = False,
     thresholds: Annotated[
-        str, typer.Option("--thresholds", help="With --grid: thresholds to compare.")
-    ] = "paper,evalue",
+        str | None, typer.Option("--thresholds", help="With --grid: several thresholds to compare.")
+    ] = None,
     deltas: Annotated[str, typer.Option("--deltas", help="With --grid: values of delta to compare.")] = "0.1,0.01,1e-6",
     arms: Annotated[str, typer.Option("--arms", help="With --grid: numbers of arms.")] = "3,10,50",
     instances: Annotated[
@@ -117,7 +117,10 @@ def compare(
             )
         if max_pulls is not None:
             place["max_pulls"] = max_pulls
-        rules, sizes = read_names(thresholds), read_whole_numbers(arms, "--arms")
+        if thresholds is not None and threshold is not None:
+            raise InvalidInput("--threshold and --thresholds say the same: leave one out.")
+        rules = [threshold] if thresholds is None else read_names(thresholds)
+        sizes = read_whole_numbers(arms, "--arms")
         number = len(chosen) * len(rules) * len(sizes) * instances
         with told_what_is_cancelled(), progress_bar(number, "simulations") as progress:
             found = grid(

@@ -115,7 +115,7 @@ def grid(
     family: str = "gaussian",
     policies: Sequence[str | Policy] = ("top-two", "co", "ctas", "ctas(tracking=ratio, slack=0.5)"),
     *,
-    thresholds: Sequence[str | Threshold] = ("paper", "evalue"),
+    thresholds: Sequence[str | Threshold | None] = (None,),
     deltas: Sequence[float] = (0.1, 0.01, 1e-6),
     arms: Sequence[int] = (3, 10, 50),
     instances: int = 10,
@@ -129,16 +129,16 @@ def grid(
 ) -> Grid:
     """Run policies with thresholds at deltas on random instances: what each pays over the lower bound.
 
-    All face the same instances, rewards and costs. `workers`, `engine` and `address` are those of `simulate`.
-    `progress` is called with the number of simulations done, of len(policies) * len(thresholds) * len(arms) *
-    instances.
+    All face the same instances, rewards and costs. The threshold None is the family's default. `workers`, `engine` and
+    `address` are those of `simulate`. `progress` is called with the number of simulations done, of len(policies) *
+    len(thresholds) * len(arms) * instances.
 
     >>> found = grid("bernoulli", ["co"], thresholds=["evalue"], deltas=[0.1], arms=[3], instances=2, trajectories=10)
     >>> found.cells[0].mean_ratio > 1
     True
     """
     chosen = [policy_of(policy) for policy in policies]
-    rules = [threshold_of(threshold) for threshold in thresholds]
+    rules = [threshold_of(threshold, family_of(family)) for threshold in thresholds]
     chances = [probability(delta) for delta in deltas]
     if not chosen or not rules or not chances or not arms:
         raise InvalidInput("a grid needs at least one policy, threshold, delta and number of arms.")
