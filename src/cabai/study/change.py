@@ -126,7 +126,8 @@ class Change:
     def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
         """Log what a pull returned, unless it is too large to be added to the rest."""
         play, a = self.play, pull.arm
-        if max(cost, abs(result.reward or 0.0)) > LARGE and play.has_overflown(a):
+        counted = 0.0 if self.settings.costs is None else self.settings.costs[a]
+        if max(cost, counted, abs(result.reward or 0.0)) > LARGE and play.has_overflown(a):
             raise InvalidInput(
                 f"reward={result.reward!r}, cost={cost!r} and those told before add up to a number that is too large "
                 "to store."
