@@ -213,7 +213,7 @@ def test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing(kn
     assert tables(study) == before
 
 
-@pytest.mark.parametrize(("known", "cost"), [(None, 1e308), ([1e308, 1e308], 1.0)])
+@pytest.mark.parametrize(("known", "cost"), [(None, 1e308), ([1e308, 1e308], 1.0), ([0.0, 1.7e308], 0.0)])
 def test_sums_that_no_number_can_hold_are_refused(known, cost):
     study = new(family="gaussian", arms=["a", "b"], costs=known)
     with pytest.raises(cabai.InvalidInput, match="too large to store"):

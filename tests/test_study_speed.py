@@ -186,6 +186,37 @@ def test_what_is_remembered_is_spelt_as_json_would(count, run_names):
         assert memory.text(arms, run) == json.dumps(expected)
 
 
+@pytest.mark.parametrize("count", [3, FEW + 1])
+def test_ctrl_c_while_it_is_spelt_leaves_nothing_half_remembered(count):
+    """At any line, in the middle of many changes; the call is then made again."""
+    chance, kind = np.random.default_rng(1), np.dtype([("a", "f8"), ("b", "f8")])
+    hits = 0
+    for line in range(1, 60):
+        arms, run = np.zeros(count, kind), np.zeros(1, kind)[0]
+        memory, left = Memory(arms, run, ["a"], ["a", "b"]), [line]
+
+        def interrupt(frame: Any, event: str, _: Any, left: list[int] = left) -> Any:
+            if frame.f_code.co_filename != Memory.text.__code__.co_filename:
+                return None
+            left[0] -= event == "line"
+            if left[0] == 0 and event == "line":
+                raise KeyboardInterrupt
+            return interrupt
+
+        for _ in range(3):
+            arms["a"][chance.integers(count)] = chance.normal()
+            sys.settrace(interrupt)
+            try:
+                memory.text(arms, run)
+            except KeyboardInterrupt:
+                hits += 1
+            finally:
+                sys.settrace(None)
+            arms["a"][chance.integers(count)] = chance.normal()
+            assert json.loads(memory.text(arms, run))["arms"]["a"] == arms["a"].tolist()
+    assert hits > 15
+
+
 @BOTH
 def test_reading_does_not_wait_for_a_writer(url):
     study = create_study("read", arms=["a", "b"], family="gaussian(variance=1)", storage=url)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, load_study, statements
+from cabai.study import Study, create_study, load_study, statements, transactions
+from cabai.study.change import Result
+from cabai.study.together import change_of
 from storages import before_commits
 from workers import check_log
 
@@ -21,9 +23,9 @@ class Broken(Exception):
     """A transaction that fails as it is about to be committed."""
 
 
-def new(folder: Any, **options: Any) -> Study:
+def new(folder: Any, name: str = "study", **options: Any) -> Study:
     usual = {"arms": ["a", "b", "c"], "family": "bernoulli", "delta": 1e-9, "storage": f"sqlite:///{folder}/cabai.db"}
-    return create_study("study", **usual | options)
+    return create_study(name, **usual | options)
 
 
 def told(study: Study, count: int = 3) -> None:
@@ -131,6 +133,48 @@ def test_damage_done_by_hand_is_refused_at_once(folder, column):
     with pytest.raises(cabai.StorageError, match="is damaged") if column != "asked = 10" else contextlib.nullcontext():
         pull = study.ask()
         assert pull.number == 11
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+@pytest.mark.parametrize("how", ["limit", "drop", "join"])
+def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, where, how):
+    """Ctrl-C comes when the amendment is stored and before the handle has read it; or another thread is quicker."""
+    storage = {"storage": "memory"} if where == "memory" else {}
+    study = new(folder, delta=0.1, reserve=0.01 if how == "join" else None, name=f"{where} {how}", **storage)
+    told(study)
+    with monkeypatch.context() as patched:
+        patched.setattr(study, "_read", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            {"limit": lambda: study.amend(max_pulls=5), "drop": lambda: study.drop("c"),
+             "join": lambda: study.add_arm("d")}[how]()  # fmt: skip
+    if how == "limit":
+        told(study, 2)
+        with pytest.raises(cabai.StudyStopped):
+            study.ask()
+    elif how == "join":
+        assert study.ask().arm == "d"
+    else:
+        study.run(lambda arm: (float(arm == "a"), 1.0))
+        assert study._read(lambda ledger, connection: ledger.row(connection)).confidence == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_a_pull_cannot_be_told_in_the_transaction_that_hands_it_out(folder, where):
+    """Somebody has the id of a pull from before the file was restored from a copy."""
+    study = new(folder, **{"storage": "memory", "name": "guessed"} if where == "memory" else {})
+    told(study)
+    before = study.status().to_dict()
+
+    def work(connection: Any) -> None:
+        change = change_of(study._ledger, connection, None)
+        [pull], _, _ = transactions.ask(change, 1, None)
+        transactions.tell(change, [Result(pull.number, 1.0, 1.0)])
+
+    with pytest.raises(cabai.InvalidInput, match="has handed out no pull"):
+        study._storage.write(work)
+    assert study.status().to_dict() == before
+    told(study)
+    check_log(study, {})
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -86,6 +86,8 @@ class Change:
         """The pull of that number, which is no longer under way; None if it was not."""
         if number in self.taken:
             return self.taken.pop(number)
+        if number > self.row.asked:  # by who guesses what is handed out here, and not stored yet
+            return None
         if self.pulls is None:
             return self.ledger.take_pull(self.connection, number)
         pull = self.pulls.pop(number, None)
@@ -126,7 +128,8 @@ class Change:
     def log(self, pull: Any, result: Result, cost: float, lapses: int | None) -> None:
         """Log what a pull returned, unless it is too large to be added to the rest."""
         play, a = self.play, pull.arm
-        counted = 0.0 if self.settings.costs is None else self.settings.costs[a]
+        known = self.settings.steering_costs
+        counted = 0.0 if known is None else known[a]
         if max(cost, counted, abs(result.reward or 0.0)) > LARGE and play.has_overflown(a):
             raise InvalidInput(
                 f"reward={result.reward!r}, cost={cost!r} and those told before add up to a number that is too large "

@@ -228,7 +228,8 @@ class Ledger:
         changed |= {"revision": revision, "memory": play.memory()}
         own = (statements.CHANGE_STUDY, {**self.of, **changed})
         statements.write_all(connection, [*writes, *arms, own])
-        self._known = Known(row._replace(**changed), play, pulls, connection.mark())
+        if play.settings is self.settings:  # else it was amended: another ledger goes on
+            self._known = Known(row._replace(**changed), play, pulls, connection.mark())
 
     def checked_row(self, row: Any) -> Any:
         if row is None:

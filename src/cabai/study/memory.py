@@ -52,7 +52,8 @@ class Short:
     def text(self, values: NDArray[Any]) -> str:
         raw = values.tobytes()
         if raw != self.raw:
-            self.raw, self.written = raw, in_json(repr(values.tolist()))
+            written = in_json(repr(values.tolist()))
+            self.written, self.raw = written, raw  # at once: Ctrl-C may come
         return self.written
 
 
@@ -69,13 +70,14 @@ class Column:
         raw = values.tobytes()
         if raw != self.raw:
             if self.texts:
+                texts = list(self.texts)
                 changed = (values != self.values).reshape(len(values), -1).any(axis=1).nonzero()[0]
                 for a, text in zip(changed.tolist(), spelt(values[changed]), strict=True):
-                    self.texts[a] = text
+                    texts[a] = text
             else:
-                self.texts = spelt(values)
-            self.raw, self.values = raw, values.copy()
-            self.written = None if raw == self.start else f"[{', '.join(self.texts)}]"
+                texts = spelt(values)
+            kept, written = values.copy(), None if raw == self.start else f"[{', '.join(texts)}]"
+            self.values, self.texts, self.written, self.raw = kept, texts, written, raw  # at once: Ctrl-C may come
         return self.written
 
 
