@@ -284,7 +284,7 @@ def damaged(path, change):
         study.tell(pull, 1, 1)
     study.ask()
     storage._opened.pop(str(path)).close()
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(cabai.StorageError, match="is damaged") as refused:
         cabai.load_study("s", storage=url).status()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_ctrl_c_while_a_refusal_is_undone_leaves_nothing_of_it(url, monkeypatch)
 
 def test_errors_while_tables_are_made_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 0.2)
-    with sqlite3.connect(tmp_path / "strange.db") as strange:
+    with closing(sqlite3.connect(tmp_path / "strange.db")) as strange, strange:
         strange.execute("CREATE TABLE cabai_version (version_num VARCHAR(32))")
         strange.execute("CREATE TABLE cabai_study (id INTEGER)")
     with pytest.raises(StorageError, match="already exists"):

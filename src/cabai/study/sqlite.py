@@ -139,6 +139,11 @@ class SqliteConnection:
             self.end_stream()
             self.driver.close()
 
+    def __del__(self) -> None:
+        """Of a storage that nobody uses any more; Python 3.13 would warn that it was not closed."""
+        with suppress(Exception):
+            self.driver.close()
+
     def end_stream(self) -> None:
         """Whoever read it may have stopped in the middle, and still hold it."""
         if self.streaming is not None:
