@@ -63,7 +63,7 @@ def checked_worker(worker: Any) -> str | None:
     return kept
 
 
-def whoever(by: Any) -> str:
+def amender(by: Any) -> str:
     """Who amends a study: as given, or else the user and the machine."""
     if by is None:
         by = f"{user()}@{socket.gethostname()}"[:200]

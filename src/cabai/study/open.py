@@ -264,9 +264,9 @@ def is_ended(study: Study) -> bool:
 
 
 def by_run() -> str:
-    from cabai.study.given import whoever
+    from cabai.study.given import amender
 
-    return whoever(None)[: 200 - len(RUN)] + RUN
+    return amender(None)[: 200 - len(RUN)] + RUN
 
 
 def as_json(value: Any) -> Any:

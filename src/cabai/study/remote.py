@@ -14,7 +14,7 @@ from cabai.families import Gaussian
 from cabai.policies import policy_of
 from cabai.study import counts as counting
 from cabai.study.absent import Absent
-from cabai.study.given import checked_period, checked_request, checked_worker, fields, whoever
+from cabai.study.given import amender, checked_period, checked_request, checked_worker, fields
 from cabai.study.history import Point
 from cabai.study.http import Server
 from cabai.study.pull import Pull
@@ -98,17 +98,17 @@ class RemoteStudy(Study):
         self._post("stop", {})
 
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        self._post("amend", {**plain(given), "by": whoever(by)})
+        self._post("amend", {**plain(given), "by": amender(by)})
         self._renewed()
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
-        self._post("drop", {"arm": arm, "by": whoever(by)})
+        self._post("drop", {"arm": arm, "by": amender(by)})
         self._renewed()
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
         paid = None if cost is None else amount(cost, "cost")
         kept = checked_metadata({"it": metadata})["it"]
-        self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": whoever(by)})
+        self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": amender(by)})
         self._renewed()
 
     def amendments(self) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from cabai.study.current import Current
 from cabai.study.database import Storage
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.forecast import Forecasts
-from cabai.study.given import checked_period, checked_request, checked_worker, fields, legal, whoever
+from cabai.study.given import amender, checked_period, checked_request, checked_worker, fields, legal
 from cabai.study.history import Point
 from cabai.study.items_ledger import ItemsLedger
 from cabai.study.ledger import EVIDENCE, Ledger
@@ -375,7 +375,7 @@ class Study:
         if not given:
             raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
         self._import_own()
-        who = whoever(by)
+        who = amender(by)
         self._together.do(lambda change: amending.amend(change, given, who), alone=True)
         self._read(Ledger.row)  # so that the settings are at once what they are now
 
@@ -395,7 +395,7 @@ class Study:
         True
         """
         self._import_own()
-        who = whoever(by)
+        who = amender(by)
         self._change_arms(lambda change: amending.drop(change, arm, who))
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
@@ -411,7 +411,7 @@ class Study:
         ('a', 'b', 'new')
         """
         self._import_own()
-        who = whoever(by)
+        who = amender(by)
         if not isinstance(arm, str):
             raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
         self._change_arms(lambda change: amending.add_arm(change, arm, cost, metadata, who))
