@@ -156,6 +156,18 @@ def test_every_family_refuses_rewards_that_are_not_its_own(family, reward):
     assert tables(study) == before
 
 
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [(0, "at least 1, got 0"), (True, "got True"), (1.5, "got 1.5"), (10_000_000, r"n must be below 2\*\*17")],
+)
+def test_a_number_of_pulls_that_makes_no_sense_is_refused(n, message):
+    study = new()
+    before = tables(study)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        study.ask(n)
+    assert tables(study) == before
+
+
 def test_a_pull_that_was_never_handed_out_is_refused():
     study, other = new(), new()
     mine, theirs = study.ask(), other.ask()

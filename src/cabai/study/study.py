@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 
 
 class Study:
@@ -181,7 +182,7 @@ class Study:
         True
         """
         self._import_own()
-        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
+        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
         warn(warned)
         return pulls[0] if n is None else pulls
 
