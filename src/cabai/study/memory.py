@@ -84,8 +84,8 @@ class Column:
 def spelt(values: NDArray[Any]) -> list[str]:
     """Each value as JSON; numbers in one go."""
     if values.ndim == 1 and len(values):
-        return json.dumps(values.tolist())[1:-1].split(", ")
-    return [json.dumps(value) for value in values.tolist()]
+        return in_json(repr(values.tolist()))[1:-1].split(", ")
+    return [in_json(repr(value)) for value in values.tolist()]
 
 
 def in_json(text: str) -> str:

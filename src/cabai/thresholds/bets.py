@@ -73,25 +73,24 @@ def keep(arm, rules, reward):
 
 
 def weigh(arm, rules):
-    arm.tested = arm.pulls
-    arm.tested_mean = arm.mean
-    arm.variance = max(arm.squares / arm.tested - arm.mean * arm.mean, 0.0)
+    n, mean = arm.pulls, arm.mean
+    arm.tested = n
+    arm.tested_mean = mean
+    arm.variance = max(arm.squares / n - mean * mean, 0.0)
     arm.reserved = reserved_variance(arm)
 
 
-def capital_up(rules, arm, i):
+def capital_up(row, arm, i):
     """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
-    n, row = arm.tested, rules.stakes[i]
-    c = row[STAKE]
+    n, c = arm.tested, row[STAKE]
     if i < KEPT:
         return arm.up[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
     return c * arm.rewards - 0.5 * c * c * arm.squares - 4.0 * UNIT * c * n * (n + 8)
 
 
-def capital_down(rules, arm, i):
+def capital_down(row, arm, i):
     """The same with 1 - y in place of y."""
-    n, row = arm.tested, rules.stakes[i]
-    c = row[STAKE]
+    n, c = arm.tested, row[STAKE]
     if i < KEPT:
         return arm.down[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
     squares = n - 2.0 * arm.rewards + arm.squares
@@ -166,7 +165,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     Starting from the smallest stake, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
     variables with F and L are the sums for the two product priors.
     """
-    n_b, n_a = b.tested, a.tested
+    n_b, n_a, stakes = b.tested, a.tested, rules.stakes
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):
@@ -174,10 +173,10 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
         d_up_total = d_down_total = d_U = d_V = d_F_u = d_F_v = d_L_u = d_L_v = 0.0
         high = high_down = -np.inf
         for r in range(last, -1, -1):
-            row = rules.stakes[r]
+            row = stakes[r]
             c = row[STAKE]
-            up = capital_up(rules, b, r) - n_b * math.log(1.0 + c * m)
-            down = capital_down(rules, a, r) - n_a * math.log(1.0 + c * below)
+            up = capital_up(row, b, r) - n_b * math.log(1.0 + c * m)
+            down = capital_down(row, a, r) - n_a * math.log(1.0 + c * below)
             if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
                 total += row[GAINED] * U * V
                 d_up_total += row[GAINED] * d_U * V
