@@ -69,7 +69,7 @@ def test_a_grid_uses_the_threshold_that_is_given_or_the_familys_own():
         assert {cell["threshold"] for cell in json.loads(found.stdout)["cells"]} == {expected}
     found = here(*usual, "--threshold", "kt", "--thresholds", "paper")
     assert (found.returncode, found.stdout) == (2, "")
-    assert "--threshold and --thresholds say the same" in found.stderr
+    assert "give --threshold or --thresholds, not both" in found.stderr
 
 
 def test_a_grid_of_bounded_rewards_counts_errors_and_has_no_ratios():

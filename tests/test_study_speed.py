@@ -395,14 +395,35 @@ def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, thre
     assert {"failures", "waiting"} <= seen
 
 
+SOMETHING = [None, "", "x", b"", True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, 1e308, np.inf,
+             -np.inf, np.nan, np.float64(1.0), np.int64(1)]  # fmt: skip
+
+
+@pytest.mark.parametrize("items", [None, 5])
+def test_a_pull_that_looks_sound_passes_the_careful_check(items):
+    """The same for pulls under way; one of an item is always looked at with care."""
+    study = new() if items is None else new(items=items, family="bounded", policy="top-two")
+    study.ask()
+    [pull] = study._storage.read(lambda c: statements.PULLS.rows(c, study._ledger.of))
+    names, chance, passed = [name for name in pull._fields if name not in ("study", "number")], random.Random(4), 0
+    rows = [pull._replace(**{name: value}) for name in names for value in SOMETHING]
+    for _ in range(2000):
+        rows.append(pull._replace(**{name: chance.choice(SOMETHING) for name in chance.sample(names, 2)}))
+    for row in rows:
+        if damage.looks_under_way(row, study.settings):
+            damage.check_pulls([row], study.settings)
+            passed += 1
+    assert damage.looks_under_way(pull, study.settings) == (items is None)
+    assert (passed > 50) == (items is None)
+
+
 def test_what_looks_sound_passes_the_careful_check():
     """Whatever stands in a row: a glance never lets through what the careful check would not."""
     study = new()
     start(study, [1, 0, 1, 1])
     _, arms = stored(study)
     low, high = study.settings.family.mean_range
-    values = [None, "", "x", b"", True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, 1e308, np.inf,
-              -np.inf, np.nan, np.float64(1.0), np.int64(1)]  # fmt: skip
+    values = SOMETHING
     chance, passed = random.Random(3), 0
     columns = [name for name in arms[0]._fields if name not in ("study", "number", "name")]
     rows = [arm._replace(**{name: value}) for arm in arms for name in columns for value in values]

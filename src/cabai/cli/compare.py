@@ -118,7 +118,7 @@ def compare(
         if max_pulls is not None:
             place["max_pulls"] = max_pulls
         if thresholds is not None and threshold is not None:
-            raise InvalidInput("--threshold and --thresholds say the same: leave one out.")
+            raise InvalidInput("give --threshold or --thresholds, not both.")
         rules = [threshold] if thresholds is None else read_names(thresholds)
         sizes = read_whole_numbers(arms, "--arms")
         number = len(chosen) * len(rules) * len(sizes) * instances

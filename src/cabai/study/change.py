@@ -17,7 +17,7 @@ from cabai.support.validation import InvalidInput
 
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
 Asker = Mapping[str, str | None]  # who asks: the columns of a pull that say so, `worker` and `request`
-LARGE = 1e200  # a number that is not larger than this does not change the largest doubles
+LARGE = 1e200  # adding a number up to this to any double does not overflow
 LAPSED = "the lease ended without a result"
 
 
@@ -86,7 +86,7 @@ class Change:
         """The pull of that number, which is no longer under way; None if it was not."""
         if number in self.taken:
             return self.taken.pop(number)
-        if number > self.row.asked:  # by who guesses what is handed out here, and not stored yet
+        if number > self.row.asked:  # handed out in this transaction, if at all: nobody can have its result
             return None
         if self.pulls is None:
             return self.ledger.take_pull(self.connection, number)
