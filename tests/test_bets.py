@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from functools import cache
 
 import numpy as np
@@ -536,3 +537,16 @@ def test_squares_that_cannot_be_are_refused(squares):
 def test_bets_need_a_range():
     with pytest.raises(InvalidInput, match="rewards in a known range"):
         Setup(Gaussian(), Bets(), arms=2, delta=0.1)
+
+
+def test_choosing_leaves_the_costs_as_they_are():
+    """ctas solves for its shares with other costs; put back by a division, they differed in their last digit."""
+    from cabai.study.play import Play
+
+    chance = random.Random(0)
+    study = cabai.create_study("ctas, bets", arms=["a", "b", "c"], family="bounded", policy="ctas", storage="memory")
+    play = Play(study.settings)
+    for _ in range(60):
+        arm = play.choose([0, 0, 0])
+        assert play.arms["cost"].tolist() == (play.arms["costs"] / np.maximum(play.arms["pulls"], 1)).tolist()
+        play.observe(arm, chance.random(), chance.random())

@@ -150,6 +150,39 @@ def test_policies_choose_from_everything_told(clock):
     assert [study.ask().arm for _ in range(3)] == ["a", "a", "a"]
 
 
+def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
+    """Top-two keeps each arm's distance to a mark. Where the mark was forgotten and the distances were not, one ask in
+    five chose another arm than a policy that remembers nothing."""
+    from cabai.study.play import Play
+
+    chance = random.Random(1)
+    study = new(arms=list("abcdefghij"), family="gaussian", policy="top-two", lease=1e9, delta=1e-9, seed=1)
+    under_way, waited = [], 0
+    for _ in range(150):
+        play: Play = study._read(lambda ledger, connection: ledger.play(connection, ledger.row(connection)))
+        waited += play.has_waiting
+        play.reset_policy()
+        expected = play.choose([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
+        pull = study.ask()
+        assert pull.arm == study.arms[expected]
+        under_way.append(pull)
+        while len(under_way) > 5 or (under_way and chance.random() < 0.5):
+            pull = under_way.pop(chance.randrange(len(under_way)) if chance.random() < 0.7 else 0)
+            study.tell(pull, chance.gauss(0.5, 1), 1.0 + study.arms.index(pull.arm))
+    assert 30 < waited < 120
+
+
+def test_what_was_shown_once_stays_shown_when_results_begin_to_wait():
+    """With goal cheapest, an arm that was shown to be too bad is not in question again."""
+    from cabai.study.cheapest_play import CheapestPlay
+
+    play = CheapestPlay(new(goal="cheapest", epsilon=0.2, policy="cheapest").settings)
+    play.arms["excluded"] = [1, 0, 0]
+    play.observe(1, 1.0, 1.0, waits=True)
+    assert play.has_waiting
+    assert play.ordered.arms["excluded"].tolist() == play.arms["excluded"].tolist() == [1, 0, 0]
+
+
 def test_nothing_needless_is_asked_for_while_the_results_in_hand_decide(clock):
     study = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100)
     missing = study.ask()

@@ -38,6 +38,7 @@ class Policy(Named):
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
     keeps: ClassVar[tuple[str, ...]] = ()  # run fields that a study must restore exactly: they are not just caches
+    keeps_of_arms: ClassVar[tuple[str, ...]] = ()  # fields of each arm that are not just caches: never forgotten
     functions: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names
     within: ClassVar[tuple[Any, ...]] = ()  # the same, if epsilon is not 0
 
@@ -84,6 +85,7 @@ def own_policy(
         "arm_memory": dict(arm_memory or {}),
         "run_memory": dict(run_memory or {}),
         "keeps": tuple(run_memory or {}),
+        "keeps_of_arms": tuple(arm_memory or {}),
     }
     if stop is not None:
         members |= {"stop": staticmethod(stop), "depends_on_delta": True}

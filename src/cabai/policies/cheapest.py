@@ -205,6 +205,7 @@ class CheapestGoodEnough(Policy):
         "cleared_for": -1,  # the arm that was shown to be at most epsilon worse than this one
     }
     run_memory: ClassVar[Fields] = {"candidate": -1}  # the arm that was last tested against every other arm
+    keeps_of_arms = tuple(arm_memory)  # what was shown once stays shown
 
     def __post_init__(self) -> None:
         if not isinstance(self.uniform, bool):

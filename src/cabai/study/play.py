@@ -243,10 +243,14 @@ class Play(Books):
         self.pay(a, cost)
 
     def _forget(self, side: Side) -> None:
-        """Forget earlier choices and tests, in a view that not all of them were made on."""
-        first = self.settings.start[1]
+        """Forget earlier choices and tests, in a view that not all of them were made on; of arms, only what can be
+        computed again."""
+        arms, run = self.settings.start
         for name in self.policy.run_memory:
-            side.run[name] = first[name]
+            side.run[name] = run[name]
+        for name in self.policy.arm_memory:
+            if name not in self.policy.keeps_of_arms:
+                side.arms[name] = arms[name]
 
     def _take_in(self, side: Side, a: int, reward: float, cost: float) -> None:
         known = self.settings.steering_costs

@@ -93,11 +93,11 @@ def solve_shares(arms, run, rules):
     leader = working_variance(run, arms[run.leader], run.leader)
     run.z /= leader
     for a in range(len(arms)):
+        arms[a].share = arms[a].cost  # until the end: a cost that is multiplied and divided differs in its last digit
         arms[a].cost *= working_variance(run, arms[a], a)
     z = shares_by_gaps(arms, run, 0.5, rules.tolerance)
     for a in range(len(arms)):
-        own = working_variance(run, arms[a], a)
-        arms[a].cost /= own
+        arms[a].cost = arms[a].share
         if a != run.leader:
-            arms[a].u *= leader / own
+            arms[a].u *= leader / working_variance(run, arms[a], a)
     return z * leader
