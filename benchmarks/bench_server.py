@@ -97,20 +97,14 @@ def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list
 def page(folder: str, arms: int, size: int) -> None:
     """The page of a study with many arms and observations: what is sent, and how long it takes."""
 
-    from bench_workers import filled
-    from cabai.study import statements
-    from cabai.study.history import is_due
-    from cabai.study.storage import open_storage
+    from bench_workers import ask_and_tell, filled
 
     storage = f"sqlite:///{folder}/large.db"
     study = filled(storage, size, arms, "top-two")
-    points = [
-        {"study": study._ledger.id, "told": told, "time": float(told), "spent": float(told), "arms": arms, "leader": 0,
-         "rival": 1, "evidence": told / size, "required": 20.0}
-        for told in range(1, size + 1)
-        if is_due(told - 1, told)
-    ]  # fmt: skip
-    open_storage(storage).write(lambda connection: statements.ADD_POINT.run_many(connection, points))
+    study.settings.kernels.compile()
+    for _ in range(40):
+        ask_and_tell(study)  # so that there is a snapshot
+    points = study.history()
     with serving(storage, folder) as address:
         server = Server(address)
         times, sizes = [], []

@@ -1,11 +1,11 @@
 """One study and its workers: how often they can ask and tell, against the bare database doing the same writes.
 
-    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|tests|sqlite|postgres]
+    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|open|tests|sqlite|postgres]
 
 `bare` is the database's driver alone, with the same durability: two transactions, each on disk before the next begins,
-that write the same columns of the same rows, with values that take as much space, the policy's memory included, and
-read nothing and choose nothing. On PostgreSQL each locks the study's row first, as a study does. Study and bare take
-turns within one run, so a ratio holds even if a rate depends on who else uses the machine.
+that add the same events to the same tables, one for an ask and one for a tell, and read nothing, choose nothing and
+keep no snapshots. On PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one
+run, so a ratio holds even if a rate depends on who else uses the machine.
 
 1. One worker on SQLite, by the number of arms, the policy and the length of the log. Means over turns of one ask and
    one tell each, the slowest tenth left out. `ms` is CPU time only. The worker has run long enough to use compiled
@@ -19,11 +19,12 @@ turns within one run, so a ratio holds even if a rate depends on who else uses t
    they use plain code. The server is the tests' own, which does not wait for the disk.
 4. One worker on SQLite, by the test: the default of the family over `evalue` (goal: at most 1.2). Tied arms, so that
    nothing is decided. `plain` is a worker in its first second, which has compiled nothing yet.
+5. A study is loaded with its state, by the length of its log: from its snapshot, and from the first event on. CPU time
+   of one call, the median of several.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import queue
@@ -41,72 +42,43 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from cabai.study import create_study, load_study, storage
-from cabai.study.storage import open_storage
-from cabai.study.study import Study
+from cabai.study import create_study, load_study
+from cabai.study.log import storage
+from cabai.study.stored import StoredStudy as Study
 from cabai.support.tables import table
 
 SIZES, ARMS, POLICIES = (10**2, 10**4, 10**6), (3, 100), ("top-two", "co", "ctas")
 WORKERS, CONNECTIONS = ((1, 1), (8, 8), (8, 4), (64, 4), (256, 4)), 8  # workers and their processes; of a process
 LOG = """
-INSERT INTO cabai_observation (study, number, place, arm, reward, cost, asked, told)
-WITH RECURSIVE counted(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < :size)
-SELECT :study, i, i, (i - 1) % :arms, (i % 1009 * 7919 % 1009) / 1009.0, 1.0 + i % 7 / 10.0, 0.0, 0.0 FROM counted
+INSERT INTO cabai_event (study, place, kind, time, pull, arm, reward, cost)
+WITH RECURSIVE counted(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < 2 * :size)
+SELECT :study, i, CASE i % 2 WHEN 1 THEN 'ask' ELSE 'tell' END, 1.0, (i + 1) / 2, ((i + 1) / 2 - 1) % :arms,
+       CASE i % 2 WHEN 0 THEN (i / 2 % 1009 * 7919 % 1009) / 1009.0 END,
+       CASE i % 2 WHEN 0 THEN 1.0 + i / 2 % 7 / 10.0 END
+FROM counted
 """
-SUMS = """
-SELECT arm, count(*) AS pulls, sum(reward) AS rewards, sum(cost) AS costs,
-       (SELECT reward FROM cabai_observation AS f WHERE f.study = :study AND f.number = o.arm + 1) AS first
-FROM cabai_observation AS o WHERE study = :study GROUP BY arm
-"""
-FILL_ARM = """
-UPDATE cabai_arm SET pulls = :pulls, rewards = :rewards, first = :first, costs = :costs, spent = :costs,
-    largest_cost = 1.6, offers = :pulls, ordered_pulls = :pulls, ordered_rewards = :rewards, ordered_first = :first,
-    ordered_costs = :costs
-WHERE study = :study AND number = :arm
-"""
-FILL_STUDY = """
-UPDATE cabai_study SET asked = :size, told = :size, through = :size, spent = :spent, counted = :spent, memory = :memory
-WHERE id = :study
-"""
-LARGE = 2**61  # as large as the number of a revision
-LOCK = "SELECT id FROM cabai_study WHERE id = 1 FOR UPDATE"
-BARE_ASK = [
-    "INSERT INTO cabai_pull (study, number, arm, asked, expires, offers, worker, lapses) "
-    "VALUES (1, :i, 0, :x, :x, 1, NULL, 0)",
-    "UPDATE cabai_study SET revision = :revision, asked = :i, memory = :memory WHERE id = 1",
-]
-BARE_TELL = [
-    "DELETE FROM cabai_pull WHERE study = 1 AND number = :i",
-    "INSERT INTO cabai_observation (study, number, place, arm, reward, cost, failed, asked, told, worker, offers, "
-    "withdrawn) VALUES (1, :i, :i, 0, :x, 1.3, NULL, :x, :x, NULL, 1, NULL)",
-    "UPDATE cabai_arm SET pulls = :i, rewards = :x, first = 0.5, costs = :x, ordered_pulls = :i, ordered_rewards = :x, "
-    "ordered_first = 0.5, ordered_costs = :x, spent = :x, failures = 0, largest_cost = 1.6, offers = :i, lapses = 0, "
-    "discarded = 0, squares = :x WHERE study = 1 AND number = 0",
-    "UPDATE cabai_study SET revision = :revision, told = :i, through = :i, spent = :x, counted = :x, memory = :memory "
-    "WHERE id = 1",
-]
+LOCK = "SELECT id FROM cabai_study WHERE id = :study FOR UPDATE"
+BARE = (
+    "INSERT INTO cabai_event (study, place, kind, time, pull, arm, item, reward, cost, worker, request, words) "
+    "VALUES (:study, :place, :kind, :time, :pull, 0, NULL, :reward, :cost, NULL, NULL, NULL)"
+)
+
+
+def bare_events(study: int, i: int) -> list[dict[str, Any]]:
+    """The events of asking for a pull, and of telling it."""
+    event = {"study": study, "time": 1.8e9 + i / 3, "pull": i, "reward": None, "cost": None}
+    return [
+        event | {"place": 2 * i - 1, "kind": "ask"},
+        event | {"place": 2 * i, "kind": "tell", "reward": i / 3, "cost": 1.3},
+    ]
 
 
 def filled(url: str, size: int, arms: int, policy: str) -> Study:
-    """A study with a log of `size` observations, all arms alike, and the sums that belong to it."""
+    """A study with a log of `size` results, all arms alike."""
     names = [f"arm {a}" for a in range(arms)]
     study = create_study("study", arms=names, family="gaussian(variance=1)", policy=policy, delta=1e-9, storage=url)
-
-    def work(connection: Any) -> None:
-        key = {"study": study._ledger.id}
-        connection.execute(LOG, {**key, "size": size, "arms": arms})
-        names = ("arm", "pulls", "rewards", "costs", "first")
-        found = [dict(zip(names, row, strict=True)) for row in connection.fetch(SUMS, key)]
-        for row in found:
-            connection.execute(FILL_ARM, {**key, **row})
-        means = {row["arm"]: float(row["rewards"]) / row["pulls"] for row in found}
-        leader = max(means, key=lambda arm: means[arm])
-        second = max(mean for arm, mean in means.items() if arm != leader)
-        memory = json.dumps({"arms": {}, "run": {"leader": leader, "second": second}})
-        spent = sum(row["costs"] for row in found)
-        connection.execute(FILL_STUDY, {**key, "size": size, "spent": spent, "memory": memory})
-
-    open_storage(url).write(work)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute(LOG, {"study": study._row.id, "size": size, "arms": arms})
     return study
 
 
@@ -115,27 +87,19 @@ def ask_and_tell(study: Study) -> None:
     study.tell(pull, (pull.number * 7919 % 1009) / 1009.0, cost=1.3)
 
 
-def memory_of(study: Study) -> str:
-    """What the policy remembers, as it is stored."""
-    return str(study._storage.read(study._ledger.row).memory)
-
-
-def bare_sqlite(file: Path, arms: int, memory: Callable[[], str]) -> Callable[[], None]:
+def bare_sqlite(file: Path, arms: int) -> Callable[[], None]:
     """A job: the same rows in the same tables with `sqlite3` alone, in a separate file."""
-    filled(f"sqlite:///{file}", 100, arms, "co")
+    study = filled(f"sqlite:///{file}", 100, arms, "co")._row.id
     storage._opened.pop(str(file)).close()
     connection = sqlite3.connect(file, isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
-    values: dict[str, Any] = {"i": 1000}
+    numbers = iter(range(1000, 2**62))
 
     def job() -> None:
-        i = values["i"] + 1
-        values.update(i=i, x=i / 3, revision=LARGE - i, memory=memory())
-        for statements in (BARE_ASK, BARE_TELL):
+        for values in bare_events(study, next(numbers)):
             connection.execute("BEGIN IMMEDIATE")
-            for statement in statements:
-                connection.execute(statement, values)
+            connection.execute(BARE, values)
             connection.execute("COMMIT")
 
     return job
@@ -165,9 +129,8 @@ def one_worker(place: Path, *, quick: bool) -> None:
             studies = [filled(f"sqlite:///{place}/{arms}-{policy}-{size}.db", size, arms, policy) for size in SIZES]
             for study in studies:
                 warm_up(study)
-            text = memory_of(studies[-1])
             jobs = [lambda study=study: ask_and_tell(study) for study in studies]
-            jobs.append(bare_sqlite(place / f"bare-{arms}-{policy}.db", arms, lambda text=text: text))
+            jobs.append(bare_sqlite(place / f"bare-{arms}-{policy}.db", arms))
             rates, cpu = measure(jobs, 100 if quick else 400)
             row = [str(arms), policy, *(f"{rate:.0f}" for rate in rates)]
             row += [f"{rate / rates[-1]:.2f}" for rate in rates[:-1]]
@@ -184,6 +147,38 @@ def warm_up(study: Study) -> None:
     study.settings.kernels.compile()
     for _ in range(20):
         ask_and_tell(study)
+
+
+def opening(place: Path, *, quick: bool) -> None:
+    rows = [["arms", "results", "by its snapshot, ms", "without one, ms"]]
+    for arms in ARMS:
+        for size in SIZES[: 2 if quick else 3]:
+            file = place / f"open-{arms}-{size}.db"
+            study = filled(f"sqlite:///{file}", size, arms, "top-two")
+            study.settings.kernels.compile()  # as in a process that has run for a while
+            for _ in range(40):
+                ask_and_tell(study)
+            cells = []
+            for times, prepare in ((9, ""), (1, "DELETE FROM cabai_snapshot")):
+                with closing(sqlite3.connect(file)) as connection, connection:
+                    connection.execute(prepare or "SELECT 1")
+                used = [cpu_of(lambda file=file: load(f"sqlite:///{file}")) for _ in range(times)]
+                cells.append(f"{1000 * float(np.median(used)):.1f}")
+            rows.append([str(arms), f"10^{len(str(size)) - 1}", *cells])
+            storage._opened.pop(str(file)).close()
+            file.unlink()
+    print("\nLoading a study and its state")
+    print(table(rows), flush=True)
+
+
+def load(url: str) -> None:
+    load_study("study", storage=url)._current.look(lambda *_: None)
+
+
+def cpu_of(job: Callable[[], Any]) -> float:
+    started = time.process_time()
+    job()
+    return time.process_time() - started
 
 
 def by_test(place: Path, *, quick: bool) -> None:
@@ -280,20 +275,18 @@ def serve(begin: Callable[[], Any], url: str, threads: int, seconds: float) -> l
     return in_threads(threads, seconds, begin, lambda: ask_and_tell(study))
 
 
-def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float, memory: str) -> list[Any]:
+def serve_bare(begin: Callable[[], Any], url: str, threads: int, seconds: float, study: int) -> list[Any]:
     connections: queue.Queue[Any] = queue.Queue()
     for _ in range(min(threads, CONNECTIONS)):
         connections.put(psycopg.connect(url))
-    ask, tell = ([re.sub(r":(\w+)", r"%(\1)s", each) for each in part] for part in (BARE_ASK, BARE_TELL))
+    lock, add = (re.sub(r":(\w+)", r"%(\1)s", each) for each in (LOCK, BARE))
     numbers = iter(range(10**6 + multiprocessing.current_process().pid * 10**6, 2**62))
 
     def job() -> None:
-        i = next(numbers)
-        for statements in (ask, tell):
+        for values in bare_events(study, next(numbers)):
             connection = connections.get()
-            connection.execute(LOCK)
-            for statement in statements:
-                connection.execute(statement, {"i": i, "x": i / 3, "revision": LARGE - i, "memory": memory})
+            connection.execute(lock, {"study": study})
+            connection.execute(add, values)
             connection.commit()
             connections.put(connection)
 
@@ -316,12 +309,11 @@ def postgres(*, quick: bool) -> None:
                 )
                 for _ in range(20):
                     ask_and_tell(study)
-            memory = memory_of(study)
             for each in (url, bare_url):
                 storage._opened.pop(each).close()
             for _ in range(turns):
                 found[0].extend(in_processes(processes, serve, url, threads, seconds))
-                found[1].extend(in_processes(processes, serve_bare, bare_url, threads, seconds, memory))
+                found[1].extend(in_processes(processes, serve_bare, bare_url, threads, seconds, study._row.id))
             rates = [sum(count for count, _ in each) / (turns * seconds) for each in found]
             waits = [max(wait for _, wait in each) for each in found]
             row = [str(workers), str(processes), *(f"{rate:.0f}" for rate in rates), f"{rates[0] / rates[1]:.2f}"]
@@ -337,6 +329,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         if only in ("", "one"):
             one_worker(Path(folder), quick=quick)
+        if only in ("", "open"):
+            opening(Path(folder), quick=quick)
         if only in ("", "tests"):
             by_test(Path(folder), quick=quick)
         if only in ("", "sqlite"):

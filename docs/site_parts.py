@@ -44,7 +44,7 @@ INNER = {
     "Threshold": {"check_use", "needs_first", "parameters", "recall"},
     "Instance": {"drawing", "spreads"},
     "Statistics": {"state"},
-    "Status": {"of", "with_forecast"},
+    "Status": {"with_forecast"},
 }
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ACCENTS = ("^", "\u02c6", "~", "\u02dc", "\u00af", "\u203e", "\u02d9")

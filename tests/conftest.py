@@ -35,10 +35,10 @@ def signals() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study on a dataset without a seed draws one nobody could know: in a test, one that follows from its name."""
-    import cabai.study.open
+    import cabai.study.create
 
     drawn = random.Random(request.node.nodeid)
-    monkeypatch.setattr(cabai.study.open, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
+    monkeypatch.setattr(cabai.study.create, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
 @pytest.fixture
 def clock(monkeypatch) -> object:
     """The time that studies see, moved by hand: `clock.now += 10`."""
-    from cabai.study import clock as module
+    from cabai.study.log import database as module
     from studies import Clock
 
     clock = Clock()

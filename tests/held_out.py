@@ -8,10 +8,10 @@ import numpy as np
 
 from cabai import Instance
 from cabai.families.laws import LAWS
+from cabai.planning.forecast import Forecast, forecast_of
 from cabai.simulation.continuing import Continuations, Truths
-from cabai.study.forecast import Forecast, forecast_of
-from cabai.study.play import Play
 from cabai.study.settings import Settings
+from folding import Play
 
 # What the truths are drawn from: the means of arms, and standard deviations of a reward where they are free.
 PRIORS = {
@@ -51,12 +51,12 @@ def held_out(family: str, pulls: int, seed: int, **options: Any) -> tuple[Foreca
     runs.carry_on(np.zeros(1, np.int64), pulls, MOST, np.inf)
     if runs.over[0] or pulls < arms:
         return None
-    play.told.arms = runs.arms[0].view(play.setup.layout.arm).copy()
-    play.told.run = runs.runs[:1].view(play.setup.layout.run).copy()[0]
+    play.told_view.arms = runs.arms[0].view(play.setup.layout.arm).copy()
+    play.told_view.run = runs.runs[:1].view(play.setup.layout.run).copy()[0]
     data = play.arms
     if "squares" in (data.dtype.names or ()):
-        play.squares = data["squares"] - 2 * data["first"] * data["rewards"] + data["pulls"] * data["first"] ** 2
-    found = forecast_of(play)
+        play.state.squares = data["squares"] - 2 * data["first"] * data["rewards"] + data["pulls"] * data["first"] ** 2
+    found = forecast_of(play.state)
     assert found is not None
     before = float(runs.paid[0])
     runs.stretch = 1

@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from cabai.cli import main
-from cabai.study import storage
+from cabai.study.log import storage
 
 
 def apart(*arguments: str, **options) -> subprocess.CompletedProcess[str]:

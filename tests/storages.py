@@ -6,11 +6,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
-import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
 
-from cabai.study import storage
+from cabai.study.log import storage
 
 BOTH = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 POSTGRES = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
@@ -22,26 +21,27 @@ def close(prefix: str) -> None:
         storage._opened.pop(key).close()
 
 
-def looked(opened: Any, work: Callable[[sa.Connection], Any]) -> Any:
-    """What `work(connection)` returns, in a separate transaction, without the storage's own code."""
-    if getattr(opened, "engine", None) is not None:
-        with opened.engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:
-            return work(connection)
-
-    def through(driver: sqlite3.Connection) -> Any:
-        with sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: driver).begin() as connection:
-            driver.execute("BEGIN IMMEDIATE")
-            return work(connection)
-
+def looked(opened: Any, text: str, values: tuple = ()) -> list[tuple]:
+    """The rows that a statement returns, in a separate transaction, without the storage's own code."""
+    if opened.url.startswith("postgresql"):
+        with psycopg.connect(**opened.pool.options) as connection:
+            cursor = connection.execute(text.replace("?", "%s"), values)
+            return cursor.fetchall() if cursor.description else []
     if opened.file is None:
         with opened.turn:
-            return through(opened.writer.driver)
+            return opened.writer.driver.execute(text, values).fetchall()
     driver = sqlite3.connect(opened.file, isolation_level=None, timeout=60)
     try:
         driver.execute("PRAGMA foreign_keys = ON")
-        return through(driver)
+        return driver.execute(text, values).fetchall()
     finally:
         driver.close()
+
+
+def tables(opened: Any) -> dict[str, list[tuple]]:
+    """Everything in a storage, but for snapshots: they are only a cache."""
+    order = {"cabai_study": "id", "cabai_event": "study, place"}
+    return {name: looked(opened, f"SELECT * FROM {name} ORDER BY {by}") for name, by in order.items()}
 
 
 def before_commits(opened: Any, call: Callable[[Any], None]) -> None:

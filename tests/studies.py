@@ -6,12 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 import cabai
-from cabai.study.migrations import metadata as schema
 from conftest import drawer
-from storages import looked
+from storages import tables as stored_tables
 
 NAMES = itertools.count()
 
@@ -30,14 +28,7 @@ def reloaded(study: cabai.study.Study) -> cabai.study.Study:
 
 def tables(study: cabai.study.Study) -> dict[str, list[tuple]]:
     """Everything in the storage."""
-
-    def work(connection: sa.Connection) -> dict[str, list[tuple]]:
-        return {
-            table.name: [tuple(row) for row in connection.execute(sa.select(table))]
-            for table in schema.metadata.sorted_tables
-        }
-
-    return looked(study._storage, work)
+    return stored_tables(study._storage)
 
 
 def start(study: cabai.study.Study, rewards, cost: float = 1.0) -> None:

@@ -541,7 +541,7 @@ def test_bets_need_a_range():
 
 def test_choosing_leaves_the_costs_as_they_are():
     """ctas solves for its shares with other costs; put back by a division, they differed in their last digit."""
-    from cabai.study.play import Play
+    from folding import Play
 
     chance = random.Random(0)
     study = cabai.create_study("ctas, bets", arms=["a", "b", "c"], family="bounded", policy="ctas", storage="memory")

@@ -20,7 +20,7 @@ from cabai.core.state import Record
 from cabai.core.within import excess, is_shown
 from cabai.families import family_of, mirror_image
 from cabai.policies import CheapestGoodEnough, policy_of
-from cabai.study.play import first_coin
+from cabai.study.state.sampled import first_coin
 from cabai.support.streams import uniform
 from cabai.thresholds import Bets, Contrast, bets, tilts
 from conftest import drawer

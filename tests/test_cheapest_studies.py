@@ -13,8 +13,8 @@ import pytest
 
 import cabai
 from cabai import Instance, InvalidInput
-from cabai.study.cheapest_play import kind_of
 from cabai.study.settings import Settings
+from folding import Play
 from shell import here
 from studies import check_same_pulls, new, reloaded
 
@@ -339,7 +339,7 @@ def test_over_http_it_is_the_same_study(tmp_path):
 def test_if_all_arms_are_excluded_the_most_expensive_is_the_answer():
     """One of them was excluded wrongly: the proof then needs the arm that satisfies both claims if no other does."""
     study = new(arms=["a", "b", "c"], policy="top-two", costs=[1, 3, 2], goal="cheapest", epsilon=0.2)
-    play = kind_of(study.settings)(study.settings)
+    play = Play(study.settings)
     for a, reward in itertools.product(range(3), (0, 1, 1)):
         play.observe(a, reward, study.settings.costs[a])
     play.ordered.arms["excluded"] = 1

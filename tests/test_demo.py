@@ -11,7 +11,7 @@ import pytest
 
 import cabai
 from cabai.plots import as_bytes
-from cabai.study.recipe import read_recipe
+from cabai.study.run.recipe import read_recipe
 from cabai.study.settings import Settings
 
 pytest.importorskip("sklearn")

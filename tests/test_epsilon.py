@@ -263,7 +263,7 @@ def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
 @pytest.mark.parametrize("policy", POLICIES.names)
 def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
     from cabai.core.observe import observe
-    from cabai.study.play import first_coin
+    from cabai.study.state.sampled import first_coin
 
     instance = cabai.Instance("bernoulli", [0.7, 0.66, 0.4], [1, 0.3, 0.1], cost_model="uniform")
     setup = Setup(instance.family, threshold_of("evalue"), policy_of(policy), arms=3, delta=0.1, epsilon=0.2)

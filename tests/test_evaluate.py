@@ -379,7 +379,7 @@ def test_a_pull_that_is_still_tried_here_is_not_tried_again():
             time.sleep(0.5)  # longer than the lease, which a busy main thread does not renew
         return float(arm == "a")
 
-    import cabai.study.runner as runner
+    import cabai.study.run.loop as runner
 
     renew = runner.Loop.renew
     runner.Loop.renew = lambda self: None

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import cabai
-from cabai.study import forecast as module
+from cabai.planning import forecast as module
 from held_out import PRIORS, held_out, truth_of
 from shell import here
 from storages import BOTH
@@ -55,7 +55,7 @@ def test_a_range_of_80_percent_holds_in_70_to_90_percent_of_studies_that_it_has_
 
 def test_continuations_from_the_start_are_the_trajectories_of_a_simulation():
     from cabai.simulation.continuing import Continuations, Truths
-    from cabai.study.play import Play
+    from folding import Play
     from held_out import settings_of
 
     instance = cabai.Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
@@ -94,7 +94,7 @@ def test_a_forecast_is_made_when_asked_for_and_not_anew_for_every_pull(monkeypat
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ValueError, KeyError, MemoryError])
 @pytest.mark.parametrize(
-    "where", ["cabai.study.forecast.truths_of", "cabai.simulation.continuing.Continuations.carry_on"]
+    "where", ["cabai.planning.forecast.truths_of", "cabai.simulation.continuing.Continuations.carry_on"]
 )
 def test_a_forecast_that_fails_is_missing_and_the_rest_of_the_status_is_shown(monkeypatch, error, where):
     def fails(*arguments, **options):
@@ -235,7 +235,7 @@ def test_a_forecast_of_a_race_that_fails_is_missing(monkeypatch):
     def fails(*arguments):
         raise ValueError
 
-    monkeypatch.setattr("cabai.study.items_forecast.filled", fails)
+    monkeypatch.setattr("cabai.planning.race_forecast.filled", fails)
     assert study.status(forecast=True) == before
 
 

@@ -30,7 +30,7 @@ def is_plain(error: KeyboardInterrupt) -> bool:
     """Whether it shows the way from the caller to what was called, and nothing that lies inside."""
     shown = "".join(traceback.format_exception(error))
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    inside = [name for name in files if "sqlalchemy" in name or "threading" in name or "numba" in name]
+    inside = [name for name in files if "psycopg" in name or "threading" in name or "numba" in name]
     return not inside and "During handling" not in shown and "direct cause" not in shown
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import cabai
 from cabai.datasets.race import Race
-from cabai.study import storage
+from cabai.study.log import storage
 from shell import here
 from storages import BOTH, close
 from studies import NAMES
@@ -294,13 +294,13 @@ def damaged(path, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("UPDATE cabai_observation SET item = 3 WHERE number = 2", "item = 3"),
-        ("UPDATE cabai_observation SET item = NULL WHERE number = 2", "item = None"),
-        ("UPDATE cabai_observation SET reward = 2 WHERE number = 2", "reward = 2"),
-        ("DELETE FROM cabai_observation WHERE number = 2", "its log has 3 rows, but 4 were told"),
-        ("UPDATE cabai_pull SET item = 17", "item = 17"),
-        ("""UPDATE cabai_study SET settings = replace(settings, '"z"', '"y"')""", "appears twice"),
-        ("""UPDATE cabai_study SET settings = replace(settings, '"champion"', '"horse"')""", "race must be"),
+        ("UPDATE cabai_event SET item = 3 WHERE kind = 'tell' AND pull = 2", "item = 3"),
+        ("UPDATE cabai_event SET item = NULL WHERE kind = 'tell' AND pull = 2", "item = None"),
+        ("UPDATE cabai_event SET reward = 2 WHERE kind = 'tell' AND pull = 2", "reward = 2"),
+        ("DELETE FROM cabai_event WHERE kind = 'tell' AND pull = 2", "its log has event"),
+        ("UPDATE cabai_event SET item = 17 WHERE kind = 'ask'", "item = 17"),
+        ("""UPDATE cabai_study SET recipe = replace(recipe, '"z"', '"y"')""", "appears twice"),
+        ("""UPDATE cabai_study SET recipe = replace(recipe, '"champion"', '"horse"')""", "race must be"),
     ],
 )
 def test_what_others_have_changed_is_found(tmp_path, change, words):
@@ -485,3 +485,18 @@ def test_however_small_delta_is_only_what_was_evaluated_is_known_exactly():
         f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", delta=1e-18, costs=[1, 1], storage="memory"
     )
     assert plain.run(lambda arm: arm == "a").statement.endswith("wrong with probability at most 1e-18")
+
+
+@pytest.mark.parametrize("race", ["champion", "paired"])
+def test_arms_with_the_same_total_are_called_tied(race):
+    """Everything was evaluated, so it is known exactly: no arm is out, and none is better than the others."""
+    found = cabai.evaluate(["a", "b", "c"], range(30), lambda arm, item: (item % 2) * (arm != "c"), race=race, seed=1)
+    status = found.study.status()
+    tied = {arm.name: arm.standing for arm in status.arms if arm.name in status.tied}
+    if found.spent < found.full_cost:  # decided before c was finished: what is known is that a and b tie
+        assert status.arms[2].name not in status.tied
+    assert set(tied) == {"a", "b"} - {status.decision}
+    assert all("the same total on all items" in standing for standing in tied.values())
+    assert "known for certain" not in str(tied)
+    assert f"{status.decision} has the highest mean, tied with {min(tied)}, of these three" in str(found)
+    assert [arm.may_be_best for arm in status.arms] == [True, True, False]

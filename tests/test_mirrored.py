@@ -21,10 +21,10 @@ from cabai.families.base import lower_end, upper_end
 from cabai.families.slots import divergence, edges, variance_at, variance_slope
 from cabai.policies import POLICIES
 from cabai.study import LEASE
-from cabai.study.play import Play
 from cabai.study.settings import Settings
 from cabai.thresholds import threshold_of
 from conftest import drawer
+from folding import Play
 
 NAMES = itertools.count()
 

@@ -414,15 +414,15 @@ def test_history_is_short_however_long_a_study_is(storage):
 
 def test_a_failing_picture_takes_no_study_down(storage, monkeypatch):
     """Evidence that cannot be computed for the history is left out of it, and what is told is kept."""
-    from cabai.study import history
+    from cabai.study.state.accounts import is_due
 
     def broken(play):
         raise ZeroDivisionError
 
     study = judged("broken", storage)
-    monkeypatch.setattr("cabai.study.play.Play.closest", broken)
+    monkeypatch.setattr("cabai.study.state.evidence.Evidence.closest", broken)
     for _ in range(5):
         study.tell(study.ask(), 1)
-    assert study._storage.read(study._ledger.row).told == 5
+    assert study._current.look(lambda state, _: state.told) == 5
     assert {point.evidence for point in study.history()} == {None}
-    assert history.is_due(4, 5)
+    assert is_due(4, 5)

@@ -13,7 +13,7 @@ import pytest
 
 import cabai
 from cabai.planning.bills import Bills
-from cabai.study.open import settings_of
+from cabai.study.create import settings_of
 from conftest import drawer
 from shell import here
 from storages import BOTH

@@ -78,7 +78,7 @@ def played(main, folder, monkeypatch, capsys) -> list[tuple]:
         except SystemExit as ended:
             code = ended.code or 0
         out, err = capsys.readouterr()
-        out, err = (re.sub(r'[0-9a-f]{8}-|"expires": [0-9.]+', "", text) for text in (out, err))
+        out, err = (re.sub(r'[0-9a-f]{16}-|"expires": [0-9.]+', "", text) for text in (out, err))
         said.append((words, code, out, err))
     return [*said, *((each["arm"], each["reward"], each["cost"]) for each in study.observations())]
 

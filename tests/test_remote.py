@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cabai.study import http
 
 import cabai
-from cabai.study import Study, http
+from cabai.study import Study
 from cabai.study.remote import RemoteStudy
 from served import InThread, Line, Process
 from shell import here
@@ -289,7 +290,7 @@ def check(study: Study, told: dict, expected: int) -> None:
     assert {offers for *_, offers in seen.values()} == {1}  # no lease was lost, so none was offered again
     status = study.status()
     assert (status.under_way, status.waiting) == (0, 0)
-    assert study._storage.read(study._ledger.row).asked == expected
+    assert study._current.look(lambda state, _: state.asked) == expected
     assert status.spent == pytest.approx(sum(cost for _, cost, _ in told.values()))
 
 

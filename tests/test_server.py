@@ -18,6 +18,7 @@ import pytest
 import cabai
 from cabai.server import Access, tokens_in
 from cabai.server.access import ATTEMPTS
+from cabai.server.studies import Studies
 from cabai.study.wire import LARGEST
 from served import InThread, Process
 from shell import here
@@ -323,6 +324,7 @@ def test_the_description_names_every_path_and_that_a_token_is_needed(server):
         "failures",
         "history",
         "lapse",
+        "log",
         "pulls",
         "release",
         "renew",
@@ -572,7 +574,7 @@ def test_a_study_made_anew_under_the_same_name_is_the_new_one(server, storage):
 
 
 def test_an_error_of_our_own_is_not_told_to_others(server, monkeypatch, study, caplog):
-    monkeypatch.setattr("cabai.study.study.Study.status", lambda self, **_: 1 / 0)
+    monkeypatch.setattr("cabai.study.stored.StoredStudy.status", lambda self, **_: 1 / 0)
     detail = refused(server.send("GET", study.path), 500, "server-error")
     assert "division" not in detail
     assert "ZeroDivisionError" in caplog.text
@@ -589,7 +591,7 @@ def test_a_storage_that_fails_is_said_to_fail(server, study, monkeypatch):
     def fail(self, work):
         raise cabai.StorageError(f"storage {self.url} failed: no.")
 
-    monkeypatch.setattr("cabai.study.sqlite.SqliteStorage.read", fail)
+    monkeypatch.setattr("cabai.study.log.sqlite.SqliteStorage.read", fail)
     answer = server.send("GET", study.path)
     assert refused(answer, 503, "storage-failed") == f"storage http://127.0.0.1:{server.port} failed: no."
     assert answer[1]["retry-after"] == "1"
@@ -675,3 +677,10 @@ def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
         assert study.status().pulls == 3
     finally:
         server.close()
+
+
+def test_an_error_of_the_database_does_not_show_where_it_is(folder):
+    studies = Studies(f"sqlite:///{folder}/cabai.db")
+    kept = "Everything acknowledged before is stored; this call was not acknowledged."
+    said = f'storage sqlite:///{folder}/cabai.db failed: connection to server at "10.1.2.3", port 5432 failed. {kept}'
+    assert studies.without_place(said, "http://here") == f"storage http://here failed. {kept}"

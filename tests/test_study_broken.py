@@ -6,8 +6,6 @@ from __future__ import annotations
 import gc
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -18,9 +16,11 @@ import psycopg
 import pytest
 
 from cabai import AlreadyTold, StorageError
-from cabai.study import Study, create_study, database, exporting, load_study
-from cabai.study.postgres import PostgresStorage
-from cabai.study.sqlite import SqliteStorage
+from cabai.study import Study, create_study, load_study, stored
+from cabai.study.log import database
+from cabai.study.log.postgres import PostgresStorage
+from cabai.study.log.sqlite import SqliteStorage
+from cabai.study.show import exporting
 from storages import BOTH, POSTGRES, before_commits
 from workers import check_log
 
@@ -54,7 +54,7 @@ class Full:
 
 def broken_export(study: Study, monkeypatch: pytest.MonkeyPatch) -> list[OSError]:
     """An export that fails in the middle of what it reads, and its error, which holds on to all of it."""
-    monkeypatch.setattr(exporting, "AT_A_TIME", 5)
+    monkeypatch.setattr(stored, "AT_A_TIME", 5)
     monkeypatch.setattr(exporting, "SpooledTemporaryFile", Full)
     with pytest.raises(OSError, match="No space left") as failed:
         exporting.spooled(study, "csv")
@@ -130,7 +130,7 @@ def test_errors_while_tables_are_made_are_one_sentence(tmp_path, monkeypatch):
     with closing(sqlite3.connect(tmp_path / "strange.db")) as strange, strange:
         strange.execute("CREATE TABLE cabai_version (version_num VARCHAR(32))")
         strange.execute("CREATE TABLE cabai_study (id INTEGER)")
-    with pytest.raises(StorageError, match="already exists"):
+    with pytest.raises(StorageError, match="was made by another version of cabai"):
         load_study("study", storage=f"sqlite:///{tmp_path}/strange.db")
     locked = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
     locked.execute("PRAGMA journal_mode = WAL")
@@ -184,41 +184,3 @@ def test_readers_do_not_keep_a_fork_waiting(tmp_path):
     for thread in threads:
         thread.join()
     assert took < 20  # with three readers that take turns it was never
-
-
-FORKS = """
-import os, threading, time
-from cabai.study.turns import Turn
-import cabai.study.storage
-storage = cabai.study.storage.open_storage("memory")
-held, over = threading.Event(), threading.Event()
-def hold():
-    with storage.turn.mutex:
-        held.set()
-        over.wait(30)
-def before(original=storage.before_fork):
-    original()
-    threading.Thread(target=hold, daemon=True).start()
-    held.wait()  # another thread holds the lock as the process forks
-def after(original=storage.after_fork):
-    over.set()
-    original()
-storage.before_fork, storage.after_fork = before, after
-child = os.fork()
-if not child:
-    os._exit(0)
-end = time.monotonic() + 20
-while os.waitpid(child, os.WNOHANG) == (0, 0):
-    if time.monotonic() > end:
-        os.kill(child, 9)
-        raise SystemExit("the child hangs")
-    time.sleep(0.01)
-over.set()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
-    quiet = ["-W", "ignore::DeprecationWarning"]  # Python 3.12 warns of forks beside threads
-    done = subprocess.run([sys.executable, *quiet, "-c", FORKS], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")

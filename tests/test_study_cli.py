@@ -18,7 +18,7 @@ import pytest
 
 import cabai
 from cabai.cli.main import app
-from cabai.study.storage import open_storage
+from cabai.study.log.storage import open_storage
 from shell import apart, here
 
 JUDGE = """
@@ -119,7 +119,7 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
          "max_pulls must be below 2**63"),
         (["study", "list", "--storage", "mysql://u:secret@h/d"], "got mysql://..."),
         (["study", "list", "--storage", "sqlite+aiosqlite:///x.db"], "names a driver that cabai does not use"),
-        (["study", "export", "x", "--out", ""], "--out must end in .csv, .json or .parquet, got ''"),
+        (["study", "export", "x", "--out", ""], "--out must end in .csv, .json, .parquet or .jsonl, got ''"),
         (["run", "nope.toml"], "cannot read nope.toml"),
     ],
 )  # fmt: skip

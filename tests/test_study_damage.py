@@ -1,70 +1,101 @@
-"""A database that others have changed: one sentence says so, in Python and in the shell, and nothing is made of it."""
+"""A database that others have changed: one sentence says so, in Python and in the shell, and nothing is made of it.
+Snapshots are only a cache: whatever happens to them, nothing changes but time."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
 import sqlite3
 
 import pytest
 
 import cabai
-from cabai.study.catalogue import statuses
-from cabai.study.storage import open_storage
+from cabai.study import service
 from shell import here
-from studies import new, start, tables
+from storages import looked
+from studies import new, reloaded, start, tables
+from workers import check_log, check_replay, stored
 
-STUDY, ARM, PULL, LOG = "UPDATE cabai_study SET", "UPDATE cabai_arm SET", "UPDATE cabai_pull SET", "cabai_observation"
 DEEP = "[" * 100_000
+RECIPE, EVENT = "UPDATE cabai_study SET recipe =", "UPDATE cabai_event SET"
+ASK, TELL, LAST = "WHERE place = 1", "WHERE place = 2", "WHERE place = 9"  # of the first pull; the ask under way
+NEW = "INSERT INTO cabai_event (study, place, kind, time, pull, arm, reward, cost, words) VALUES (STUDY, 10,"
 
 DAMAGES = [
-    (f"{STUDY} settings = ''", "is damaged: "),
-    (f"{STUDY} settings = '[]'", "its settings are not a JSON object"),
-    (f"{STUDY} settings = '{{}}'", "'arms'"),
-    (f"{STUDY} settings = '{DEEP}'", "is damaged: "),
-    (f"{STUDY} settings = replace(settings, '\"delta\": 0.05', '\"delta\": 7')", "delta must lie strictly between"),
-    (f"{STUDY} settings = replace(settings, '\"delta\": 0.05', '\"delta\": \"x\"')", "delta must be"),
-    (f"{STUDY} settings = replace(settings, 'bernoulli', 'bernouli')", "unknown family 'bernouli'"),
-    (f"{STUDY} settings = replace(settings, '[\"a\", ', '[')", "its arms are"),
-    (f"{STUDY} settings = replace(settings, '\"lease\"', '\"least\"')", "least"),
-    (f"{STUDY} memory = ''", "is damaged: "),
-    (f"{STUDY} memory = '[]'", "is damaged: "),
-    (f"{STUDY} memory = '{DEEP}'", "is damaged: "),
-    (f"{STUDY} memory = '{{\"run\": {{\"leader\": 99}}}}'", "is damaged: "),
-    (f"{STUDY} memory = '{{\"run\": {{\"leader\": \"x\"}}}}'", "is damaged: "),
-    (f"{STUDY} memory = '{{\"run\": {{\"leader\": 0, \"rival\": -7}}}}'", "what its policy remembers does not fit"),
-    (f"{STUDY} memory = '{{\"run\": {{\"leader\": 1e400}}}}'", "is damaged: "),
-    (f"{STUDY} memory = '{{\"arms\": {{\"in_play\": [5, 5, 5]}}}}'", "what its policy remembers does not fit"),
-    (f"{STUDY} memory = '{{\"arms\": {{\"nonsense\": [1, 1, 1]}}}}'", "is damaged: "),
-    (f"{STUDY} memory = '{{\"arms\": {{\"in_play\": [0]}}}}'", "what its policy remembers does not fit"),
-    (f"{STUDY} stopped = 5, reason = 'evidence', decision = 99", "it has decision = 99"),
-    (f"{STUDY} stopped = 5, reason = 'evidence', decision = -1", "it has decision = -1"),
-    (f"{STUDY} stopped = 5, reason = 'evidence'", "it has decision = None"),
-    (f"{STUDY} stopped = 5, reason = 'bored', decision = 1", "reason = 'bored'"),
-    (f"{STUDY} stopped = 5, reason = 'max_pulls', decision = 1, told_at_stop = 4, spent_at_stop = 4.0", "= 'max_"),
-    (f"{STUDY} decision = 1", "decision = 1"),
-    (f"{STUDY} told = -5", "told = -5"),
-    (f"{STUDY} told = 'many'", "told = 'many'"),
-    (f"{STUDY} told = 1", "its arms have 4 pulls, but 1 were told"),
-    (f"{STUDY} asked = 1", "asked = 1, told = 4"),
-    (f"{STUDY} spent = 'much'", "spent = 'much'"),
-    (f"{STUDY} spent = -1", "spent = -1.0"),
-    (f"{ARM} pulls = -5", "pulls = -5"),
-    (f"{ARM} pulls = 1000000", "but 4 were told"),
-    (f"{ARM} pulls = 'x'", "pulls = 'x'"),
-    (f"{ARM} rewards = 1e9", "rewards = 1000000000.0"),
-    (f"{ARM} rewards = 'x'", "rewards = 'x'"),
-    (f"{ARM} costs = 0", "costs = 0.0"),
-    (f"{ARM} spent = 9e999", "spent = inf"),
-    (f"{ARM} failures = -1", "failures = -1"),
-    (f"{ARM} name = 'z' WHERE number = 1", "its arms are"),
-    (f"{ARM} number = 7 WHERE number = 1", "its arms are"),
-    ("DELETE FROM cabai_arm WHERE number = 1 AND study = STUDY", "its arms are ['a', 'c'], not ['a', 'b', 'c']"),
-    ("DELETE FROM cabai_arm WHERE study = STUDY", "its arms are [], not ['a', 'b', 'c']"),
-    (f"{PULL} arm = 99", "arm = 99"),
-    (f"{PULL} arm = -1", "arm = -1"),
-    (f"{PULL} expires = 'never'", "expires = 'never'"),
+    (f"{RECIPE} ''", "is damaged: "),
+    (f"{RECIPE} '[]'", "its settings are not a JSON object"),
+    (f"{RECIPE} '{{}}'", "'arms'"),
+    (f"{RECIPE} '{DEEP}'", "is damaged: "),
+    (f"{RECIPE} replace(recipe, '\"delta\": 0.05', '\"delta\": 7')", "delta must lie strictly between"),
+    (f"{RECIPE} replace(recipe, '\"delta\": 0.05', '\"delta\": \"x\"')", "delta must be"),
+    (f"{RECIPE} replace(recipe, 'bernoulli', 'bernouli')", "unknown family 'bernouli'"),
+    (f"{RECIPE} replace(recipe, '[\"a\", ', '[')", "arm = 2"),
+    (f"{RECIPE} replace(recipe, '\"lease\"', '\"least\"')", "least"),
+    (f"{EVENT} kind = 'bored' {ASK}", "bored"),
+    (f"{EVENT} kind = 'ask' {TELL}", "is damaged: "),
+    (f"{EVENT} kind = 'offer' {ASK}", "is damaged: "),
+    (f"{EVENT} kind = 'renew' {ASK}", "is damaged: "),
+    (f"{EVENT} kind = 'withdraw' {ASK}", "is damaged: "),
+    (f"{EVENT} kind = 'amend' {ASK}", "is damaged: "),
+    (f"{EVENT} time = 'never' {ASK}", "its event 1 (ask) has time = 'never'"),
+    (f"{EVENT} time = 9e999 {ASK}", "its event 1 (ask) has time = inf"),
+    (f"{EVENT} arm = 99 {ASK}", "its event 1 (ask) has arm = 99"),
+    (f"{EVENT} arm = -1 {ASK}", "its event 1 (ask) has arm = -1"),
+    (f"{EVENT} arm = NULL {ASK}", "its event 1 (ask) has arm = None"),
+    (f"{EVENT} arm = 99 {LAST}", "its event 9 (ask) has arm = 99"),
+    (f"{EVENT} arm = 99 {TELL}", "its event 2 (tell) has arm = 99"),
+    (f"{EVENT} arm = 1 {TELL}", "is damaged: "),
+    (f"{EVENT} pull = 7 {ASK}", "is damaged: "),
+    (f"{EVENT} pull = 1 {LAST}", "is damaged: "),
+    (f"{EVENT} pull = 99 {LAST}", "is damaged: "),
+    (f"{EVENT} pull = 7 {TELL}", "is damaged: "),
+    (f"{EVENT} pull = NULL {ASK}", "pull = None"),
+    (f"{EVENT} item = 3 {ASK}", "item = 3"),
+    (f"{EVENT} reward = 'x' {TELL}", "reward = 'x'"),
+    (f"{EVENT} reward = 0.5 {TELL}", "reward = 0.5"),
+    (f"{EVENT} reward = 9e999 {TELL}", "reward = inf"),
+    (f"{EVENT} reward = NULL {TELL}", "reward = None"),
+    (f"{EVENT} words = 'no luck' {TELL}", "words = 'no luck'"),
+    (f"{EVENT} cost = -1 {TELL}", "cost = -1.0"),
+    (f"{EVENT} cost = 'much' {TELL}", "cost = 'much'"),
+    (f"{EVENT} cost = NULL {TELL}", "cost = None"),
+    ("DELETE FROM cabai_event WHERE place = 1", "its log has event 2 after event 0"),
+    ("DELETE FROM cabai_event WHERE place = 3", "its log has event 4 after event 2"),
+    (f"{EVENT} place = 17 {LAST}", "its log has event 17 after event 8"),
+    (f"{NEW} 'tell', 5.0, 99, 0, 1.0, 1.0, NULL)", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, 99, 0.5, NULL, 'max_cost')", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, -1, 0.95, NULL, 'evidence')", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, NULL, 0.95, NULL, 'evidence')", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, 0, 0.5, NULL, 'bored')", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, 0, 7.0, NULL, 'evidence')", "is damaged: "),
+    (f"{NEW} 'stop', 5.0, NULL, 0, 'x', NULL, 'max_cost')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, NULL)", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, 'x')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '[]')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '{{\"max_pulls\": 3}}')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '{{\"max_pulls\": [null, -3]}}')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '{{\"delta\": [0.05, 0.9]}}')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '{{\"nonsense\": [1, 2]}}')", "is damaged: "),
+    (f"{NEW} 'amend', 5.0, NULL, NULL, NULL, NULL, '{{\"dropped\": [[], [\"z\"]]}}')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, NULL)", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '{DEEP}')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[9, 5, 1.0, 1.0]]')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[0, 0, 0.0, 1.0]]')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[0, 5, 9.0, 1.0]]')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[0, 5, NaN, 1.0]]')", "is damaged: "),
+    (f"{NEW} 'counts', 5.0, 6, NULL, NULL, NULL, '[[0, 5, 1.0, -1.0]]')", "is damaged: "),
 ]  # fmt: skip
+
+
+def change(study, statement: str) -> None:
+    """Change what is stored, of this study only."""
+    mine = study._row.id
+    if not statement.startswith("INSERT"):
+        key = "id" if statement.startswith(RECIPE) else "study"
+        statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {mine}"
+    looked(study._storage, statement.replace("STUDY", str(mine)))
 
 
 def damaged(statement: str):
@@ -72,54 +103,59 @@ def damaged(statement: str):
     study = new()
     start(study, [1, 0, 1, 1])
     pull = study.ask()
-    if statement.startswith("UPDATE"):
-        key = "id" if statement.startswith(STUDY) else "study"
-        statement += f" {'AND' if 'WHERE' in statement else 'WHERE'} {key} = {study._ledger.id}"
-    work = statement.replace("STUDY", str(study._ledger.id))
-    study._storage.write(lambda connection: connection.execute(work))
+    change(study, statement)
     return study, pull
 
 
-@pytest.mark.parametrize(("statement", "message"), DAMAGES)
+@pytest.mark.parametrize(("statement", "message"), DAMAGES, ids=lambda text: text[:80])
 def test_a_damaged_study_is_refused_in_one_sentence_and_left_as_it_is(statement, message):
     study, pull = damaged(statement)
     before = tables(study)
+    try:
+        calls = [lambda study: study.status(), lambda study: study.ask(), lambda study: study.tell(pull, 1, 1.0), str,
+                 lambda study: study.observations(), lambda study: study.events(),
+                 lambda study: study.release(pull)]  # fmt: skip
+        for call in calls:
+            with pytest.raises(cabai.StorageError) as refused:
+                call(reloaded(study))
+            said = str(refused.value)
+            assert said.startswith(f"the study {study.name!r} in memory is damaged: ")
+            assert message in said
+            assert "\n" not in said
+            assert len(said) < 700
+        assert tables(study) == before
+    finally:
+        cabai.delete_study(study.name, storage="memory")
 
-    def loaded():
-        return cabai.load_study(study.name, storage="memory")
 
-    calls = [lambda: loaded().ask(), lambda: loaded().tell(pull, 1, 1.0), lambda: str(loaded()),
-             lambda: loaded().observations(), lambda: loaded().decision, lambda: loaded().release(pull)]  # fmt: skip
-    with pytest.raises(cabai.StorageError) as refused:
-        loaded().status()
-    said = str(refused.value)
-    assert said.startswith(f"the study {study.name!r} in memory is damaged: ")
-    assert message in said
-    assert "\n" not in said
-    assert len(said) < 700
-    assert tables(study) == before
-    for call in calls:
-        with contextlib.suppress(cabai.StorageError):
-            call()
+@pytest.mark.parametrize(
+    ("change_", "message"),
+    [("item = 99", "item = 99"), ("item = -1", "item = -1"), ("item = NULL", "item = None"),
+     ("item = 'x'", "item = 'x'"), ("reward = 7", "reward = 7")],
+)  # fmt: skip
+def test_a_damaged_race_is_refused(change_, message):
+    study = new(items=9, family=None, policy="top-two")
+    start(study, [1, 0, 1, 1])
+    change(study, f"{EVENT} {change_} {TELL}")
+    with pytest.raises(cabai.StorageError, match=rf"is damaged: its event 2 \(tell\) has .*{message}"):
+        reloaded(study).status()
     cabai.delete_study(study.name, storage="memory")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change_", "message"),
     [("arm = 99", "arm = 99"), ("arm = -1", "arm = -1"), ("reward = 'x'", "reward = 'x'"), ("cost = -1", "cost = -1.0"),
-     ("failed = 'x'", "failed = 'x'"), ("told = 'x'", "told = 'x'"), ("place = 'x'", "place = 'x'")],
+     ("words = 'x'", "words = 'x'"), ("time = 'x'", "time = 'x'")],
 )  # fmt: skip
-def test_a_damaged_log_is_not_exported(change, message):
-    study, _ = damaged(f"UPDATE {LOG} SET {change}")
-    with pytest.raises(cabai.StorageError, match=f"the study {study.name!r} in memory is damaged: it has .*{message}"):
-        study.observations()
-
-
-def test_a_study_in_use_notices_that_it_was_damaged():
-    study, pull = damaged(f"{STUDY} told = 'many'")
-    for call in (study.ask, study.status, lambda: study.tell(pull, 1, 1.0), lambda: study.stopped):
-        with pytest.raises(cabai.StorageError, match="is damaged: it has asked = 5, told = 'many'"):
-            call()
+def test_a_damaged_log_is_not_exported(change_, message):
+    """Also where it is damaged before the snapshot, so that nobody has read it again."""
+    study = new()
+    start(study, [1, 0] * 40)
+    change(study, f"{EVENT} {change_} {TELL}")
+    for call in (lambda study: study.observations(), lambda study: study.events()):
+        with pytest.raises(cabai.StorageError, match=f"the study {study.name!r} in memory is damaged: .*{message}"):
+            call(reloaded(study))
+    cabai.delete_study(study.name, storage="memory")
 
 
 def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
@@ -128,20 +164,19 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
         study = cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage=storage)
     pull = study.ask()
     with contextlib.closing(sqlite3.connect(tmp_path / "cabai.db")) as connection:
-        connection.execute("UPDATE cabai_study SET settings = '{}' WHERE name = 'second'")
-        connection.execute(
-            "UPDATE cabai_arm SET pulls = -5 WHERE study = (SELECT id FROM cabai_study WHERE name = 'third')"
-        )
+        connection.execute("UPDATE cabai_study SET recipe = '{}' WHERE name = 'second'")
+        connection.execute("UPDATE cabai_event SET arm = 99")
         connection.commit()
     for arguments in (["status", "third"], ["ask", "second"], ["export", "second"], ["status", "second", "--json"],
-                      ["tell", "third", pull.id, "--reward", "1", "--cost", "1"]):  # fmt: skip
+                      ["tell", "third", pull.id, "--reward", "1", "--cost", "1"], ["log", "third"],
+                      ["log", "second"]):  # fmt: skip
         done = here("study", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert f"the study '{arguments[1]}' in sqlite:///cabai.db is damaged: " in done.stderr
     listed = here("study", "list", cwd=tmp_path)
     assert (listed.returncode, listed.stdout) == (1, "first: Nothing observed yet.\n")
     assert "'second' in sqlite:///cabai.db is damaged: " in listed.stderr
-    assert "'third' in sqlite:///cabai.db is damaged: it has name = 'a', pulls = -5, failures = 0." in listed.stderr
+    assert "'third' in sqlite:///cabai.db is damaged: its event 1 (ask) has arm = 99, pull = 1." in listed.stderr
     assert listed.stderr.count("\n") == 1
     listed = here("study", "list", "--json", cwd=tmp_path)
     assert [study["name"] for study in json.loads(listed.stdout)["studies"]] == ["first"]
@@ -150,14 +185,57 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
     assert here("study", "list", cwd=tmp_path).returncode == 0
 
 
-def test_what_the_database_itself_cannot_read_hides_no_other_study(tmp_path):
-    storage = f"sqlite:///{tmp_path}/cabai.db"
+@pytest.mark.parametrize("what", ["cabai_study SET recipe", "cabai_event SET worker"])
+def test_what_the_database_itself_cannot_read_hides_no_other_study(folder, what):
+    storage = f"sqlite:///{folder}/cabai.db"
     for name in ("first", "second"):
-        cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage=storage)
-    with contextlib.closing(sqlite3.connect(tmp_path / "cabai.db")) as connection:
-        connection.execute("UPDATE cabai_study SET memory = CAST(X'FF' AS TEXT) WHERE name = 'first'")
-        connection.commit()
-    found, damaged = statuses(open_storage(storage))
+        study = cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage=storage)
+        study.ask()
+    key = "study" if "event" in what else "id"
+    mine = "(SELECT id FROM cabai_study WHERE name = 'first')"
+    looked(study._storage, f"UPDATE {what} = CAST(X'FF' AS TEXT) WHERE {key} = {mine}")
+    found, damaged = service.overview(storage)
     assert [status.name for status in found] == ["second"]
     assert len(damaged) == 1
     assert "Could not decode to UTF-8" in damaged[0]
+
+
+# Snapshots
+
+
+GARBAGE = {
+    "deleted": "DELETE FROM cabai_snapshot",
+    "empty": "UPDATE cabai_snapshot SET state = ''",
+    "truncated": "UPDATE cabai_snapshot SET state = substr(state, 1, length(state) / 2)",
+    "one letter": "UPDATE cabai_snapshot SET state = substr(state, 1, 999) || '7' || substr(state, 1001)",
+    "no JSON": "UPDATE cabai_snapshot SET state = 'nonsense'",
+    "deep": f"UPDATE cabai_snapshot SET state = '{DEEP}'",
+    "no text": "UPDATE cabai_snapshot SET state = X'FF00FF'",
+    "no UTF-8": "UPDATE cabai_snapshot SET state = CAST(X'FF' AS TEXT)",
+    "another place": "UPDATE cabai_snapshot SET place = place + 1",
+    "beyond the end": "UPDATE cabai_snapshot SET place = 1000000",
+    "another version": "UPDATE cabai_snapshot SET version = 'x'",
+}
+
+
+@pytest.mark.parametrize("how", GARBAGE)
+@pytest.mark.parametrize("items", [None, 200])
+def test_whatever_happens_to_a_snapshot_changes_nothing(folder, how, items):
+    options = {"family": "bernoulli"} if items is None else {"items": items, "seed": 4}
+    chance, told = random.Random(3), {}
+    study = cabai.create_study("study", arms=["a", "b", "c"], delta=1e-9, storage=f"sqlite:///{folder}/cabai.db",
+                               **options)  # fmt: skip
+    for turn in range(120):
+        pull, reward = study.ask(), float(chance.random() < 0.5)
+        study.tell(pull, reward, cost=1.0)
+        told[pull.id] = (reward, 1.0, None)
+        if turn % 40 == 39:
+            assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(1,)]
+            before = study.status()
+            looked(study._storage, GARBAGE[how])
+            study = cabai.load_study("study", storage=study.storage)
+            assert study.status() == before
+    if items is None:
+        check_log(study, told)
+        check_replay(study)
+    assert len(stored(study)) == 240

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import cabai
-from cabai.study.runner import Failed
+from cabai.study.run.loop import Failed
 from served import InThread
 from shell import here
 from storages import close
@@ -50,7 +50,7 @@ def test_a_wrong_program_stops_at_once_with_its_own_traceback(kind):
     assert stopped.value.__context__ is None
     files = [frame.filename for frame in traceback.extract_tb(stopped.value.__traceback__)]
     assert [name for name in files if "concurrent" in name or "threading" in name] == []
-    assert sum("runner.py" in name for name in files) == 1  # where it was called, and none of what lies between
+    assert sum("loop.py" in name for name in files) == 1  # where it was called, and none of what lies between
     assert files[-1] == __file__
     assert (study.observations(), study.status().under_way) == ([], 1)  # given back: the next to be offered
     assert study.ask().number == 1

@@ -30,7 +30,7 @@ def test_what_counted_elsewhere_counts_here_and_is_marked(kind, tmp_path):
     study, _ = source()
     file = tmp_path / f"all.{kind}"
     if kind == "csv":
-        file.write_text("".join(cabai.study.exporting.lines(study.columns, study.observations(), [], "csv")))
+        file.write_text("".join(cabai.study.show.exporting.lines(study.columns, study.observations(), [], "csv")))
     if kind == "parquet":
         study.to_frame().to_parquet(file)
     given = {"study": study, "frame": study.to_frame()}.get(kind, file)

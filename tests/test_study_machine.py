@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 import cabai
-from cabai.study import clock as module
+from cabai.study.log import database as module
 
 NAMES = itertools.count()
 ARMS = ("a", "b", "c")
@@ -212,7 +212,7 @@ class StudyMachine(RuleBasedStateMachine):
 
     @property
     def token(self):
-        return self.study._ledger.token
+        return self.study._row.token
 
     @rule(n=st.one_of(st.none(), st.integers(1, 5)))
     def ask(self, n):

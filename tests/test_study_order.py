@@ -71,7 +71,7 @@ def test_hostile_delays_in_2000_studies(clock):
 def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_decides(clock, policy):
     """A study of one worker that is handed the same arms, and told the same rewards in the order of asking, stops at
     the same pull. Its pulls are not chosen but replayed."""
-    from cabai.study.play import Play
+    from folding import Play
 
     for seed in range(4):
         study = new(policy=policy, lease=1e9, delta=0.1, seed=seed)
@@ -153,16 +153,14 @@ def test_policies_choose_from_everything_told(clock):
 def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
     """Top-two keeps each arm's distance to a mark. Where the mark was forgotten and the distances were not, one ask in
     five chose another arm than a policy that remembers nothing."""
-    from cabai.study.play import Play
-
     chance = random.Random(1)
     study = new(arms=list("abcdefghij"), family="gaussian", policy="top-two", lease=1e9, delta=1e-9, seed=1)
     under_way, waited = [], 0
     for _ in range(150):
-        play: Play = study._read(lambda ledger, connection: ledger.play(connection, ledger.row(connection)))
-        waited += play.has_waiting
-        play.reset_policy()
-        expected = play.choose([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
+        state = study._current.look(lambda state, _: state.trial())
+        waited += state.has_waiting
+        state._reset_policy()
+        expected = state.choose_beyond([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
         pull = study.ask()
         assert pull.arm == study.arms[expected]
         under_way.append(pull)
@@ -174,13 +172,17 @@ def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
 
 def test_what_was_shown_once_stays_shown_when_results_begin_to_wait():
     """With goal cheapest, an arm that was shown to be too bad is not in question again."""
-    from cabai.study.cheapest_play import CheapestPlay
+    study = new(goal="cheapest", epsilon=0.2, policy="cheapest")
+    _, second = study.ask(2)
 
-    play = CheapestPlay(new(goal="cheapest", epsilon=0.2, policy="cheapest").settings)
-    play.arms["excluded"] = [1, 0, 0]
-    play.observe(1, 1.0, 1.0, waits=True)
-    assert play.has_waiting
-    assert play.ordered.arms["excluded"].tolist() == play.arms["excluded"].tolist() == [1, 0, 0]
+    def tell(transaction):
+        state = transaction.state
+        state.told_view.arms["excluded"] = [1, 0, 0]
+        transaction.add("tell", pull=second.number, arm=1, reward=1.0, cost=1.0)
+        assert state.has_waiting
+        assert state.ordered.arms["excluded"].tolist() == state.told_view.arms["excluded"].tolist() == [1, 0, 0]
+
+    study._current.change(tell)
 
 
 def test_nothing_needless_is_asked_for_while_the_results_in_hand_decide(clock):

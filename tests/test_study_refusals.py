@@ -22,6 +22,7 @@ def nested(levels):
 
 BAD_SETTINGS = [
     ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
+    ({"delta": 5e-324}, "delta must be at least 1e-300, got 5e-324"),
     ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
     ({"delta": math.nan}, "delta must be a finite number, got nan"),
     ({"delta": "0.1"}, "delta must be a finite number, got '0.1'"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai.study.runner import Failed
+from cabai.study.run.loop import Failed
 from studies import new, tables
 
 ONES = {"a": 1, "b": 0, "c": 0}
@@ -193,7 +193,7 @@ def test_an_interrupt_by_signal_waits_for_the_tests_under_way(workers):
 
 def test_a_test_cut_short_by_an_interrupt_gives_its_pull_back():
     """Its failure is not the arm's fault: nothing is told, and the pull is offered again."""
-    from cabai.study.runner import run
+    from cabai.study.run.loop import run
 
     study, over, calls = new(), threading.Event(), itertools.count(1)
 
@@ -258,7 +258,7 @@ def test_several_workers_do_not_pull_beyond_the_budget():
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_run_whose_pull_was_offered_to_another_worker_goes_on(leaves):
     """It cannot renew the pull any more, nor give it back; what it tells is counted if it is the first."""
-    from cabai.study.runner import run
+    from cabai.study.run.loop import run
 
     study, others = new(lease=0.2, max_pulls=4), []
 

@@ -1,4 +1,4 @@
-"""What makes a study fast changes no result: compiled functions, memory written in parts, readers next to writers."""
+"""What makes a study fast changes no result: compiled functions, snapshots, readers next to writers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ import pytest
 
 import cabai
 from cabai.core import compiling
-from cabai.study import create_study, damage, kernels, statements, storage
-from cabai.study.memory import FEW, Memory
-from cabai.study.play import Play
-from cabai.study.sqlite import Guests
-from cabai.study.turns import Turn
+from cabai.study import create_study
+from cabai.study.current import new_state
+from cabai.study.log.sqlite import Readers
+from cabai.study.state import kernels
 from cabai.support.lazy import lazy
+from folding import Play
 from storages import BOTH
-from studies import new, start
+from studies import new
+from workers import check_replay
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -60,7 +61,7 @@ def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, polic
     monkeypatch.setattr(kernels, "WORTH_COMPILING", np.inf)
     chance = random.Random(1)
     plain, fast = (Play(settings(family=family, policy=policy, **options | {"seed": seed})) for seed in (5, 5))
-    fast.kernels = kernels.Kernels(fast.setup)
+    vars(fast.settings)["kernels"] = kernels.Kernels(fast.setup)
     fast.kernels.compile()
     assert {"choose", "stop"} <= set(fast.kernels.compiled)
     needs_lgamma = options.get("threshold") == "evalue"  # for the prices of its arms
@@ -77,7 +78,7 @@ def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, polic
         assert plain.stops() == fast.stops()
         for ours, theirs in ((plain.arms, fast.arms), (plain.run, fast.run)):
             for name in ours.dtype.names:
-                if name != "room" and name not in plain.policy.arm_scratch:
+                if name != "room" and name not in plain.settings.policy.arm_scratch:
                     assert ours[name].tobytes() == theirs[name].tobytes(), (step, name)
     assert not plain.kernels.compiled
 
@@ -88,7 +89,7 @@ def test_what_is_a_users_own_is_not_compiled():
 
     own = kernels.Kernels(cabai.core.setup.Setup(*parts("gaussian", cabai.policy(second)), arms=3, delta=0.1))
     own.compile()
-    assert set(own.compiled) == {"observe", "stop", "weigh", "surplus", "beats"}
+    assert set(own.compiled) == {"observe", "stop", "surplus", "beats"}
 
 
 def parts(family: str, policy: Any) -> tuple[Any, Any, Any]:
@@ -156,67 +157,6 @@ def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("count", [9, FEW + 1])
-@pytest.mark.parametrize("run_names", [["a", "b", "d"], ["a", "b", "c", "d"]])
-def test_what_is_remembered_is_spelt_as_json_would(count, run_names):
-    """Compared with the whole, written at once; a field of many numbers only if it differs from the start."""
-    arm = np.dtype([("a", "i8"), ("other", "f8"), ("b", "f8"), ("c", "f8", (2,)), ("d", "u8")])
-    chance = np.random.default_rng(1)
-    arms, run = np.zeros(count, arm), np.zeros(1, arm)[0]
-    names = ["a", "b", "c", "d"]
-    arms["b"] = run["b"] = np.inf
-    first_arms, first_run = arms.copy(), run.copy()
-    memory = Memory(first_arms, first_run, names, run_names)
-    short = {name for name in names if arms[name].size <= FEW}
-    assert "c" not in short
-    assert ("a" in short) == (count == 9)
-    for step in range(200):
-        if step % 50 == 49:
-            arms, run = first_arms.copy(), first_run.copy()
-        for record in (arms[chance.integers(count)], run):
-            name = names[chance.integers(4)]
-            value = [chance.normal(), -np.inf, 1e300, 0.0, np.nan][chance.integers(5)]
-            record[name] = (
-                abs(int(value)) % 1000 if name in "ad" and np.isfinite(value) else 5 if name in "ad" else value
-            )
-        expected = {
-            "arms": {n: arms[n].tolist() for n in names if n in short or (arms[n] != first_arms[n]).any()},
-            "run": {name: run[name].tolist() for name in run_names},
-        }
-        assert memory.text(arms, run) == json.dumps(expected)
-
-
-@pytest.mark.parametrize("count", [3, FEW + 1])
-def test_ctrl_c_while_it_is_spelt_leaves_nothing_half_remembered(count):
-    """At any line, in the middle of many changes; the call is then made again."""
-    chance, kind = np.random.default_rng(1), np.dtype([("a", "f8"), ("b", "f8")])
-    hits = 0
-    for line in range(1, 60):
-        arms, run = np.zeros(count, kind), np.zeros(1, kind)[0]
-        memory, left = Memory(arms, run, ["a"], ["a", "b"]), [line]
-
-        def interrupt(frame: Any, event: str, _: Any, left: list[int] = left) -> Any:
-            if frame.f_code.co_filename != Memory.text.__code__.co_filename:
-                return None
-            left[0] -= event == "line"
-            if left[0] == 0 and event == "line":
-                raise KeyboardInterrupt
-            return interrupt
-
-        for _ in range(3):
-            arms["a"][chance.integers(count)] = chance.normal()
-            sys.settrace(interrupt)
-            try:
-                memory.text(arms, run)
-            except KeyboardInterrupt:
-                hits += 1
-            finally:
-                sys.settrace(None)
-            arms["a"][chance.integers(count)] = chance.normal()
-            assert json.loads(memory.text(arms, run))["arms"]["a"] == arms["a"].tolist()
-    assert hits > 15
-
-
 @BOTH
 def test_reading_does_not_wait_for_a_writer(url):
     study = create_study("read", arms=["a", "b"], family="gaussian(variance=1)", storage=url)
@@ -224,7 +164,7 @@ def test_reading_does_not_wait_for_a_writer(url):
     inside, end = threading.Event(), threading.Event()
 
     def work(connection: Any) -> None:
-        study._ledger.row(connection, lock=True)
+        connection.lock(study._row.id, 0)
         inside.set()
         assert end.wait(60)
 
@@ -240,10 +180,8 @@ def test_reading_does_not_wait_for_a_writer(url):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_process_that_forks_waits_for_its_readers(tmp_path):
-    study = create_study(
-        "fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{tmp_path}/cabai.db"
-    )
+def test_a_process_that_forks_waits_for_its_readers(folder):
+    study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{folder}/cabai.db")
     inside, end = threading.Event(), threading.Event()
 
     def work(connection: Any) -> None:
@@ -260,61 +198,49 @@ def test_a_process_that_forks_waits_for_its_readers(tmp_path):
         os._exit(int(not was_over))
     assert os.waitpid(child, 0)[1] == 0
     assert study.status().pulls == 1
-    storage._opened.pop(f"{tmp_path}/cabai.db").close()
 
 
 def test_a_thread_that_reads_may_read_again_while_another_waits_to_fork():
-    guests, closed = Guests(), threading.Event()
+    readers, closed = Readers(), threading.Event()
 
     def close() -> None:
-        guests.acquire()
+        readers.acquire()
         closed.set()
-        guests.release()
+        readers.release()
 
-    with guests:
+    with readers:
         threading.Thread(target=close).start()
         time.sleep(0.05)
-        with guests:
+        with readers:
             assert not closed.is_set()
     assert closed.wait(60)
 
 
-def test_turns_are_taken_as_they_were_asked_for():
-    turn, order, threads = Turn(), [], []
-    turn.acquire()
-    turn.acquire()  # once more, by the same thread
-    for number in range(8):
-        threads.append(
-            threading.Thread(target=lambda number=number: (turn.acquire(), order.append(number), turn.release()))
-        )
-        threads[-1].start()
-        while len(turn.waiting) <= number:
-            time.sleep(0.001)
-    turn.release()
-    assert not order
-    turn.release()
-    for thread in threads:
-        thread.join()
-    assert order == list(range(8))
-    assert turn.acquire(blocking=False)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_process_waits_for_no_thread_of_its_parents():
-    turn, inside, end = Turn(), threading.Event(), threading.Event()
+@pytest.mark.parametrize("who", ["writer", "reader"])
+@BOTH
+def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
+    study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=url)
+    study.tell(study.ask(), 1.0, cost=1.0)
+    inside, end = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with turn:
+        with getattr(study._current, who).lock:
             inside.set()
             assert end.wait(60)
 
-    threading.Thread(target=hold).start()
+    thread = threading.Thread(target=hold)
+    thread.start()
     assert inside.wait(60)
     child = os.fork()
     if child == 0:
-        os._exit(int(not turn.acquire(blocking=False)))
-    end.set()
+        signal.alarm(30)
+        study.tell(study.ask(), 1.0, cost=1.0)
+        os._exit(int(study.status().pulls != 2))
     assert os.waitpid(child, 0)[1] == 0
+    end.set()
+    thread.join()
+    assert study.status().pulls == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -343,23 +269,16 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
     assert "value" in vars(slow)
 
 
-# A study that others have changed is read again, which must be quick: everybody else waits meanwhile.
-
-
-def stored(study: Any) -> tuple[Any, list[Any]]:
-    ledger = study._ledger
-    return study._storage.read(lambda c: (ledger.row(c), statements.ARMS.rows(c, ledger.of)))
+# A state that is read again, from a snapshot, is the one that was kept.
 
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 @pytest.mark.parametrize("threshold", ["contrast", "evalue", "paper", "mixture"])
 @pytest.mark.parametrize("policy", ["racing", "top-two", "co", "ctas", "tas", "uniform"])
 def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, threshold):
-    """To the last bit, with results that wait, failures, lapses and withdrawn pulls: what is weighed arm by arm, at
-    once, and what the worker who told has in hand."""
+    """To the last bit, with results that wait, failures, lapses and withdrawn pulls; and it chooses the same."""
     chance, seen = random.Random(7), set()
     study = new(policy=policy, threshold=threshold, delta=0.2, lease=20.0, seed=1)
-    kernels, usual = study.settings.kernels, study.settings.kernels.weighs_as_usual
     held: list[Any] = []
     for turn in range(150):
         if study.stopped:
@@ -374,65 +293,20 @@ def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, thre
             with contextlib.suppress(cabai.AlreadyTold):
                 study.tell(pull, cost=chance.choice([0.5, 1.0]), **what)
         clock.now += 30.0 if turn % 40 == 39 else 0.1
-        row, arms = stored(study)
-        again = study._ledger.restored(row, arms)
-        kernels.weighs_as_usual = False
-        slowly = study._ledger.restored(row, arms)
-        kernels.weighs_as_usual = usual
-        known, kept = study._ledger._known, again  # unknown after a call that has changed nothing
-        if known is not None:
-            kept = known.play
-            for name in set(known.row._fields) - {"now"}:
-                assert getattr(known.row, name) == getattr(row, name), name
-        for side in ("told", "ordered"):
-            one, other, mine = (getattr(play, side) for play in (again, slowly, kept))
-            assert one.arms.tobytes() == other.arms.tobytes()
-            assert one.run.tobytes() == other.run.tobytes()
-            for name in ("tested", "tested_mean", "price", "pulls", "rewards", "mean", "costs", "in_play"):
-                assert one.arms[name].tobytes() == mine.arms[name].tobytes(), name
-        seen |= {name for name in ("failures", "lapses", "discarded") if getattr(again, name).any()}
+        kept = study._current.writer.state
+        text = json.dumps(kept.snapshot())
+        again = new_state(study.settings)
+        again.restore(json.loads(text))
+        assert json.dumps(again.snapshot()) == text
+        for view, other in zip(kept.views, again.views, strict=True):
+            assert view.arms.tobytes() == other.arms.tobytes()
+            assert view.run.tobytes() == other.run.tobytes()
+        for name in ("live", "gone", "here", "squares"):
+            assert getattr(kept, name).tobytes() == getattr(again, name).tobytes()
+        if kept.ended is None:
+            assert again.choose() == kept.choose()
+            assert again.confidence() == kept.confidence()
+        seen |= {name for name in ("failures", "lapses", "discarded") if again.accounts[name].any()}
         seen |= {"waiting"} if again.has_waiting else set()
     assert {"failures", "waiting"} <= seen
-
-
-SOMETHING = [None, "", "x", b"", True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, 1e308, np.inf,
-             -np.inf, np.nan, np.float64(1.0), np.int64(1)]  # fmt: skip
-
-
-@pytest.mark.parametrize("items", [None, 5])
-def test_a_pull_that_looks_sound_passes_the_careful_check(items):
-    """The same for pulls under way; one of an item is always looked at with care."""
-    study = new() if items is None else new(items=items, family="bounded", policy="top-two")
-    study.ask()
-    [pull] = study._storage.read(lambda c: statements.PULLS.rows(c, study._ledger.of))
-    names, chance, passed = [name for name in pull._fields if name not in ("study", "number")], random.Random(4), 0
-    rows = [pull._replace(**{name: value}) for name in names for value in SOMETHING]
-    for _ in range(2000):
-        rows.append(pull._replace(**{name: chance.choice(SOMETHING) for name in chance.sample(names, 2)}))
-    for row in rows:
-        if damage.looks_under_way(row, study.settings):
-            damage.check_pulls([row], study.settings)
-            passed += 1
-    assert damage.looks_under_way(pull, study.settings) == (items is None)
-    assert (passed > 50) == (items is None)
-
-
-def test_what_looks_sound_passes_the_careful_check():
-    """Whatever stands in a row: a glance never lets through what the careful check would not."""
-    study = new()
-    start(study, [1, 0, 1, 1])
-    _, arms = stored(study)
-    low, high = study.settings.family.mean_range
-    values = SOMETHING
-    chance, passed = random.Random(3), 0
-    columns = [name for name in arms[0]._fields if name not in ("study", "number", "name")]
-    rows = [arm._replace(**{name: value}) for arm in arms for name in columns for value in values]
-    for _ in range(20_000):
-        changed = chance.sample(columns, chance.randint(2, 5))
-        rows.append(chance.choice(arms)._replace(**{name: chance.choice(values) for name in changed}))
-    for row in [*arms, *rows]:
-        if damage.looks_sound(row, study.settings, low, high):
-            damage.check_arm(row, study.settings, low, high)
-            passed += 1
-    assert all(damage.looks_sound(arm, study.settings, low, high) for arm in arms)
-    assert 100 < passed < len(rows) / 2
+    check_replay(study)

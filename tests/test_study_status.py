@@ -13,10 +13,10 @@ from scipy.stats import binom
 
 import cabai
 import reference
-from cabai.study import statements
-from cabai.study.play import Play
 from cabai.study.settings import Settings
-from cabai.study.status import roughly
+from cabai.study.show.status import roughly
+from folding import Play
+from storages import looked
 from studies import new, reloaded, start
 
 
@@ -299,15 +299,17 @@ def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothi
     study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
     start(study, [0.0] * 45)
 
-    def back(**values):
-        study._storage.write(lambda connection: statements.CHANGE_STUDY.run(connection, study._ledger.of | values))
+    def back(change, value):
+        looked(study._storage, change, (value, study._row.id))
+        looked(study._storage, "DELETE FROM cabai_snapshot WHERE study = ?", (study._row.id,))
+        return reloaded(study)
 
-    back(settings=study.settings.to_json().replace("max_pulls=50", "max_pulls=30"))
-    study = reloaded(study)
+    earlier = study.settings.to_json().replace("max_pulls=50", "max_pulls=30")
+    study = back("UPDATE cabai_study SET recipe = ? WHERE id = ?", earlier)
     with pytest.raises(cabai.StudyStopped):
         study.ask()
     assert (study.status().reason, study.decision) == ("certificate", None)
-    back(reason="evidence")
+    study = back("UPDATE cabai_event SET words = ? WHERE kind = 'stop' AND study = ?", "evidence")
     assert "by a threshold that is not proven, so without a guarantee" in study.status().sentence
 
 
@@ -371,7 +373,7 @@ def test_rewards_wider_than_declared_are_warned_of():
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
     """2,000 arms, looked at after each of 60 rewards; by chance one in a million is ever warned of."""
-    from cabai.study.spread import is_too_wide
+    from cabai.study.rules.warnings import is_too_wide
 
     rewards = np.random.default_rng(4).normal(5, 2, (2000, 60))
     n = np.arange(1, 61)
@@ -384,9 +386,8 @@ def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
     assert study.status().warnings == []
     for a in range(3):
         mine = [each["reward"] for each in study.observations() if each["arm"] == study.arms[a]]
-        row = study._ledger
-        play = study._storage.read(lambda connection, row=row: row.play(connection, row.row(connection)))
-        assert play.variance(a) == pytest.approx(np.var(mine, ddof=1))
+        variance = study._current.look(lambda state, _, a=a: state.variance(a))
+        assert variance == pytest.approx(np.var(mine, ddof=1))
 
 
 @pytest.mark.parametrize("options", [{"family": "bernoulli"}, {"items": 50}])

@@ -9,8 +9,8 @@ import time
 import pytest
 
 import cabai
-from cabai.study.recipe import read_recipe
-from cabai.study.shells import checked_for_a_shell, spelt
+from cabai.study.run.recipe import read_recipe
+from cabai.study.run.shells import checked_for_a_shell, spelt
 from shell import here
 
 SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'

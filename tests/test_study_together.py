@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -11,16 +12,17 @@ from typing import Any
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 
 from cabai import AlreadyTold, InvalidInput, StorageError
-from cabai.study import Study, create_study, database, load_study, statements, transactions
-from cabai.study.change import Change, Result
-from cabai.study.migrations import metadata as schema
-from cabai.study.together import Call
-from storages import BOTH, POSTGRES, before_commits, looked
+from cabai.study import Study, create_study, load_study
+from cabai.study.current import Call, Transaction, append
+from cabai.study.given import Result
+from cabai.study.log import database, tables
+from cabai.study.log.events import OFFER, TELL, WITHDRAW, Event
+from cabai.study.rules import asking, telling
+from storages import BOTH, POSTGRES, before_commits
 from studies import new
-from workers import Child, check_log, join, told_in, under_way
+from workers import Child, check_log, check_replay, join, stored, token, told_in, under_way
 
 ARMS = ["left", "middle", "right"]
 
@@ -30,13 +32,13 @@ def new_study(url: str, **options: Any) -> Study:
 
 
 class Held:
-    """A study whose turn is held while threads come to wait for it; then all are let go at once."""
+    """A study whose lock is held while threads come to wait for it; then all are let go at once, in any order."""
 
     def __init__(self, study: Study) -> None:
-        self.turn, self.threads, self.results = study._together.turn, list[threading.Thread](), dict[Any, Any]()
+        self.study, self.threads, self.results = study, list[threading.Thread](), dict[Any, Any]()
 
     def __enter__(self) -> Held:
-        self.turn.acquire()
+        self.study._current.writer.lock.acquire()
         return self
 
     def call(self, name: Any, work: Callable[[], Any]) -> None:
@@ -50,11 +52,11 @@ class Held:
 
         self.threads.append(threading.Thread(target=run))
         self.threads[-1].start()
-        while len(self.turn.waiting) < len(self.threads):
+        while len(self.study._current.calls) < len(self.threads):
             time.sleep(0.001)
 
     def __exit__(self, *_: Any) -> None:
-        self.turn.release()
+        self.study._current.writer.lock.release()
         for thread in self.threads:
             thread.join(60)
             assert not thread.is_alive()
@@ -83,11 +85,13 @@ def test_threads_that_wait_share_a_transaction_and_each_has_its_own_result(url: 
     assert commits == [1]
     handed = [held.results["ask", i] for i in range(4)]
     assert [len(pulls) for pulls in handed] == [1, 2, 3, 4]
-    assert [pull.number for pulls in handed for pull in pulls] == list(range(7, 17))
+    assert sorted(pull.number for pulls in handed for pull in pulls) == list(range(7, 17))
+    assert all(pulls[-1].number - pulls[0].number == len(pulls) - 1 for pulls in handed)
     waited_for = {pull.number: pull.worker for pull in under_way(study)}
     assert waited_for == {5: None, 6: None} | {pull.number: str(i) for i in range(4) for pull in handed[i]}
-    assert [each["pull"] for each in study.observations()] == [pull.id for pull in first[:4]]
+    assert sorted(each["pull"] for each in study.observations()) == sorted(told)
     check_log(study, told)
+    check_replay(study)
 
 
 @BOTH
@@ -99,18 +103,29 @@ def test_a_call_that_is_refused_takes_no_other_with_it(url: str) -> None:
         held.call("good", lambda: study.tell(first[1], 2.0, cost=1.0))
         held.call("another", lambda: study.tell(first[0], 5.0, cost=1.0))
         held.call("again", lambda: study.tell(first[0], 1.0, cost=1.0))
-        held.call("never", lambda: study.tell(f"{study._ledger.token}-99", 5.0, cost=1.0))
+        held.call("never", lambda: study.tell(f"{token(study)}-99", 5.0, cost=1.0))
         held.call("twice", lambda: study.tell(first[2], 3.0, cost=1.0))
         held.call("twice more", lambda: study.tell(first[2], 3.0, cost=1.0))
-        held.call("twice another", lambda: study.tell(first[2], 4.0, cost=1.0))
         held.call("ask", study.ask)
     assert isinstance(held.results.pop("another"), AlreadyTold)
-    assert isinstance(held.results.pop("twice another"), AlreadyTold)
     assert isinstance(held.results.pop("never"), InvalidInput)
     assert held.results.pop("ask").number == 5
     assert set(held.results.values()) == {None}
     check_log(study, {pull.id: (i + 1.0, 1.0, None) for i, pull in enumerate(first[:3])})
     assert len(study.observations()) == 3
+
+
+@BOTH
+def test_of_two_results_of_a_pull_told_at_once_one_is_kept_and_the_other_refused(url: str) -> None:
+    study = new_study(url)
+    [pull] = study.ask(1)
+    with Held(study) as held:
+        for reward in (3.0, 4.0):
+            held.call(reward, lambda reward=reward: study.tell(pull, reward, cost=1.0))
+    [kept] = [reward for reward, result in held.results.items() if result is None]
+    [refused] = [result for result in held.results.values() if result is not None]
+    assert isinstance(refused, AlreadyTold)
+    check_log(study, {pull.id: (kept, 1.0, None)})
 
 
 def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: Any) -> None:
@@ -125,9 +140,10 @@ def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: A
     with Held(study) as held:
         for i, pull in enumerate(first):
             held.call(i, lambda pull=pull: study.tell(pull, 1.0, cost=1.0))
-    assert isinstance(held.results.pop(0), KeyboardInterrupt)
+    [mine] = [i for i, result in held.results.items() if isinstance(result, KeyboardInterrupt)]
+    assert held.results.pop(mine)
     assert set(held.results.values()) == {None}
-    check_log(study, {pull.id: (1.0, 1.0, None) for pull in first[1:]})
+    check_log(study, {pull.id: (1.0, 1.0, None) for i, pull in enumerate(first) if i != mine})
     assert len(study.observations()) == 2
 
 
@@ -142,7 +158,7 @@ def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypa
         raise psycopg.OperationalError("sorry, too many clients already")
 
     monkeypatch.setattr(database, "PATIENCE", 1.0)
-    monkeypatch.setattr(study._storage.engine, "raw_connection", connect)
+    monkeypatch.setattr(study._storage.pool, "connection", connect)
     started = time.monotonic()
     with Held(study) as held:
         for i, pull in enumerate(first):
@@ -209,55 +225,39 @@ class Player:
 
     def call(self, move: tuple[Any, ...]) -> Call:
         kind, what = move
-        if kind == "ask":
-            return Call(lambda change: transactions.ask(change, what, None), None)
-        return Call(lambda change: transactions.tell(change, [what]), what.number)
+        if kind == "tell":
+            return Call(lambda transaction: [str(each) for each in telling.tell(transaction, [what])])
+
+        def ask(transaction: Transaction) -> Any:
+            pulls, why, warned = asking.ask(transaction, what, None)
+            names = transaction.state.settings.arms
+            handed = [(pull.number, names[pull.arm], pull.offers) for pull in pulls]
+            return handed, why and why[-40:], [str(each) for each in warned]
+
+        return Call(ask)
 
     def play(self, number: int) -> None:
-        """So many moves, at most `most` in a transaction; if one is refused, each in its own."""
+        """So many moves, at most `most` in a transaction."""
         calls = [self.call(move) for move in self.moves(number)]
-        together = self.study._together
         for i in range(0, len(calls), self.most):
             some = calls[i : i + self.most]
-            together.calls.extend(some[1:])
+            self.study._current.calls.extend(some[1:])
             for call in some:
                 if call.is_open:
                     self.do(call)
-                self.outcomes.append(told_outcome(call.result))
+                self.outcomes.append(call.result if call.error is None else type(call.error))
                 if isinstance(call.result, tuple):
-                    self.handed += [(pull.number, pull.arm) for pull in call.result[0]]
+                    self.handed += [(number, arm) for number, arm, _ in call.result[0]]
 
     def do(self, call: Call) -> None:
         try:
-            call.result = self.study._together.do(lambda change: call.work(change), call.number)
+            call.result = self.study._current.change(call.work)
         except AlreadyTold as refused:
-            call.result = type(refused)
+            call.error = refused
         call.is_open = False
 
-    def stored(self) -> dict[str, Any]:
-        """All that is stored, but for names and revisions."""
-
-        def work(connection: sa.Connection) -> dict[str, Any]:
-            found = {}
-            for table in (schema.study, schema.arm, schema.pull, schema.observation):
-                key = "id" if table is schema.study else "study"
-                columns = [column for column in table.c if column.name not in (key, "name", "token", "revision")]
-                mine = sa.select(*columns).where(table.c[key] == self.study._ledger.id)
-                found[table.name] = [dict(row) for row in connection.execute(mine).mappings()]
-            return found
-
-        return looked(self.study._storage, work)
-
-
-def told_outcome(result: Any) -> Any:
-    if isinstance(result, tuple):
-        pulls, why, warned = result
-        return (
-            [(pull.number, pull.arm, pull.offers) for pull in pulls],
-            why and why[-40:],
-            [str(each) for each in warned],
-        )
-    return result if isinstance(result, type) else [str(each) for each in result]
+    def state(self) -> dict[str, Any]:
+        return self.study._current.look(lambda state, _: json.dumps(state.snapshot()))
 
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
@@ -279,21 +279,20 @@ def test_calls_made_together_leave_the_study_as_calls_made_one_by_one(clock, opt
             alone, *others = players
             for player in others:
                 assert player.outcomes == alone.outcomes
-                assert player.stored() == alone.stored()
+                assert stored(player.study) == stored(alone.study)
+                assert player.state() == alone.state()
             clock.now += 30.0 if turn % 4 == 3 else 1.0  # everything lapses, now and then
-        end = alone.stored()
-        seen["stopped"] += end["cabai_study"][0]["stopped"] is not None
-        seen["failed"] += any(row["failed"] for row in end["cabai_observation"])
-        seen["offered again"] += any(row["offers"] > 1 for row in end["cabai_observation"])
-        seen["withdrawn"] += any(row["withdrawn"] for row in end["cabai_observation"] + end["cabai_pull"])
+        for event in stored(alone.study):
+            seen[event.kind] += 1
+            seen["failed"] += event.kind == TELL and event.words is not None
         seen["refused"] += AlreadyTold in alone.outcomes
     assert seen["failed"]
     assert seen["refused"]
     if options["policy"] != "uniform":
-        assert seen["offered again"]
+        assert seen["offer"]
     if options["policy"] == "racing":
-        assert seen["withdrawn"]
-        assert seen["stopped"]
+        assert seen["withdraw"]
+        assert seen["stop"]
 
 
 # A tell that waits for the study's lock sees its pull as others have left it.
@@ -315,21 +314,18 @@ def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, 
     waiting = threading.Thread(target=tell)
 
     def work(connection: Any) -> None:
-        study._ledger.row(connection, lock=True)
+        now, events = connection.lock(study._row.id, 0)
         waiting.start()
-        time.sleep(0.3)  # it waits for the lock, with a view of the tables from before
+        time.sleep(0.3)  # it waits for the lock, with a view of the log from before
         assert waiting.is_alive()
-        one = study._ledger.key(pull.number)
-        if change == "offered again":
-            statements.CHANGE_PULL.run(connection, {**one, "offers": 2, "worker": "me", "lapses": 1})
-        elif change == "withdrawn":
-            statements.CHANGE_PULL.run(connection, {**one, "withdrawn": 5.0})
-        elif change == "deleted":
-            statements.DELETE_STUDY.run(connection, {"of_name": study.name})
+        reward = 1.0 if change == "told the same" else 2.0
+        what = {
+            "offered again": {"kind": OFFER, "worker": "me"}, "withdrawn": {"kind": WITHDRAW},
+        }.get(change, {"kind": TELL, "arm": 0, "reward": reward, "cost": 1.0})  # fmt: skip
+        if change == "deleted":
+            connection.fetch(tables.DELETE_STUDY, (study.name,))
         else:
-            told = Change(study._ledger, connection)
-            transactions.tell(told, [Result(pull.number, 1.0 if change == "told the same" else 2.0, 1.0)])
-            told.save()
+            append(connection, study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **what)])
 
     study._storage.write(work)
     waiting.join(60)

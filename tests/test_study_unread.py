@@ -1,8 +1,9 @@
-"""What a process knows of a study in SQLite is not read again, and whatever others have written is noticed."""
+"""What a process knows of a study is not read again, and whatever others have written is noticed."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sqlite3
 from typing import Any
@@ -10,11 +11,10 @@ from typing import Any
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, load_study, statements, transactions
-from cabai.study.change import Result
-from cabai.study.together import change_of
-from storages import before_commits
-from workers import check_log
+from cabai.study import Study, create_study, load_study
+from cabai.study.current import new_state
+from storages import BOTH, before_commits, looked
+from workers import check_log, check_replay, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 
@@ -33,43 +33,37 @@ def told(study: Study, count: int = 3) -> None:
         study.tell(study.ask(), 1, cost=1.0)
 
 
-def in_words(study: Study, work: Any) -> list[str]:
-    """The first word of each statement that is said to the database meanwhile."""
-    said: list[str] = []
-    study._storage.writer.driver.set_trace_callback(lambda text: said.append(text.split()[0]))
+def said(study: Study, work: Any) -> list[str]:
+    """The statements that are said to the database meanwhile."""
+    found: list[str] = []
+    study._storage.writer.driver.set_trace_callback(found.append)
     try:
         work()
     finally:
         study._storage.writer.driver.set_trace_callback(None)
-    return said
-
-
-def check_known(study: Study) -> bool:
-    """Whether the study's row and pulls are known to be as they were left; then they are."""
-    ledger, known = study._ledger, study._ledger._known
-
-    def work(connection: Any) -> bool:
-        if known is None or known.mark != connection.mark():
-            return False
-        row = statements.LOCKED_STUDY.row(connection, {**ledger.found_by(), "of_revision": -1})
-        assert known.row._replace(now=None) == row._replace(now=None)
-        if known.pulls is not None:
-            pulls = statements.PULLS.rows(connection, ledger.of)
-            assert known.pulls == {pull.number: pull for pull in pulls}
-            assert list(known.pulls) == [pull.number for pull in pulls]
-        return True
-
-    found: bool = study._storage.write(work)
     return found
 
 
-def test_a_single_worker_reads_nothing(folder):
+def check_known(study: Study) -> bool:
+    """Whether the whole log is known here, for the next change; what is known is then as it is stored."""
+    known, log = study._current.writer.state, stored(study)
+    if known is None:
+        return False
+    state = new_state(study._current.recipe)
+    for event in log[: known.place]:
+        state.take(event)
+    assert json.dumps(known.snapshot()) == json.dumps(state.snapshot())
+    return known.place == len(log)
+
+
+def test_a_single_worker_reads_no_event_again(folder):
     study = new(folder)
     told(study)
-    asked = in_words(study, study.ask)
-    assert asked == ["BEGIN", "PRAGMA", "INSERT", "UPDATE", "COMMIT"]
     pull = study.ask()
-    assert in_words(study, lambda: study.tell(pull, 1, cost=1.0))[:3] == ["BEGIN", "PRAGMA", "DELETE"]
+    for place, work in ((7, study.ask), (8, lambda: study.tell(pull, 1, cost=1.0))):
+        found = said(study, work)
+        assert [text.split()[0] for text in found] == ["BEGIN", "SELECT", "INSERT", "COMMIT"]
+        assert f"place > {place} " in found[1]
 
 
 def by_sql(study: Study, text: str) -> None:
@@ -77,12 +71,19 @@ def by_sql(study: Study, text: str) -> None:
         connection.execute(text)
 
 
+def added(study: Study, **values: Any) -> None:
+    """One more event in the log, which this process did not write."""
+    row = {"study": study._row.id, "place": len(stored(study)) + 1, "time": 5.0, **values}
+    marks = ", ".join("?" * len(row))
+    looked(study._storage, f"INSERT INTO cabai_event ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
 OTHERS = {
     "another handle of this process": lambda study: told(load_study(study.name, storage=study.storage)),
     "another study in the same file": lambda study: told(
         create_study("other", arms=["a", "b"], family="bernoulli", storage=study.storage)
     ),
-    "another connection": lambda study: by_sql(study, "UPDATE cabai_study SET created = created - 1"),
+    "another connection": lambda study: added(study, kind="ask", pull=4, arm=0, worker="them"),
     "a lease": lambda study: study.release(study.ask()),
     "an amendment": lambda study: study.amend(lease=17.0),
 }
@@ -94,10 +95,29 @@ def test_whatever_others_write_is_noticed(folder, other):
     told(study)
     assert check_known(study)
     OTHERS[other](study)
-    said = in_words(study, lambda: study.ask())
-    assert "SELECT" in said
+    log = stored(study)
+    study.ask()
+    assert stored(study)[: len(log)] == log
     check_log(study, {})
     assert check_known(study)
+
+
+@BOTH
+@pytest.mark.parametrize("call", ["ask", "tell", "status", "stopped", "decision", "observations", "events", "release"])
+def test_a_study_that_others_have_deleted_is_not_gone_on_with(url, call):
+    study = create_study("study", arms=["a", "b"], family="bernoulli", storage=url)
+    told(study, 2)
+    pull = study.ask()
+    cabai.delete_study("study", storage=url)
+    again = create_study("study", arms=["a", "b"], family="bernoulli", delta=1e-6, storage=url)
+    calls = {
+        "ask": study.ask, "tell": lambda: study.tell(pull, 1, cost=1.0), "status": study.status,
+        "stopped": lambda: study.stopped, "decision": lambda: study.decision, "observations": study.observations,
+        "events": study.events, "release": lambda: study.release(pull),
+    }  # fmt: skip
+    with pytest.raises(cabai.StudyNotFound, match="the study 'study' has been deleted"):
+        calls[call]()
+    assert stored(again) == []
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -111,10 +131,11 @@ def test_a_transaction_that_was_undone_is_not_taken_for_known(folder, where):
         if breaks:
             raise Broken
 
-    commit = study._storage.commit
+    log, commit = stored(study), study._storage.commit
     before_commits(study._storage, fail)
     with pytest.raises(Broken):
         study.ask()
+    assert stored(study) == log
     breaks.clear()
     pull = study.ask()
     study._storage.commit = commit
@@ -124,26 +145,39 @@ def test_a_transaction_that_was_undone_is_not_taken_for_known(folder, where):
     check_log(study, {})
 
 
-@pytest.mark.parametrize("column", ["asked = 10", "told = -1", "stopped = 'x'", "through = 99"])
-def test_damage_done_by_hand_is_refused_at_once(folder, column):
-    """Although the number of the revision is the same as before."""
+@pytest.mark.parametrize(
+    "event",
+    [{"kind": "tell", "pull": 99, "arm": 0, "reward": 1.0, "cost": 1.0}, {"kind": "nonsense"},
+     {"kind": "ask", "pull": 4, "arm": 7}, {"kind": "ask", "pull": 4, "arm": 0, "place": 17},
+     {"kind": "counts", "pull": 4, "words": "[["}, {"kind": "amend", "words": "{}", "time": "soon"}],
+    ids=str,
+)  # fmt: skip
+def test_damage_done_by_hand_is_refused_at_once(folder, event):
     study = new(folder)
     told(study)
-    by_sql(study, f"UPDATE cabai_study SET {column}")
-    with pytest.raises(cabai.StorageError, match="is damaged") if column != "asked = 10" else contextlib.nullcontext():
-        pull = study.ask()
-        assert pull.number == 11
+    added(study, **event)
+    log = stored(study)
+    for call in (study.ask, study.status, study.stop):
+        with pytest.raises(cabai.StorageError, match="is damaged"):
+            call()
+    assert stored(study) == log
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize("how", ["limit", "drop", "join"])
 def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, where, how):
-    """Ctrl-C comes when the amendment is stored and before the handle has read it; or another thread is quicker."""
+    """Ctrl-C comes when the amendment is stored and before the handle knows of it; or another thread is quicker."""
     storage = {"storage": "memory"} if where == "memory" else {}
     study = new(folder, delta=0.1, reserve=0.01 if how == "join" else None, name=f"{where} {how}", **storage)
     told(study)
     with monkeypatch.context() as patched:
-        patched.setattr(study, "_read", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        commit = study._storage.commit
+
+        def committed(connection: Any) -> None:
+            commit(connection)
+            raise KeyboardInterrupt
+
+        patched.setattr(study._storage, "commit", committed)
         with pytest.raises(KeyboardInterrupt):
             {"limit": lambda: study.amend(max_pulls=5), "drop": lambda: study.drop("c"),
              "join": lambda: study.add_arm("d")}[how]()  # fmt: skip
@@ -155,26 +189,7 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
         assert study.ask().arm == "d"
     else:
         study.run(lambda arm: (float(arm == "a"), 1.0))
-        assert study._read(lambda ledger, connection: ledger.row(connection)).confidence == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_pull_cannot_be_told_in_the_transaction_that_hands_it_out(folder, where):
-    """Somebody has the id of a pull from before the file was restored from a copy."""
-    study = new(folder, **{"storage": "memory", "name": "guessed"} if where == "memory" else {})
-    told(study)
-    before = study.status().to_dict()
-
-    def work(connection: Any) -> None:
-        change = change_of(study._ledger, connection, None)
-        [pull], _, _ = transactions.ask(change, 1, None)
-        transactions.tell(change, [Result(pull.number, 1.0, 1.0)])
-
-    with pytest.raises(cabai.InvalidInput, match="has handed out no pull"):
-        study._storage.write(work)
-    assert study.status().to_dict() == before
-    told(study)
-    check_log(study, {})
+        assert study._current.look(lambda state, _: state.ended.reward) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -213,7 +228,7 @@ def test_what_is_known_is_what_is_stored(folder, clock, seed):
             elif event < 0.98:
                 study.amend(lease=chance.choice([19.0, 20.0, 21.0]))
             else:
-                by_sql(study, "UPDATE cabai_study SET created = created - 1")
+                by_sql(study, "DELETE FROM cabai_snapshot")
         except (cabai.NoPull, cabai.AlreadyTold, cabai.LostPull, Broken):
             pass
         except cabai.StudyStopped:
@@ -222,5 +237,6 @@ def test_what_is_known_is_what_is_stored(folder, clock, seed):
         clock.now += 0.1
         hits += sum(check_known(each) for each in handles)
     assert hits > 30
+    check_replay(first)
     if not options:
         check_log(first, {})

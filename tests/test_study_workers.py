@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cabai import NoPull, StudyStopped
-from cabai.study import Study, clock, create_study, load_study
+from cabai.study import Study, create_study, load_study
+from cabai.study.log import database as clock
 from storages import BOTH, POSTGRES
 from workers import Child, check_log, join, told_in, under_way, work_on
 

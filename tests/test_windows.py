@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import cabai
-from cabai.study import commands, recipe, runner
+from cabai.study.run import commands, loop, shells
 
 SOURCES = sorted(Path(cabai.__file__).parent.rglob("*.py"))
 ELSEWHERE = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix", "syslog"}  # modules of Unix alone
 
 WITHOUT = """
 import errno, os, signal, sys
-import asyncio, fastapi, numba, sqlalchemy, typer, uvicorn  # others look after themselves
+import asyncio, fastapi, numba, psycopg, typer, uvicorn  # others look after themselves
 from rich.live import Live
 gone = {  # but SIGKILL, by which Popen.kill of Unix ends a process
     os: "wait3 wait4 waitid killpg getpgid setsid fork forkpty register_at_fork geteuid getuid getgid sysconf mkfifo",
@@ -35,7 +35,7 @@ for module, names in gone.items():
 import importlib, pkgutil
 import cabai
 for found in pkgutil.walk_packages(cabai.__path__, "cabai."):
-    if "migrations" not in found.name and found.name != "cabai.__main__":
+    if found.name != "cabai.__main__":
         importlib.import_module(found.name)
 """
 
@@ -93,17 +93,17 @@ def test_nobody_is_sent_a_signal_to_learn_whether_he_lives(monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     worker = f"{socket.gethostname()}:{ended.pid}:abc:0"
-    assert runner.was_killed(worker)
+    assert loop.was_killed(worker)
     monkeypatch.setattr(os, "name", "nt")
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal was sent"))
-    assert not runner.was_killed(worker)
+    assert not loop.was_killed(worker)
     monkeypatch.setattr(os, "name", "posix")
 
 
 def test_there_is_no_shell_to_quote_for(monkeypatch):
-    monkeypatch.setattr("cabai.study.shells.os.name", "nt")
+    monkeypatch.setattr("cabai.study.run.shells.os.name", "nt")
     with pytest.raises(cabai.InvalidInput, match="shell = true needs a POSIX shell"):
-        recipe.checked_for_a_shell("echo {arm}")
+        shells.checked_for_a_shell("echo {arm}")
     monkeypatch.undo()
 
 

@@ -12,15 +12,13 @@ import signal
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
-import sqlalchemy as sa
-
 from cabai.study import NoPull, Study, StudyStopped, load_study
-from cabai.study.migrations import metadata as schema
-from cabai.study.play import Play
+from cabai.study.current import new_state
+from cabai.study.log.events import Event
 from storages import before_commits, looked
 
 Told = dict[str, tuple[float | None, float, str | None]]  # reward, cost and failed, by pull
@@ -126,95 +124,72 @@ def told_in(reports: list[list[Any]]) -> Told:
     return {pull: (reward, cost, failed) for pull, reward, cost, failed in told}
 
 
-def stored(study: Study) -> tuple[Any, list[Any], list[Any]]:
-    """The study's row, its arms' rows and its log, read without the study's own code."""
+def stored(study: Study) -> list[Event]:
+    """The study's log, read without the study's own code."""
+    fields = ", ".join(Event._fields)
+    rows = looked(
+        study._storage,
+        f"SELECT {fields} FROM cabai_event WHERE study = (SELECT id FROM cabai_study WHERE name = ?) ORDER BY place",
+        (study.name,),
+    )
+    return [Event(*row) for row in rows]
 
-    def work(connection: sa.Connection) -> tuple[Any, list[Any], list[Any]]:
-        row = connection.execute(sa.select(schema.study).where(schema.study.c.name == study.name)).one()
-        arms = connection.execute(
-            sa.select(schema.arm).where(schema.arm.c.study == row.id).order_by(schema.arm.c.number)
-        ).all()
-        log = connection.execute(
-            sa.select(schema.observation)
-            .where(schema.observation.c.study == row.id)
-            .order_by(schema.observation.c.place)
-        ).all()
-        return row, list(arms), list(log)
 
-    return looked(study._storage, work)
+def token(study: Study) -> str:
+    return looked(study._storage, "SELECT token FROM cabai_study WHERE name = ?", (study.name,))[0][0]
 
 
 def check_log(study: Study, told: Told) -> None:
     """Everything acknowledged is in the log, exactly once and as it was told; the sums are those of the log."""
-    row, arms, log = stored(study)
-    logged = {f"{row.token}-{each.number}": (each.reward, each.cost, each.failed) for each in log}
-    assert len(logged) == len(log) == row.told
-    assert [each.place for each in log] == list(range(1, len(log) + 1))
+    log, status, mine = stored(study), study.status(), token(study)
+    results = [event for event in log if event.kind in ("tell", "lose")]
+    logged = {f"{mine}-{each.pull}": (each.reward, each.cost, each.words) for each in results}
+    assert len(logged) == len(results)
+    assert [event.place for event in log] == list(range(1, len(log) + 1))
     assert {pull: logged.get(pull) for pull in told} == told
-    assert math.isclose(row.spent, math.fsum(each.cost for each in log), rel_tol=1e-12)
-    assert math.isclose(row.counted, math.fsum(arm.costs for arm in arms), rel_tol=1e-12)
+    assert math.isclose(status.spent, math.fsum(each.cost for each in results), rel_tol=1e-12)
     missing = min((pull.number for pull in under_way(study)), default=math.inf)
-    in_order = sorted((each for each in log if each.number < missing and each.failed is None), key=lambda e: e.number)
-    if row.stopped is None:  # everything counts that waits for nothing
-        assert row.through <= (missing if math.isfinite(missing) else row.asked)
-        assert not in_order or row.through >= in_order[-1].number
-    in_order = [each for each in in_order if each.number <= row.through]
-    for arm in arms:
-        counted = [each.reward for each in in_order if each.arm == arm.number]
-        assert (arm.ordered_pulls, arm.ordered_rewards) == (len(counted), functools.reduce(operator.add, counted, 0.0))
-        assert arm.ordered_first == (counted[0] if counted else 0.0)
-        mine = [each for each in log if each.arm == arm.number]
-        rewards = [each.reward for each in mine if each.failed is None]
-        assert (arm.pulls, arm.failures) == (len(rewards), len(mine) - len(rewards))
-        assert math.isclose(arm.rewards, math.fsum(rewards), rel_tol=1e-10, abs_tol=1e-10)
-        assert math.isclose(arm.spent, math.fsum(each.cost for each in mine), rel_tol=1e-12)
-        assert arm.largest_cost == max((each.cost for each in mine), default=None)
-        assert math.isclose(arm.costs, arm.spent, rel_tol=1e-12)  # here they are learned, and failed pulls count
-        assert arm.first in (rewards or [0.0])
+    through = study._current.look(lambda state, _: state.through)
+    in_order = sorted((each for each in results if each.pull < missing and each.words is None), key=lambda e: e.pull)
+    if not status.stopped:  # everything counts that waits for nothing
+        assert through <= (missing if math.isfinite(missing) else sum(event.kind == "ask" for event in log))
+        assert not in_order or through >= in_order[-1].pull
+    in_order = [each for each in in_order if each.pull <= through]
+    for a, arm in enumerate(status.arms):
+        counted = [each.reward for each in in_order if each.arm == a]
+        total = functools.reduce(operator.add, counted, 0.0)
+        assert (arm.pulls, arm.mean) == (len(counted), total / len(counted) if counted else None)
+        of_arm = [each for each in results if each.arm == a]
+        rewards = [each.reward for each in of_arm if each.words is None]
+        assert (arm.pulls + arm.waiting, arm.failures) == (len(rewards), len(of_arm) - len(rewards))
+        assert math.isclose(arm.spent, math.fsum(each.cost for each in of_arm), rel_tol=1e-12)
+        account = study._current.look(lambda state, _, a=a: state.accounts[a].copy())
+        assert account["largest_cost"] == max((each.cost for each in of_arm), default=0.0)
 
 
 def under_way(study: Study) -> list[Any]:
-    """The pulls that the study waits for, read without its own code."""
-    query = sa.select(schema.pull).where(schema.pull.c.study == study._ledger.id, schema.pull.c.withdrawn.is_(None))
-    return looked(study._storage, lambda connection: list(connection.execute(query)))
+    """The pulls that the study waits for, from its log alone."""
+    found: dict[int, SimpleNamespace] = {}
+    for event in stored(study):
+        if event.kind == "ask":
+            found[event.pull] = SimpleNamespace(number=event.pull, arm=event.arm, worker=event.worker, offers=1)
+        elif event.kind == "offer":
+            found[event.pull].worker, found[event.pull].offers = event.worker, found[event.pull].offers + 1
+        elif event.kind in ("tell", "lose", "withdraw"):
+            found.pop(event.pull, None)
+    return list(found.values())
 
 
 def check_replay(study: Study) -> None:
-    """The stored state is, to the last bit, that of one process which asked and told the same in the same order: and
-    it would have been handed the same arms. For studies with one worker at a time and no arm dropped on the way."""
-    row, arms, log = stored(study)
-    events = [(each.asked, 1, each) for each in log] + [(each.told, 0, each) for each in log]
-    play, out, waiting, through, stopped = Play(study.settings), dict[int, int](), dict[int, Any](), 0, None
-    for _, asks, each in sorted(events, key=lambda event: (event[0], event[1])):
-        if asks:
-            pending = Counter(out.values())
-            assert play.choose([pending[a] for a in range(len(arms))]) == each.arm
-            out[each.number] = each.arm
-            continue
-        del out[each.number]
-        play.offers[each.arm] += each.offers
-        play.lapses[each.arm] += each.offers - 1
-        if each.failed is not None:
-            play.fail(each.arm, each.cost)
-            through += through + 1 == each.number and not waiting
-        elif through + 1 == each.number and not waiting and stopped is None:
-            play.observe(each.arm, each.reward, each.cost)
-            through = each.number
-            stopped = each.place if play.stops() else None
-        else:
-            play.observe(each.arm, each.reward, each.cost, waits=True)
-            waiting[each.number] = each
-        while waiting and stopped is None and min(waiting) < min(out, default=math.inf):
-            through = min(waiting)
-            play.count(waiting[through].arm, waiting[through].reward, waiting[through].cost)
-            del waiting[through]
-            stopped = each.place if play.stops() else None
-            if not waiting and stopped is None:
-                play.catch_up()
-    names = [column.name for column in schema.arm.c if column.name not in ("study", "number", "name")]
-    assert [play.sums(a) for a in range(len(arms))] == [{name: getattr(arm, name) for name in names} for arm in arms]
-    assert (float(play.run["spent"]), float(play.run["counted"])) == (row.spent, row.counted)
-    assert json.loads(row.memory) == json.loads(play.memory())
-    assert row.told_at_stop == stopped
-    if stopped is not None:
-        assert (row.reason, row.decision) == ("evidence", play.leader)
+    """The state is, to the last bit, that of one process which asked and told the same in the same order, from the
+    first event on: and it would have been handed the same arms, and have decided at the same event."""
+    log = stored(study)
+    state = new_state(study._current.recipe)
+    for event, following in zip(log, [*log[1:], None], strict=True):
+        if event.kind == "ask":
+            assert state.choose() == (event.arm, event.item)
+        state.take(event)
+        if event.kind not in ("stop", "amend"):
+            decides = state.ended is None and state.verdict() is not None
+            assert decides == (following is not None and following.kind == "stop" and following.words == "evidence")
+    assert json.dumps(state.snapshot()) == study._current.look(lambda found, _: json.dumps(found.snapshot()))

@@ -23,12 +23,15 @@ from cabai.study import (
     WideRewards,
     create_study,
     delete_study,
+    import_study,
     list_studies,
     load_study,
 )
+from cabai.support.doors import DOORS
 from cabai.support.on_demand import on_demand
 from cabai.support.streams import normal, uniform
 from cabai.support.validation import InvalidInput
+from cabai.support.version import __version__ as __version__
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
     from cabai.study import Evaluation, Pull, Status, Study, evaluate
 
-__version__ = "0.1.0"
 __all__ = [
     "AlreadyTold",
     "Bound",
@@ -82,6 +84,7 @@ __all__ = [
     "evaluate",
     "evidence",
     "families",
+    "import_study",
     "list_studies",
     "load_study",
     "normal",
@@ -94,6 +97,10 @@ __all__ = [
     "thresholds",
     "uniform",
 ]
+
+
+DOORS["page"] = "cabai.server.beside:watched"  # what `study.run(page=True)` opens
+DOORS["forecast"] = "cabai.planning.forecast:Forecasts"  # what `study.status(forecast=True)` asks
 
 
 def __dir__() -> list[str]:

@@ -59,8 +59,8 @@ def read(arguments: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:
 
 
 def run(command: str, names: list[str], options: dict[str, Any]) -> None:
+    from cabai.printed import asked, told
     from cabai.study import STORAGE, load_study
-    from cabai.study.printed import asked, told
 
     as_json = options.pop("as_json")
     storage = options.pop("storage") if "storage" in options else os.environ.get("CABAI_STORAGE") or STORAGE

@@ -7,14 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
 from cabai.study import StorageError, StudyNotFound
-from cabai.support.validation import whole
+from cabai.support.validation import optional, whole
 
 if TYPE_CHECKING:
     from cabai.study import Status, Study
@@ -61,9 +61,9 @@ def run(
     file and run it again. The exit code is 3 if the study stopped without a decision: at its budget, or at the end of
     its certificate.
     """
-    from cabai.study.failing import is_blamed
-    from cabai.study.recipe import read_recipe
-    from cabai.study.runner import run as run_study
+    from cabai.study.run.failing import is_blamed
+    from cabai.study.run.loop import run as run_study
+    from cabai.study.run.recipe import read_recipe
 
     # Handle these like Ctrl-C, so that no command keeps running and no pull stays leased.
     for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
@@ -78,7 +78,7 @@ def run(
     for line in plan.amended(study):
         typer.echo(line, err=True)
     try:
-        with study._watched() if page else nullcontext(), live_table(study):
+        with page_of(study) if page else nullcontext(), live_table(study):
             found = run_study(
                 study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
                 catch=plan.caught(),
@@ -155,3 +155,12 @@ def picture(status: Status) -> Any:
         style = "bold" if arm.name == status.leader else "dim" if not arm.in_play else ""
         drawn.add_row(*(Text(cell) for cell in row), style=style)
     return Group(drawn, Text(status.sentence))
+
+
+def page_of(study: Study) -> AbstractContextManager[None]:
+    """The study's page, while something is done."""
+    optional("fastapi")
+    optional("uvicorn")
+    from cabai.server.beside import watched
+
+    return watched(study)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,19 +22,20 @@ from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
 from cabai.plots import save
 from cabai.policies import POLICIES
+from cabai.printed import asked, told
 from cabai.study import (
     LEASE,
     STORAGE,
     StorageError,
     create_study,
     delete_study,
+    import_study,
     load_study,
 )
-from cabai.study.exporting import exported
+from cabai.study.create import is_served
 from cabai.study.items import WORST
-from cabai.study.open import is_served
-from cabai.study.printed import asked, told
 from cabai.study.settings import DIRECTIONS, ON_LAPSE
+from cabai.study.show.exporting import exported
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import THRESHOLDS
@@ -285,7 +287,8 @@ def list_(storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None
 def export(
     name: NameArgument,
     out: Annotated[
-        str | None, typer.Option("--out", help="A .csv, .json or .parquet file. Default: print CSV.")
+        str | None,
+        typer.Option("--out", help="A .csv, .json or .parquet file; .jsonl for the whole log. Default: print CSV."),
     ] = None,
     storage: StorageOption = STORAGE,
     as_json: JsonOption = False,
@@ -294,13 +297,13 @@ def export(
 
     Rows are in the order in which the results were told. In CSV, text that begins with =, +, - or @ gets an apostrophe
     in front, so that a spreadsheet does not run it as a formula. Numbers, and text in JSON and Parquet, are exported as
-    told.
+    told. A .jsonl file holds the whole study, with everything that ever happened: `cabai study import` reads it.
 
     Example: cabai study export judges --out judges.csv
     """
     kind = "json" if out is None and as_json else "csv" if out is None else Path(out).suffix.lstrip(".").lower()
-    if kind not in ("csv", "json", "parquet"):
-        raise InvalidInput(f"--out must end in .csv, .json or .parquet, got {out!r}.")
+    if kind not in ("csv", "json", "parquet", "jsonl"):
+        raise InvalidInput(f"--out must end in .csv, .json, .parquet or .jsonl, got {out!r}.")
     if out is not None:
         file_to_write(out)
     study = load_study(name, storage=storage)
@@ -310,6 +313,37 @@ def export(
         return
     write_whole(out, content)
     show_json({"written": out}) if as_json else typer.echo(f"written: {out}")
+
+
+@study_app.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="The .jsonl file that `cabai study export` wrote.")],
+    name: Annotated[str | None, typer.Option("--name", help="Another name for the study.")] = None,
+    storage: StorageOption = STORAGE,
+    as_json: JsonOption = False,
+) -> None:
+    """Import a whole study: from another storage, or from another version of cabai.
+
+    Example: cabai study export judges --out judges.jsonl, then: cabai study import judges.jsonl --storage sqlite:///new.db
+    """
+    study = import_study(file, name=name, storage=storage)
+    show_json({"imported": study.name}) if as_json else typer.echo(f"imported: {study.name}")
+
+
+@study_app.command()
+def log(name: NameArgument, storage: StorageOption = STORAGE, as_json: JsonOption = False) -> None:
+    """List everything that ever happened to a study.
+
+    Asks, results, lapsed and released pulls, amendments and the stop, with their times (UTC) and workers.
+    """
+    found = load_study(name, storage=storage).events()
+    if as_json:
+        show_json({"log": found})
+        return
+    for event in found:
+        when = datetime.fromtimestamp(event.pop("time"), UTC).strftime("%Y-%m-%d %H:%M:%S")
+        rest = "  ".join(f"{key} {value}" for key, value in event.items() if key not in ("place", "kind"))
+        typer.echo(f"{event['place']:>6}  {when}  {event['kind']:<8}  {rest}")
 
 
 @study_app.command()
@@ -391,11 +425,10 @@ def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
 
         served = list_remote(storage)
         return served["studies"], served["damaged"]
-    from cabai.study.catalogue import statuses
-    from cabai.study.storage import open_storage
+    from cabai.study.service import overview as of_all
     from cabai.study.wire import LISTED
 
-    found, damaged = statuses(open_storage(storage, make=False))
+    found, damaged = of_all(storage, make=False)
     return [{**{field: getattr(each, field) for field in LISTED}, "sentence": each.sentence} for each in found], damaged
 
 

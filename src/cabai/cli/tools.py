@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cabai.study.failing import without_ours
+from cabai.study.run.failing import without_ours
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput
 

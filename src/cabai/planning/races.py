@@ -22,7 +22,7 @@ from cabai.datasets.tables import ScoreTable
 from cabai.planning.bills import Amount, Bills
 from cabai.planning.results import ArmPlan, Plan, Point
 from cabai.planning.searching import Found, smallest
-from cabai.study.open import described, settings_of
+from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 

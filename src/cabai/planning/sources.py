@@ -30,7 +30,7 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
     given: dict[str, Any] = {}
     data, pays_reward = pilot, False
     if isinstance(source, (str, Path)) and str(source).lower().endswith(".toml"):
-        from cabai.study.recipe import read_recipe
+        from cabai.study.run.recipe import read_recipe
 
         recipe = read_recipe(source)
         if str(recipe.folder) not in sys.path:  # for a user's own family, threshold or policy

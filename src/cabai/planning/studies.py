@@ -18,7 +18,7 @@ from cabai.planning.searching import Found
 from cabai.planning.simulating import Lab, Progress, with_epsilon, without_arm
 from cabai.planning.truths import Truths, costs_of, truths_of
 from cabai.simulation.engines import opened
-from cabai.study.open import described, settings_of
+from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import Calibrated

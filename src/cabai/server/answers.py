@@ -127,6 +127,12 @@ class Amendments(BaseModel):
     amendments: list[Amendment]
 
 
+class Log(BaseModel):
+    """Everything that ever happened, the oldest first; an event has the fields that belong to its kind."""
+
+    log: list[dict[str, Any]]
+
+
 class Score(BaseModel):
     arm: str
     item: str | int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
@@ -15,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-import cabai
 from cabai import views
 from cabai.server import answers, page, problems
 from cabai.server.access import Access
@@ -37,11 +35,12 @@ from cabai.server.requests import (
     TellCounts,
     TellMany,
 )
-from cabai.server.studies import Studies, failed, in_short, under_way
-from cabai.study import Pull, Status, Study, StudyStopped
-from cabai.study.exporting import spooled
+from cabai.server.studies import Studies
+from cabai.study import Pull, Status, StudyStopped, service
+from cabai.study.service import StoredStudy, in_short, spooled
 from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
 from cabai.support.validation import InvalidInput
+from cabai.support.version import __version__
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 THREADS = 64  # requests answered at a time
@@ -64,7 +63,7 @@ def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> Fas
         yield
 
     app = FastAPI(
-        title="cabai", version=cabai.__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        title="cabai", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
         redirect_slashes=False, responses=answers.PROBLEM,
         description="Studies: ask what to pull, tell what came back.",
     )  # fmt: skip
@@ -107,7 +106,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.post("/api/studies", status_code=201, response_model=answers.Created)
     def create_study(asked: Create, key: Key = None) -> Response:
         """Create a study. Repeated with the same Idempotency-Key, the request has the same answer."""
-        study = create(asked, studies.url, key and hashlib.sha256(key.encode()).hexdigest()[:8])
+        study = create(asked, studies.url, key)
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     @app.get("/api/studies/{name}", response_model=Status)
@@ -125,27 +124,26 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def settings(name: str) -> Response:
         """The study's settings, as created and amended since."""
 
-        def work(study: Study) -> dict[str, Any]:
-            in_short(study)  # which notices amendments
-            ledger = study._ledger
-            return {"name": study.name, "settings": settings_to(ledger.settings), "amended": ledger.amended}
+        def work(study: StoredStudy) -> dict[str, Any]:
+            known, amended = service.about(study)
+            return {"name": study.name, "settings": settings_to(known), "amended": amended}
 
         return Json(studies.do(name, work))
 
     @app.get("/api/studies/{name}/pulls", response_model=answers.AllUnderWay)
     def pulls(name: str) -> Response:
         """The pulls that are under way, and who has them."""
-        return Json({"pulls": studies.do(name, under_way)})
+        return Json({"pulls": studies.do(name, service.under_way)})
 
     @app.get("/api/studies/{name}/history", response_model=answers.History)
     def history(name: str) -> Response:
         """How evidence and the bill grew: a few hundred points at most."""
-        return Json({"history": [asdict(each) for each in studies.do(name, lambda study: study.history())]})
+        return Json({"history": [each._asdict() for each in studies.do(name, lambda study: study.history())]})
 
     @app.get("/api/studies/{name}/failures", response_model=answers.Failures)
     def failures(name: str) -> Response:
         """Why pulls have failed, the most frequent reasons first."""
-        return Json(studies.do(name, failed))
+        return Json(studies.do(name, service.failures))
 
     @app.post("/api/studies/{name}/ask", response_model=answers.Pulls)
     def ask(name: str, asked: Ask, key: Key = None) -> Response:
@@ -153,12 +151,12 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull, or if it
         has stopped without a decision."""
 
-        def work(study: Study) -> Response:
+        def work(study: StoredStudy) -> Response:
             try:
                 handed = handed_out(study, asked, key)
             except StudyStopped as error:
                 return problems.stopped(study, str(error))
-            return Json({"pulls": [pull_to(pull) for pull in handed], "amended": study._ledger.amended})
+            return Json({"pulls": [pull_to(pull) for pull in handed], "amended": in_short(study)["amended"]})
 
         return studies.do(name, work)
 
@@ -166,7 +164,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def tell(name: str, told: Tell) -> Response:
         """What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.tell(**told.model_dump())
             return in_short(study)
 
@@ -176,18 +174,22 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def tell_many(name: str, told: TellMany) -> Response:
         """Tell several pulls: all of them, or none if one is refused."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.tell_many(each.model_dump() for each in told.results)
             return in_short(study)
 
         return Json(studies.do(name, work))
 
     @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
-    def tell_counts(name: str, told: TellCounts) -> Response:
-        """The sums of many pulls per arm. A period with a name counts once."""
+    def tell_counts(name: str, told: TellCounts, key: Key = None) -> Response:
+        """The sums of many pulls per arm. A period with a name counts once; so does one without, by its
+        Idempotency-Key."""
 
-        def work(study: Study) -> dict[str, Any]:
-            shares = study.tell_counts(**told.model_dump())
+        def work(study: StoredStudy) -> dict[str, Any]:
+            given = told.model_dump()
+            if given["period"] is None and key is not None:
+                given["period"] = f"request {hashlib.sha256(key.encode()).hexdigest()}"
+            shares = study.tell_counts(**given)
             return {**in_short(study), "shares": shares}
 
         return Json(studies.do(name, work))
@@ -196,7 +198,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**53)]) -> Response:
         """How the policy would divide this many pulls among the arms."""
 
-        def work(study: Study) -> Response:
+        def work(study: StoredStudy) -> Response:
             try:
                 return Json({"pulls": study.split(pulls)})
             except StudyStopped as error:
@@ -208,9 +210,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def renew(name: str, asked: Lease) -> Response:
         """Renew the lease of a pull that is still being tried."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.renew(held(asked), worker=asked.worker)
-            return {"pull": asked.pull, "amended": study._ledger.amended}
+            return {"pull": asked.pull, "amended": in_short(study)["amended"]}
 
         return Json(studies.do(name, work))
 
@@ -218,9 +220,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def release(name: str, asked: Lease) -> Response:
         """Release a pull that was not tried: it is offered next."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.release(held(asked), worker=asked.worker)
-            return {"pull": asked.pull, "amended": study._ledger.amended}
+            return {"pull": asked.pull, "amended": in_short(study)["amended"]}
 
         return Json(studies.do(name, work))
 
@@ -228,8 +230,8 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def lapse(name: str, asked: Lapse) -> Response:
         """Offer the pulls of lost workers again now."""
 
-        def work(study: Study) -> dict[str, Any]:
-            study._lapse(set(asked.workers).__contains__)
+        def work(study: StoredStudy) -> dict[str, Any]:
+            service.lapse(study, set(asked.workers))
             return in_short(study)
 
         return Json(studies.do(name, work))
@@ -238,7 +240,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def stop(name: str, _: Nothing) -> Response:
         """End the study by hand: for good, and without a decision."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.stop()
             return in_short(study)
 
@@ -249,7 +251,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget continues
         if the new one allows it."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.amend(**asked.model_dump())
             return in_short(study)
 
@@ -259,7 +261,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def drop(name: str, asked: Drop) -> Response:
         """Drop an arm by hand: it is not pulled any more, and cannot be the decision."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             study.drop(asked.arm, by=asked.by)
             return in_short(study)
 
@@ -269,7 +271,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def add_arm(name: str, asked: AddArm) -> Response:
         """Add an arm to a study that was created with a reserve."""
 
-        def work(study: Study) -> dict[str, Any]:
+        def work(study: StoredStudy) -> dict[str, Any]:
             if len(study.arms) >= MOST_ARMS:
                 raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
             study.add_arm(asked.arm, cost=asked.cost, metadata=asked.metadata, by=asked.by)
@@ -281,6 +283,11 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     def amendments(name: str) -> Response:
         """The amendments: what, when and by whom."""
         return Json({"amendments": studies.do(name, lambda study: study.amendments())})
+
+    @app.get("/api/studies/{name}/log", response_model=answers.Log)
+    def log(name: str) -> Response:
+        """Everything that ever happened to the study."""
+        return Json({"log": studies.do(name, lambda study: study.events())})
 
     @app.get("/api/studies/{name}/scores", response_model=answers.Scores)
     def scores(name: str) -> Response:
@@ -318,9 +325,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return StreamingResponse(of(name), media_type="text/event-stream")
 
 
-def handed_out(study: Study, asked: Ask, key: str | None) -> list[Pull]:
+def handed_out(study: StoredStudy, asked: Ask, key: str | None) -> list[Pull]:
     if asked.beyond:
-        return study._ask(asked.n, asked.worker, key, beyond=asked.beyond)[0]
+        return service.ask(study, asked.n, asked.worker, key, asked.beyond)
     return study.ask(asked.n, worker=asked.worker, request=key)
 
 

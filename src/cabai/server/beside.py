@@ -15,7 +15,7 @@ from cabai.server.app import app_over
 from cabai.server.serving import Server, bind, configured
 from cabai.server.studies import Studies
 from cabai.study import Study
-from cabai.study.open import is_served
+from cabai.study.create import is_served
 
 
 @contextmanager

@@ -7,12 +7,12 @@ import math
 from cabai.datasets.dataset import Dataset
 from cabai.server.requests import MOST_SCORES, Create
 from cabai.study import Study
-from cabai.study.open import described, open_study
+from cabai.study.create import described, open_study
 from cabai.support.validation import InvalidInput, shown
 
 
-def create(asked: Create, storage: str, token: str | None) -> Study:
-    """Create a study, or load it; with the same `token`, a repeated request finds what it has created."""
+def create(asked: Create, storage: str, request: str | None) -> Study:
+    """Create a study, or load it; the same `request` finds what it has created."""
     given = asked.model_dump(exclude={"digest"})
     for kind in ("family", "policy", "threshold"):
         if given[kind] is not None and not is_plain(given[kind]):
@@ -34,7 +34,7 @@ def create(asked: Create, storage: str, token: str | None) -> Study:
         ids = tuple(items) if isinstance(items, list) else None
         given["items"] = Dataset(range(count), ids, asked.digest)
     name, load_if_exists = given.pop("name"), given.pop("load_if_exists")
-    return open_study(name, *described(**given), storage, load_if_exists=load_if_exists, token=token)
+    return open_study(name, *described(**given), storage, load_if_exists=load_if_exists, request=request)
 
 
 def is_plain(text: str) -> bool:

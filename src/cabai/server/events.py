@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 
 from cabai.server.page import Pages, changes, event
-from cabai.server.studies import Studies, revision, status_now
+from cabai.server.studies import Studies
 from cabai.study import StorageError, StudyNotFound
+from cabai.study.service import revision, status_now
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two checks of a study, and until a sign of life if nothing has changed

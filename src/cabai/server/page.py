@@ -7,8 +7,9 @@ import threading
 from typing import Any
 
 from cabai import views
-from cabai.server.studies import Studies, revision
-from cabai.study import Study
+from cabai.server.studies import Studies
+from cabai.study import service
+from cabai.study.service import StoredStudy
 from cabai.views import Seen
 
 TYPES = {
@@ -30,28 +31,28 @@ class Pages:
         self._guard = threading.Lock()
 
     def whole(self, name: str) -> str:
-        return self.studies.do(name, lambda study: views.page(study._seen(wait=False)))
+        return self.studies.do(name, lambda study: views.page(service.seen_now(study)))
 
     def parts(self, name: str, moment: float) -> tuple[dict[str, str], str]:
         """The parts as they are now, and what is new in words; of `moment` the time on any clock."""
         return self.studies.do(name, lambda study: self._parts(study, moment))
 
-    def _parts(self, study: Study, moment: float) -> tuple[dict[str, str], str]:
-        key = revision(study), moment // AGE, study._forecasts.last
+    def _parts(self, study: StoredStudy, moment: float) -> tuple[dict[str, str], str]:
+        key = service.revision(study), moment // AGE, service.last_forecast(study)
         with self._guard:
             made, maker = self._made.get(study.name), self._makers.setdefault(study.name, threading.Lock())
         if (made is None or made[0] != key) and maker.acquire(blocking=made is None):
             try:  # the others get the previous parts until it is done
                 made = self._made.get(study.name)
                 if made is None or made[0] != key:
-                    made = self._anew(study, key)
+                    made = self._make(study, key)
             finally:
                 maker.release()
         assert made is not None
         return made[1], made[2]
 
-    def _anew(self, study: Study, key: Any) -> tuple[Any, dict[str, str], str]:
-        seen = study._seen(wait=False)
+    def _make(self, study: StoredStudy, key: Any) -> tuple[Any, dict[str, str], str]:
+        seen = service.seen_now(study)
         made = key, views.fragments(seen), news(seen)
         with self._guard:
             if len(self._made) >= MOST:

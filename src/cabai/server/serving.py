@@ -15,8 +15,8 @@ from fastapi import FastAPI
 
 from cabai.server.access import WORK, Access, tokens_in
 from cabai.server.app import make_app
-from cabai.study.open import is_served
-from cabai.study.storage import open_storage
+from cabai.study.create import is_served
+from cabai.study.log.storage import open_storage
 from cabai.support.validation import InvalidInput
 
 ANYWHERE = ("0.0.0.0", "::")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cabai.study.create import LEASE, STORAGE, create_study, delete_study, import_study, list_studies, load_study
 from cabai.study.errors import (
     AlreadyTold,
     CostlyStudy,
@@ -17,13 +18,12 @@ from cabai.study.errors import (
     StudyStopped,
     WideRewards,
 )
-from cabai.study.open import LEASE, STORAGE, create_study, delete_study, list_studies, load_study
 from cabai.support.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from cabai.study.evaluating import Evaluation, evaluate
-    from cabai.study.pull import Pull
-    from cabai.study.status import ArmStatus, Status
+    from cabai.study.given import Pull
+    from cabai.study.run.evaluate import Evaluation, evaluate
+    from cabai.study.show.status import ArmStatus, Status
     from cabai.study.study import Study
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "create_study",
     "delete_study",
     "evaluate",
+    "import_study",
     "list_studies",
     "load_study",
 ]
@@ -56,8 +57,8 @@ __getattr__ = on_demand(
     "cabai.study",
     {
         "Study": "cabai.study.study",
-        "Pull": "cabai.study.pull",
-        **dict.fromkeys(("Status", "ArmStatus"), "cabai.study.status"),
-        **dict.fromkeys(("Evaluation", "evaluate"), "cabai.study.evaluating"),
+        "Pull": "cabai.study.given",
+        **dict.fromkeys(("Status", "ArmStatus"), "cabai.study.show.status"),
+        **dict.fromkeys(("Evaluation", "evaluate"), "cabai.study.run.evaluate"),
     },
 )

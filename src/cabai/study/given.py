@@ -1,19 +1,57 @@
-"""What a study is given, checked: results, and the names of workers, requests and periods."""
+"""What a study hands out and is given: pulls and results, checked; and the names of workers, requests and periods."""
 
 from __future__ import annotations
 
 import getpass
 import secrets
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from cabai.study.change import Result
 from cabai.study.items import STOP
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, amount, positive, shown
 
+if TYPE_CHECKING:
+    from cabai.study.study import Study
+
+T = TypeVar("T")
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
+
+
+@dataclass(frozen=True)
+class Pull:
+    """One trial of an arm, handed out by `ask` and to be told once.
+
+    >>> from cabai import create_study
+    >>> arms = {"small": {"model": "m1"}, "large": {"model": "m2"}}
+    >>> study = create_study("a pull", arms=arms, family="bernoulli", storage="memory")
+    >>> pull = study.ask()
+    >>> pull.arm, pull.number, pull.offers, pull.metadata
+    ('small', 1, 1, {'model': 'm1'})
+
+    The id is all that another process needs to tell it:
+
+    >>> study.tell(pull.id, reward=1, cost=0.02)
+    """
+
+    id: str
+    arm: str
+    number: int  # in the study, from 1
+    expires: float  # when the lease ends, in seconds since 1970
+    offers: int = 1  # more than 1: the lease of an earlier worker ran out
+    metadata: Any = field(default=None, compare=False)  # the arm's
+    item: str | int | None = None  # the id of the item to evaluate, in a study with items
+
+
+class Result(NamedTuple):
+    """The result of a pull: a reward, or why there is none."""
+
+    number: int
+    reward: float | None = None
+    cost: float | None = None
+    failed: str | None = None
 
 
 def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
@@ -43,6 +81,24 @@ def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) 
     elif settings.costs is None and failed is None:
         raise InvalidInput("tell needs a cost: this study has no known costs.")
     return Result(number, reward, cost, failed)
+
+
+def checked_result(study: Study, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
+    """What is told of a pull of a study, if it can be."""
+    number = study._number(pull)
+    return as_now(study, lambda settings: legal(settings, number, reward, cost, failed))
+
+
+def as_now(study: Study, check: Callable[[Settings], T]) -> T:
+    """`check(settings)`. What the settings refuse that are known here is checked again by those that the study has now:
+    it may have been amended elsewhere."""
+    known = study.settings
+    try:
+        return check(known)
+    except InvalidInput:
+        if study._renewed() is known:
+            raise
+    return check(study.settings)
 
 
 def fields(result: Any) -> dict[str, Any]:

@@ -12,16 +12,24 @@ from typing import Any, overload
 
 from cabai.families import Gaussian
 from cabai.policies import policy_of
-from cabai.study import counts as counting
 from cabai.study.absent import Absent
-from cabai.study.given import amender, checked_period, checked_request, checked_worker, fields
-from cabai.study.history import Point
+from cabai.study.given import (
+    Pull,
+    amender,
+    as_now,
+    checked_period,
+    checked_request,
+    checked_result,
+    checked_worker,
+    fields,
+)
 from cabai.study.http import Server
-from cabai.study.pull import Pull
+from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings, checked_metadata
-from cabai.study.status import Status
+from cabai.study.show.status import Status
+from cabai.study.state.accounts import Point
 from cabai.study.study import Study
-from cabai.study.wire import known, pull_from, settings_from, status_from
+from cabai.study.wire import pull_from, settings_from, status_from
 from cabai.support.validation import InvalidInput, amount, positive, shown, whole
 from cabai.thresholds import threshold_of
 from cabai.views.seen import Seen
@@ -34,8 +42,12 @@ class RemoteStudy(Study):
     _pause = 0.5
 
     def __init__(self, server: Server, name: str) -> None:
-        self._name, self._server = name, server
+        self._of, self._server = name, server
         self._known: tuple[int, Settings] = settings_of(server, name)  # after so many amendments
+
+    @property
+    def name(self) -> str:
+        return self._of
 
     @property
     def settings(self) -> Settings:
@@ -63,11 +75,11 @@ class RemoteStudy(Study):
         return pulls[0] if n is None else pulls
 
     def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
     ) -> tuple[list[Pull], list[UserWarning]]:
         name = checked_request(request)
         key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
-        body = {"n": count, "worker": checked_worker(worker), **({"beyond": beyond} if beyond else {})}
+        body = {"n": count, "worker": checked_worker(worker), **({"beyond": extra} if extra else {})}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
     def tell(
@@ -83,7 +95,7 @@ class RemoteStudy(Study):
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
-        sums = self._as_now(lambda settings: counting.read(settings, counts))
+        sums = as_now(self, lambda settings: counting.read(settings, counts))
         told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
         most = None if following is None else whole(following, "following", 1, counting.MOST)
         body = {"counts": told, "period": checked_period(period), "following": most}
@@ -118,6 +130,10 @@ class RemoteStudy(Study):
     def status(self, *, forecast: bool = False) -> Status:
         return status_from(self._get(**({"forecast": "true"} if forecast else {})))
 
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get("log")["log"]
+        return found
+
     def observations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
         return found
@@ -129,7 +145,7 @@ class RemoteStudy(Study):
         return found
 
     def history(self) -> list[Point]:
-        return [Point(**known(Point, each)) for each in self._get("history")["history"]]
+        return [Point(**{name: each[name] for name in Point._fields}) for each in self._get("history")["history"]]
 
     def _seen(self, *, wait: bool = True) -> Seen:
         status, found = self.status(forecast=wait), self._get("failures")
@@ -160,15 +176,15 @@ class RemoteStudy(Study):
         values = {"pull": pull.id if isinstance(pull, Pull) else pull}
         if isinstance(self.settings.family, Absent):  # only the server can check it
             return values | {name: given.get(name) for name in ("reward", "cost", "failed")}
-        result = self._checked(**given)
+        result = checked_result(self, **given)
         return values | {"reward": result.reward, "cost": result.cost, "failed": result.failed}
 
-    def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
+    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None:
         self._number(pull)
         body: dict[str, Any] = {"pull": pull, "worker": checked_worker(worker)}
         if isinstance(pull, Pull):
             body |= {"pull": pull.id, "offers": pull.offers}
-        self._post("renew" if anew else "release", body)
+        self._post("renew" if renew else "release", body)
 
     def _number(self, pull: Pull | str) -> int:
         given = pull.id if isinstance(pull, Pull) else pull
@@ -183,13 +199,8 @@ class RemoteStudy(Study):
         for begin in range(0, len(lost), 1000):
             self._post("lapse", {"workers": lost[begin : begin + 1000]})
 
-    def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
         raise InvalidInput("commands cannot be stored over HTTP: a server accepts none from a request.")
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_storage", "_current", "_ledger", "_together"):
-            raise InvalidInput(f"study {self.name!r} is reached over HTTP: this needs the database's URL.")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def load_remote(address: str | Server, name: str) -> RemoteStudy:

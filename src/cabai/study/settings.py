@@ -12,14 +12,13 @@ import numpy as np
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_goal
 from cabai.core.setup import Setup
-from cabai.families import Family, family_of, mirror_image
+from cabai.families import Family, Gaussian, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.study import levels
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import STOP, Items
-from cabai.study.kernels import Kernels
-from cabai.study.memory import Memory
+from cabai.study.state.kernels import Kernels
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
@@ -33,6 +32,8 @@ AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what may change: n
 RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
 FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
+MADE = ("_setup", "start", "arm_memory", "run_memory", "kernels")  # computed once, from what amendments do not change
+LEAST_DELTA = 1e-300
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
 
@@ -83,7 +84,7 @@ class Settings:
         settings = cls(
             arms=names,
             family=kind,
-            delta=probability(delta),
+            delta=checked_delta(delta),
             policy=findable(policy_of(policy, BEST if items is not None else goal)),
             threshold=findable(threshold_of(threshold, kind)),
             epsilon=kind.check_epsilon(epsilon),
@@ -208,13 +209,6 @@ class Settings:
         return [*RUN_MEMORY, *self.policy.run_memory]
 
     @lazy
-    def memories(self) -> tuple[Memory, Memory]:
-        """The writers of the memory of both views of a study."""
-        arms, run = self.start
-        told, ordered = (Memory(arms, run, self.arm_memory, self.run_memory) for _ in range(2))
-        return told, ordered
-
-    @lazy
     def kernels(self) -> Kernels:
         """Its functions, compiled if that is worth it."""
         return Kernels(self._setup)
@@ -258,12 +252,19 @@ class Settings:
         """A mean that the kernels see, as users see it."""
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
 
+    def amended(self, **values: Any) -> Settings:
+        """The same with other values, as an amendment has them: lists become tuples. What is computed from the others
+        is kept."""
+        given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+        found = dataclasses.replace(self, **given)
+        if found.arms == self.arms and found.dropped == self.dropped:
+            vars(found).update({name: vars(self)[name] for name in MADE if name in vars(self)})
+        return found
+
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for kind in KINDS:
             values[kind] = values[kind].address
-        if not self.sources:
-            del values["sources"]  # so that workers of an older version can still read it
         for name in ("full_cost", "items", "slack", "running_costs", "reserve", "joined", "dropped", "elsewhere"):
             if values[name] in (None, (), 0):
                 del values[name]
@@ -276,7 +277,7 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The settings of a stored study; the user's own code is named, not imported."""
-        values = {"sources": {}, "on_lapse": OFFER, **json.loads(text)}
+        values = json.loads(text)
         values["arms"] = tuple(values["arms"])
         values["costs"] = None if values["costs"] is None else tuple(values["costs"])
         if values.get("running_costs") is not None:
@@ -287,7 +288,20 @@ class Settings:
             values["items"] = Items.from_json(values["items"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
 
-    @property
+    @classmethod
+    def stored(cls, text: str) -> Settings:
+        """The same, if a study can be created with them; others than cabai can change a database."""
+        if not isinstance(json.loads(text), dict):
+            raise ValueError("its settings are not a JSON object")
+        settings = cls.from_json(text)
+        given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+        metadata, sources = given.pop("metadata"), given.pop("sources")
+        checked = cls.checked(**given | {"arms": {name: metadata.get(name) for name in settings.arms}})
+        if dataclasses.replace(checked, sources=sources) != settings:
+            raise ValueError("its settings are not as they were given")
+        return settings
+
+    @lazy
     def own(self) -> dict[str, Any]:
         """The user's own code, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
@@ -296,6 +310,17 @@ class Settings:
     def is_present(self) -> bool:
         """Whether all of the user's own code has been imported."""
         return not any(isinstance(value, Absent) for value in self.own.values())
+
+    @lazy
+    def may_warn(self) -> bool:
+        """Whether a reward can bring about a warning: one too far from the others, or too large a bill."""
+        return isinstance(self.family, Gaussian) or self.full_cost is not None
+
+    @lazy
+    def can_replay(self) -> bool:
+        """Whether many pulls of its log can be taken at once, by compiled code: with cabai's own code, and the same
+        rules for all arms."""
+        return not self.own and self.reserve is None and not self.dropped and self.certified_pulls is None
 
     @property
     def can_mirror(self) -> bool:
@@ -331,6 +356,14 @@ def _words(value: Any) -> str:
     if isinstance(value, Items):
         return value.in_words
     return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def checked_delta(delta: Any) -> float:
+    """A probability that can still be divided among the arms."""
+    chance = probability(delta)
+    if chance < LEAST_DELTA:
+        raise InvalidInput(f"delta must be at least {LEAST_DELTA:g}, got {shown(delta)}.")
+    return chance
 
 
 def checked_name(name: Any) -> str:

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
-import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from cabai.plots import study_figure
-from cabai.study import amending, items_forecast, runner, transactions
-from cabai.study import counts as counting
-from cabai.study.change import Result
-from cabai.study.connections import Connection
-from cabai.study.current import Current
-from cabai.study.database import Storage
-from cabai.study.errors import NoPull, SourceChanged, StudyStopped
-from cabai.study.forecast import Forecasts
-from cabai.study.given import amender, checked_period, checked_request, checked_worker, fields, legal
-from cabai.study.history import Point
-from cabai.study.items_ledger import ItemsLedger
-from cabai.study.ledger import EVIDENCE, Ledger
-from cabai.study.observed import columns, observations
-from cabai.study.pull import Pull
+from cabai.study.given import Pull
+from cabai.study.run.loop import run
 from cabai.study.settings import Settings
-from cabai.study.status import Status
-from cabai.study.together import Together
+from cabai.support.doors import through
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, optional, shown, whole
-from cabai.views.rendering import notebook, report
-from cabai.views.seen import Seen
+from cabai.support.validation import InvalidInput, optional
+from cabai.support.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from cabai.study.show.status import Status
+    from cabai.study.state.accounts import Point
+    from cabai.views.seen import Seen
+
 T = TypeVar("T")
-MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 
 
-class Study:
+class Study(ABC):
     """One live run, stored: ask what to pull, tell what came back.
 
     `cabai.create_study` and `cabai.load_study` return one. Threads may share it. Print it to see how it stands.
@@ -57,12 +44,6 @@ class Study:
     _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
     _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
 
-    def __init__(self, storage: Storage, ledger: Ledger) -> None:
-        self._name, self._storage = ledger.name, storage
-        self._current = Current(storage, ledger)
-        self._together = Together(storage, self._current)
-        self._forecasts = Forecasts(None if ledger.settings.items is None else items_forecast.forecast_of)
-
     def __setattr__(self, name: str, value: Any) -> None:
         """An attribute that somebody assigns would change nothing that is stored."""
         if not name.startswith("_"):
@@ -73,6 +54,7 @@ class Study:
         super().__setattr__(name, value)
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The study's name.
 
@@ -80,14 +62,9 @@ class Study:
         >>> create_study("name", arms=["a", "b"], family="bernoulli", storage="memory").name
         'name'
         """
-        return self._name
 
     @property
-    def _ledger(self) -> Ledger:
-        """What is stored of the study, with its settings as they were when it was last looked at."""
-        return self._current.ledger
-
-    @property
+    @abstractmethod
     def settings(self) -> Settings:
         """The settings that `create_study` was given, checked, and as amended since.
 
@@ -96,7 +73,6 @@ class Study:
         >>> study.settings.delta, study.settings.lease
         (0.05, 3600.0)
         """
-        return self._ledger.settings
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -109,6 +85,7 @@ class Study:
         return self.settings.arms
 
     @property
+    @abstractmethod
     def storage(self) -> str:
         """Where the study is stored, without a password.
 
@@ -116,9 +93,9 @@ class Study:
         >>> create_study("storage", arms=["a", "b"], family="bernoulli", storage="memory").storage
         'memory'
         """
-        return self._storage.url
 
     @property
+    @abstractmethod
     def stopped(self) -> bool:
         """Whether the study has ended: with a decision, or without one at a limit or by hand.
 
@@ -132,9 +109,9 @@ class Study:
         >>> study.stopped
         True
         """
-        return self._read(Ledger.row).stopped is not None
 
     @property
+    @abstractmethod
     def decision(self) -> str | None:
         """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
@@ -149,13 +126,12 @@ class Study:
         >>> study.decision
         'b'
         """
-        row = self._read(Ledger.row)
-        return self.arms[row.decision] if row.reason == EVIDENCE else None
 
     @overload
     def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
     @overload
     def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
+    @abstractmethod
     def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
         """What to pull next; with n, a list of n pulls, or fewer if the budget ends.
 
@@ -181,28 +157,8 @@ class Study:
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
-        self._import_own()
-        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
-        warn(warned)
-        return pulls[0] if n is None else pulls
 
-    def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, beyond: int = 0
-    ) -> tuple[list[Pull], list[UserWarning]]:
-        """Pulls, and warnings. With items, `beyond` so many may be under way more than else: those whose result is
-        known but not told."""
-        name, key = checked_worker(worker), checked_request(request)
-        pulls: list[Pull]
-        warned: list[UserWarning]
-        pulls, why, warned = self._together.do(lambda change: transactions.ask(change, count, name, key, beyond))
-        if why is not None:
-            warn(warned)
-            raise NoPull(why)
-        if not pulls:
-            warn(warned)
-            raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-        return pulls, warned
-
+    @abstractmethod
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
     ) -> None:
@@ -224,9 +180,8 @@ class Study:
         Traceback (most recent call last):
         cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
-        self._import_own()
-        warn(self._tell([self._checked(pull, reward, cost, failed)]))
 
+    @abstractmethod
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls in one transaction: all of them, or none if one is refused.
 
@@ -238,11 +193,8 @@ class Study:
         >>> study.status().spent
         0.04
         """
-        self._import_own()
-        checked = [self._checked(**fields(each)) for each in results]
-        if checked:
-            warn(self._tell(checked))
 
+    @abstractmethod
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
@@ -266,13 +218,8 @@ class Study:
         >>> study.status().pulls, study.status().spent
         (2000, 200.0)
         """
-        self._import_own()
-        sums, when = self._as_now(lambda settings: counting.read(settings, counts)), checked_period(period)
-        most = None if following is None else whole(following, "following", 1, counting.MOST)
-        found, warned = self._together.do(lambda change: counting.told(change, sums, when, most), alone=True)
-        warn(warned)
-        return found  # type: ignore[no-any-return]
 
+    @abstractmethod
     def split(self, pulls: int) -> dict[str, int]:
         """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
 
@@ -283,20 +230,6 @@ class Study:
         >>> study.split(1000)
         {'a': 500, 'b': 500}
         """
-        self._import_own()
-        most = whole(pulls, "pulls", 1, counting.MOST)
-
-        def work(ledger: Ledger, connection: Connection) -> dict[str, int]:
-            row = ledger.row(connection)
-            if row.stopped is not None:
-                raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-            under_way = [0] * len(ledger.settings.arms)
-            for pull in ledger.pulls(connection):
-                under_way[pull.arm] += 1
-            given = counting.split_within(ledger.play(connection, row), most, under_way, row.asked + row.beyond)
-            return dict(zip(ledger.settings.arms, given, strict=True))
-
-        return self._read(work)
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered.
@@ -313,7 +246,7 @@ class Study:
         >>> again.id == pull.id, again.offers
         (True, 2)
         """
-        self._lease(pull, worker, anew=False)
+        self._lease(pull, worker, renew=False)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Renew the lease of a pull that is still being tried; `run` does so by itself.
@@ -325,8 +258,9 @@ class Study:
         >>> pull = study.ask()
         >>> study.renew(pull)  # a minute more, from now on
         """
-        self._lease(pull, worker, anew=True)
+        self._lease(pull, worker, renew=True)
 
+    @abstractmethod
     def stop(self) -> None:
         """End the study by hand, for good and without a decision.
 
@@ -341,8 +275,6 @@ class Study:
         'Stopped by hand without a guarantee: a leads; confidence 0 that it has the largest mean (required: 0.95).
         1 spent.'
         """
-        self._import_own()
-        self._together.do(transactions.stop)
 
     def amend(
         self,
@@ -372,14 +304,7 @@ class Study:
         given = {"max_cost": max_cost, "max_pulls": max_pulls, "lease": lease, "metadata": metadata}
         self._amend({name: value for name, value in given.items() if value is not None}, by)
 
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        if not given:
-            raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
-        self._import_own()
-        who = amender(by)
-        self._together.do(lambda change: amending.amend(change, given, who), alone=True)
-        self._read(Ledger.row)  # so that the settings are at once what they are now
-
+    @abstractmethod
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
@@ -395,10 +320,8 @@ class Study:
         >>> {study.ask().arm for _ in range(10)} == {"b", "c"}
         True
         """
-        self._import_own()
-        who = amender(by)
-        self._change_arms(lambda change: amending.drop(change, arm, who))
 
+    @abstractmethod
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
         """Add an arm to a study that was created with a `reserve`, a share of delta for such arms.
 
@@ -411,16 +334,8 @@ class Study:
         >>> study.arms
         ('a', 'b', 'new')
         """
-        self._import_own()
-        who = amender(by)
-        if not isinstance(arm, str):
-            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
-        self._change_arms(lambda change: amending.add_arm(change, arm, cost, metadata, who))
 
-    def _change_arms(self, change: Callable[..., None]) -> None:
-        self._together.do(change, alone=True)
-        self._read(Ledger.row)
-
+    @abstractmethod
     def amendments(self) -> list[dict[str, Any]]:
         """Every amendment, the oldest first: when, by whom, and what it changed (from, to).
 
@@ -433,9 +348,6 @@ class Study:
         >>> made["by"], made["changes"], made["reopened"]
         ('me', {'max_pulls': [1, 100]}, None)
         """
-        return self._read(
-            lambda ledger, connection: [amending.shown_amendment(each) for each in ledger.amendments_now(connection)]
-        )
 
     def run(
         self,
@@ -475,19 +387,13 @@ class Study:
         def try_once(pull: Pull) -> Any:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
-        with self._watched() if page else contextlib.nullcontext():
-            return runner.run(
-                self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress
-            )
+        if page:
+            optional("fastapi")
+            optional("uvicorn")
+        with through("page")(self) if page else contextlib.nullcontext():
+            return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
-    def _watched(self) -> contextlib.AbstractContextManager[None]:
-        """The study's page, while something is done."""
-        optional("fastapi")
-        optional("uvicorn")
-        from cabai.server.beside import watched
-
-        return watched(self)
-
+    @abstractmethod
     def status(self, *, forecast: bool = False) -> Status:
         """What is known now: every arm, the evidence, the bill, and the decision.
 
@@ -508,9 +414,8 @@ class Study:
         b        0                                      0
         a leads so far; too few pulls for evidence. 0.02 spent.
         """
-        status, play = self._read(lambda ledger, connection: ledger.look(connection))
-        return self._forecast(status, play) if forecast else status
 
+    @abstractmethod
     def history(self) -> list[Point]:
         """How the evidence and the bill grew: a few hundred points at most, however many results there are.
 
@@ -525,12 +430,22 @@ class Study:
         (9, 12.0, 'b', True)
         """
 
-        def work(ledger: Ledger, connection: Connection) -> list[Point]:
-            ledger.row(connection)  # which notices amendments
-            return ledger.history(connection)
+    @abstractmethod
+    def events(self) -> list[dict[str, Any]]:
+        """Everything that ever happened to the study, the oldest first: its log.
 
-        return self._read(work)
+        One dictionary each, with its place, kind, time and whatever else the event has: pull, arm, item, reward, cost,
+        worker. Kinds are ask, offer (a lapsed pull is handed out again), renew, release, lapse, withdraw (its arm is
+        out), tell, lose (it lapsed, and that counts as a failure), counts, import, amend and stop.
 
+        >>> from cabai import create_study
+        >>> study = create_study("events", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
+        >>> study.tell(study.ask(worker="me"), reward=1, cost=0.02)
+        >>> [(event["kind"], event["arm"]) for event in study.events()]
+        [('ask', 'a'), ('tell', 'a'), ('stop', 'a')]
+        """
+
+    @abstractmethod
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
 
@@ -546,12 +461,6 @@ class Study:
         ('a', 1.0, 0.02, None, 'me', False)
         """
 
-        def work(ledger: Ledger, connection: Connection) -> list[dict[str, Any]]:
-            row = ledger.row(connection)
-            return list(observations(ledger.log(connection), row, ledger))
-
-        return self._read(work)
-
     @property
     def columns(self) -> list[str]:
         """The names of the fields of each observation.
@@ -560,8 +469,11 @@ class Study:
         >>> create_study("columns", arms=["a", "b"], family="bernoulli", storage="memory").columns[:3]
         ['pull', 'arm', 'reward']
         """
+        from cabai.study.show.exporting import columns
+
         return columns(self.settings)
 
+    @abstractmethod
     def scores(self) -> dict[str, dict[str | int, float]]:
         """In a study with items, every known score, by arm and by the item's id.
 
@@ -573,10 +485,6 @@ class Study:
         >>> study.scores()
         {'a': {'y': 0.5}, 'b': {}}
         """
-        if not isinstance(self._ledger, ItemsLedger):
-            raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
-        found: dict[str, dict[str | int, float]] = self._read(ItemsLedger.all_scores)
-        return found
 
     def to_frame(self) -> pd.DataFrame:
         """The observations as a DataFrame, one row each, with times in UTC (extra `frames`).
@@ -606,12 +514,12 @@ class Study:
         >>> "b has the largest mean, wrong with probability at most 0.05" in page, "<script" in page
         (True, False)
         """
-        import cabai
+        from cabai.views.rendering import report
 
         path = None if file is None else file_to_write(os.fspath(file))
         costs = self.settings.costs
         more = {"known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed}
-        page = report(self._seen(), more, cabai.__version__)
+        page = report(self._seen(), more, __version__)
         if path is not None:
             write_whole(path, page.encode())
         return page
@@ -626,27 +534,13 @@ class Study:
         <Figure size ...>
         """
         optional("matplotlib")
+        from cabai.plots import study_figure
+
         return study_figure(self._seen())
 
-    def _seen(self, *, wait: bool = True) -> Seen:
-        """What pages and reports show, at one moment; a forecast that is not ready is waited for, or left out."""
-
-        def work(ledger: Ledger, connection: Connection) -> tuple[Seen, Any]:
-            status, play = ledger.look(connection)
-            failures = ledger.failures(connection) if status.failures else []
-            now = float(ledger.row(connection).now)
-            return Seen(status, ledger.history(connection), ledger.under_way(connection), failures, now), play
-
-        seen, play = self._read(work)
-        return dataclasses.replace(seen, status=self._forecast(seen.status, play, wait=wait))
-
-    def _forecast(self, status: Status, play: Any, *, wait: bool = True) -> Status:
-        """A status with a forecast of what is still to be paid, if there is one."""
-        if play is None or status.stopped:
-            return status
-        return status.with_forecast(self._forecasts.of(play) if wait else self._forecasts.soon(play))
-
     def _repr_html_(self) -> str | None:
+        from cabai.views.rendering import notebook
+
         return notebook(self._seen())
 
     def __repr__(self) -> str:
@@ -655,79 +549,37 @@ class Study:
     def __str__(self) -> str:
         return str(self.status(forecast=True))
 
-    def _tell(self, results: list[Result]) -> Iterable[UserWarning]:
-        warned: list[UserWarning] = self._together.do(
-            lambda change: transactions.tell(change, results), results[0].number
-        )
-        return warned
+    # What each kind of study has in its own way.
 
-    def _write(self, change: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Make one of the other changes in `transactions`; it is on the disk when this returns."""
-        return self._current.do(
-            lambda ledger: self._storage.write(lambda connection: change(ledger, connection, *arguments, **options))
-        )
+    @abstractmethod
+    def _ask(
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
+    ) -> tuple[list[Pull], list[UserWarning]]:
+        """Pulls, and warnings. With items, this many may be under way in addition to the usual number: those whose
+        result is known but not told."""
 
-    def _read(self, work: Callable[[Any, Connection], T]) -> T:
-        """`work(ledger, connection)` on one consistent state of the study, with the settings that it has there."""
-        return self._current.do(lambda ledger: self._storage.read(lambda connection: work(ledger, connection)))
+    @abstractmethod
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None: ...
 
-    def _lease(self, pull: Pull | str, worker: str | None, *, anew: bool) -> None:
-        number, name = self._ledger.number(pull), checked_worker(worker)
-        offers = pull.offers if isinstance(pull, Pull) else None
-        self._write(transactions.lease, number, offers, name, anew=anew)
+    @abstractmethod
+    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None: ...
 
-    def _checked(self, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
-        """What is told of a pull, if it can be."""
-        number = self._number(pull)
-        return self._as_now(lambda settings: legal(settings, number, reward, cost, failed))
-
-    def _as_now(self, check: Callable[[Settings], T]) -> T:
-        """`check(settings)`. What the settings refuse that are known here is checked again by those that the study has
-        now: it may have been amended elsewhere."""
-        known = self.settings
-        try:
-            return check(known)
-        except InvalidInput:
-            if self._renewed() is known:
-                raise
-        return check(self.settings)
-
-    def _renewed(self) -> Settings:
-        """The settings that the study has now."""
-        self._read(Ledger.row)  # which notices amendments
-        return self.settings
-
-    def _number(self, pull: Pull | str) -> int:
-        """The number of a pull of this study, from the pull or its id."""
-        return self._ledger.number(pull)
-
-    def _look(self) -> None:
-        """Decide, or stop at a limit, by what was imported."""
-        self._import_own()
-        self._together.do(transactions.look)
-
+    @abstractmethod
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
         """Let the pulls lapse that are leased to lost workers; for `run`."""
-        self._write(transactions.lapse, was_lost)
 
-    def _keep_tests(self, tests: dict[str, Any], *, anew: bool) -> dict[str, Any]:
+    @abstractmethod
+    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
         """Keep how each arm is tried; for `cabai run`."""
-        kept: dict[str, Any] = self._write(transactions.keep_tests, tests, anew=anew)
-        return kept
 
-    def _import_own(self) -> None:
-        """Import the user's own code of this study; warn, once, if its source has changed."""
-        changed = self._ledger.import_own()
-        if changed:
-            warnings.warn(
-                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
-                "holds only if it still computes the same.",
-                SourceChanged,
-                stacklevel=3,
-            )
+    @abstractmethod
+    def _number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
 
+    @abstractmethod
+    def _renewed(self) -> Settings:
+        """The settings that the study has now."""
 
-def warn(found: Iterable[UserWarning]) -> None:
-    """Show warnings at the caller of a study's method."""
-    for warning in found:
-        warnings.warn(warning, stacklevel=3)
+    @abstractmethod
+    def _seen(self, *, wait: bool = True) -> Seen:
+        """What pages and reports show, at one moment; a forecast that is not ready is waited for, or left out."""

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
-from cabai.study.forecast import Forecast
-from cabai.study.pull import Pull
+from cabai.study.given import Pull
 from cabai.study.settings import Settings
-from cabai.study.status import ArmStatus, Status
+from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.support.validation import InvalidInput
 
 PREFIX = "urn:cabai:"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cabai.views.words import moment, money, number
 
 if TYPE_CHECKING:
-    from cabai.study.status import Status
+    from cabai.study.show.status import Status
 
 REWARDS = {
     "gaussian": "Rewards are gaussian or sub-gaussian, with at most the declared variance.",

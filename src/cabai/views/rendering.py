@@ -16,7 +16,7 @@ from cabai.views.seen import Seen, charts, left, progress, rows, scale, to_come
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from cabai.study.status import Status
+    from cabai.study.show.status import Status
 
 HERE = Path(__file__).parent
 PARTS = ("summary", "arms", "history", "pulls", "failures")  # of a study's page; each is sent again when it changes

@@ -10,8 +10,8 @@ from cabai.views.drawing import Chart, Span, Tracks, chart, spans
 from cabai.views.words import duration, money, number
 
 if TYPE_CHECKING:
-    from cabai.study.history import Point
-    from cabai.study.status import ArmStatus, Status
+    from cabai.study.show.status import ArmStatus, Status
+    from cabai.study.state.accounts import Point
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ def state(arm: ArmStatus, status: Status) -> str:
         return "best" if is_best else "cheapest"
     if arm.name in status.dropped:
         return "dropped"
+    if arm.name in status.tied:
+        return "tied"
     if arm.excluded:
         return "too bad"
     if arm.name == status.leader:

@@ -1,0 +1,408 @@
+"""Create, load, list and delete studies. The database code is loaded when one is first opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cabai import policies
+from cabai.core.goal import BEST
+from cabai.families import Bounded, Family, Gaussian, family_of
+from cabai.policies import Policy
+from cabai.study.items import WORST, Items
+from cabai.study.settings import AMENDABLE, OFFER, RUN, Settings, checked_name
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from cabai.study.log.events import Event
+    from cabai.study.rules.importing import Imported
+    from cabai.study.stored import StoredStudy
+    from cabai.study.study import Study
+
+STORAGE = "sqlite:///cabai.db"
+LEASE = 3600.0
+USUAL: dict[str, Any] = {
+    "delta": 0.05, "policy": policies.DEFAULT, "threshold": None, "epsilon": 0.0, "direction": "maximize",
+    "costs": None, "max_cost": None, "max_pulls": None, "lease": LEASE, "on_lapse": OFFER, "goal": BEST, "slack": None,
+    "running_costs": None,
+}  # fmt: skip
+
+
+def create_study(
+    name: str,
+    *,
+    arms: Sequence[str] | Mapping[str, Any],
+    family: str | Family | None = None,
+    delta: float = 0.05,
+    policy: str | Policy = policies.DEFAULT,
+    threshold: str | Threshold | None = None,
+    epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | Mapping[str, float] | None = None,
+    direction: str = "maximize",
+    costs: Sequence[float] | Mapping[str, float] | None = None,
+    max_cost: float | None = None,
+    max_pulls: int | None = None,
+    lease: float = LEASE,
+    on_lapse: str = OFFER,
+    seed: int | None = None,
+    items: int | Sequence[str | int] | None = None,
+    race: str | None = None,
+    failed: str | float = WORST,
+    speculate: float = 0.1,
+    full_cost: float | None = None,
+    reserve: float | None = None,
+    import_from: Any = None,
+    unseen: bool = False,
+    storage: str = STORAGE,
+    load_if_exists: bool = False,
+) -> Study:
+    """Start a study: which of these arms has the best mean reward?
+
+    >>> study = create_study("which judge", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> pull = study.ask()
+    >>> pull.arm
+    'small'
+    >>> study.tell(pull, reward=1, cost=0.02)
+    >>> study.status().spent
+    0.02
+
+    What is tested, and how surely:
+
+    - `arms`: names, or a dictionary from names to metadata that JSON can hold.
+    - `family`: what rewards are, such as "bernoulli" for 0 and 1 (docs/study.md). Needed unless you give `items`.
+    - `delta`: with a proven threshold, as by default, a decision is wrong with probability at most delta.
+    - `epsilon`: any arm within epsilon of the best is good enough. With it, tied arms end a study.
+    - `direction`: "maximize", or "minimize" to look for the smallest mean.
+    - `policy`, `threshold`: which arm is next, and when the evidence is enough (docs/choosing.md).
+    - `seed`: for policies that choose at random and, with `items`, for their order.
+
+    Costs and limits:
+
+    - `costs`: the arms' mean costs, if you know them; otherwise the study learns them.
+    - `max_cost`, `max_pulls`: end the study without a guarantee.
+    - `full_cost`: what evaluating a whole dataset would cost. A study without `items` warns when its bill passes that.
+
+    Where it is stored, and workers:
+
+    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` for a study
+      behind `cabai serve`.
+    - `load_if_exists`: load the study of that name instead, if its settings are these, or were these before it was
+      amended, and if it began with the same import.
+    - `lease`: seconds after which a pull without a result is offered again.
+    - `on_lapse`: "offer", or "fail" to count such a pull as failed instead.
+
+    With a dataset (docs/datasets.md):
+
+    - `items`: the number of items, or a list of their ids. The arms race on them in a random order, set by `seed`
+      (random by default), and `pull.item` says which item to evaluate. Scores lie in [0, 1] unless you give another
+      `bounded` family. Leave `policy`, `threshold` and `full_cost` out.
+    - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
+    - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
+    - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
+
+    To find the cheapest arm that is good enough (docs/cheapest.md):
+
+    - `goal`: "cheapest". The answer is the cheapest arm to run that is within epsilon of the best.
+    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack. Half of epsilon by
+      default.
+    - `running_costs`: what arms cost to run. By default, what they cost to try.
+
+    To change arms later, or to begin with earlier results (docs/amending.md):
+
+    - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
+      the guarantee holds.
+    - `import_from`: a CSV or Parquet file, a DataFrame or another study, for a new study to begin with: rows with an
+      arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as imported.
+    - `unseen`: True declares that the arms were not chosen by these data, and that nothing was left out.
+    """
+    given, checked = described(
+        arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
+        costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
+        race=race, failed=failed, speculate=speculate, full_cost=full_cost, goal=goal, slack=slack,
+        running_costs=running_costs, reserve=reserve,
+    )  # fmt: skip
+    source = None if import_from is None else (import_from, unseen)
+    return open_study(name, given, checked, storage, load_if_exists=load_if_exists, source=source)
+
+
+def described(
+    *, family: Any, items: Any, race: Any, failed: Any, speculate: Any, epsilon: Any, **given: Any
+) -> tuple[dict[str, Any], Items | None]:
+    """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
+    if family is None and items is None:
+        raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
+    if names_bare_gaussian(family):
+        raise InvalidInput(
+            "a gaussian study needs the variance of its rewards (or a bound on it), such as "
+            "family='gaussian(variance=2.5)': if it is too small, decisions have no guarantee."
+        )
+    kind, checked = family_of(Bounded() if family is None else family), None
+    if items is not None:
+        checked = Items.checked(
+            items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate,
+            goal=given.get("goal", BEST),
+        )  # fmt: skip
+    return {"family": kind, "epsilon": epsilon, **given}, checked
+
+
+def open_study(
+    name: str,
+    given: Mapping[str, Any],
+    items: Items | None,
+    storage: str,
+    known: Sequence[tuple[str, str | int, float]] = (),
+    *,
+    load_if_exists: bool = True,
+    request: str | None = None,
+    amend: Sequence[str] = (),
+    source: tuple[Any, bool] | None = None,
+) -> Study:
+    """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
+    is, amended where it differs in the settings that `amend` names: see `as_amended`. A new one imports what there is
+    in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
+    from cabai.study import catalogue
+    from cabai.study.log.storage import open_storage
+    from cabai.study.stored import StoredStudy
+
+    chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
+    settings = settings_of(chosen, items)
+    if is_served(storage):
+        from cabai.study.remote import create_remote
+
+        if source is not None:
+            raise InvalidInput("observations cannot be imported over HTTP: use the database's URL.")
+        if known:
+            raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
+        return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
+    opened = open_storage(storage)
+    imported: list[Imported] = []
+    first: Iterable[Event] = catalogue.reused(numbered(known, settings))
+    if source is not None:
+        from cabai.study.rules.importing import observations
+
+        imported, origin = observations(source[0], settings, unseen=source[1])
+        settings = dataclasses.replace(settings, elsewhere=len(imported))
+        first = catalogue.imported(imported, origin)
+    made = catalogue.create(opened, checked_name(name), settings, list(first), request=request)
+    row = catalogue.find(opened, name)
+    study = StoredStudy(opened, row)
+    if made and imported:
+        study._look()
+    if not made:
+        if not load_if_exists and (request is None or request != row.request):
+            raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
+        if source is not None:
+            from cabai.study.rules.importing import check_begun
+
+            check_begun(study, imported)
+        if chosen.get("threshold") is None:  # whatever it was created with
+            settings = dataclasses.replace(settings, threshold=study.settings.threshold)
+        if "seed" not in chosen:
+            settings = dataclasses.replace(settings, seed=study.settings.seed)
+        study._renewed()
+        different = study.settings.differences(as_amended(study, settings, amend))
+        changes = {each: getattr(settings, each) for each in amend if each in different}
+        changes = {each: value for each, value in changes.items() if value is not None}
+        check_same(study, {each: words for each, words in different.items() if each not in changes})
+        if "metadata" in changes:
+            changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
+        if changes:
+            study._amend(changes, by_run())
+            study._latest = study.amendments()[-1]
+        elif amend:
+            note(study, settings, amend)
+    return study
+
+
+def as_amended(study: StoredStudy, settings: Settings, said: Sequence[str] = ()) -> Settings:
+    """Settings as they would have become by the amendments of a study: what it had before one is what it has now, so
+    that the call that created it finds it. Of those that are `said` anew in every run, only what was said last; and no
+    run spends more than it says itself."""
+    names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
+    different = [name for name in study.settings.differences(settings) if name in names]
+    if not different:
+        return settings
+    made, runs, changed = study.amendments(), not is_ended(study), {}
+    for name in different:
+        now, given = getattr(study.settings, name), getattr(settings, name)
+        before = [each["changes"][name][0] for each in made if name in each["changes"]]
+        if name in said and runs and before:
+            is_less = name == "max_cost" and given is not None and (now is None or given < now)
+            before = [] if is_less else [last_said(made, name)]
+        if as_json(given) in before:
+            changed[name] = now
+    return dataclasses.replace(settings, **changed)
+
+
+def last_said(made: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """What the last run said of a setting that was amended."""
+    found = [each for each in made if name in each["changes"]]
+    words = [found[0]["changes"][name][0]]  # as it was created
+    return [*words, *(each["changes"][name][1] for each in found if (each["by"] or "").endswith(RUN))][-1]
+
+
+def note(study: StoredStudy, settings: Settings, said: Sequence[str]) -> None:
+    """Log what a run says, where it says by now what others have amended: it may say something else again later."""
+    made = study.amendments()
+    names = [name for name in said if any(name in each["changes"] for each in made)]
+    values = {name: getattr(settings, name) for name in names}
+    values = {
+        name: value
+        for name, value in values.items()
+        if value == getattr(study.settings, name) and as_json(value) != last_said(made, name) and name != "metadata"
+    }
+    if values and not is_ended(study):
+        study._amend(values, by_run())
+
+
+def is_ended(study: StoredStudy) -> bool:
+    """Whether a study has stopped for good."""
+    from cabai.study.rules.amending import ENDED
+
+    ended = study._ended()
+    return ended is not None and ended.words in ENDED
+
+
+def by_run() -> str:
+    from cabai.study.given import amender
+
+    return amender(None)[: 200 - len(RUN)] + RUN
+
+
+def as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_same(study: Study, different: Mapping[str, str]) -> None:
+    """Refuse settings that differ from those of the existing study."""
+    if not different:
+        return
+    how = "Settings never change: choose another name, or delete the study."
+    if set(different) <= set(AMENDABLE):
+        how = f"Amend it: study.amend({next(iter(different))}=...), or `cabai study amend`."
+    elif study.settings.items is not None:
+        how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
+    words = "; its ".join(different.values())
+    raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
+
+
+def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
+    """The settings of a study that is given these: what is not given is as usual."""
+    return Settings.checked(**USUAL | {"seed": usual_seed(items)} | dict(given), items=items)
+
+
+def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:
+    """The scores that a study can use, once each, by the numbers of arms and items."""
+    if not known:
+        return []
+    assert settings.items is not None
+    arms = {arm: number for number, arm in enumerate(settings.arms)}
+    found: dict[tuple[int, int], float] = {}
+    for arm, item, score in known:
+        if arm in arms and item in settings.items.numbers:
+            found.setdefault((arms[arm], settings.items.numbers[item]), settings.family.check_reward(score))
+    if not found:
+        raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
+    return [(arm, item, score) for (arm, item), score in found.items()]
+
+
+def usual_seed(items: Any) -> int:
+    """The default seed: random with items, so that nobody can know their order in advance."""
+    return 0 if items is None else secrets.randbits(62)
+
+
+def names_bare_gaussian(family: Any) -> bool:
+    """Whether a family is given as `gaussian` without its variance, which would silently be 1."""
+    return family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()"))
+
+
+def load_study(name: str, *, storage: str = STORAGE) -> Study:
+    """Load a study that was created before, here or by another process or machine.
+
+    >>> made = create_study("made before", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> load_study("made before", storage="memory").arms
+    ('small', 'large')
+    """
+    from cabai.study.catalogue import find
+    from cabai.study.log.storage import open_storage
+    from cabai.study.stored import StoredStudy
+
+    if is_served(storage):
+        from cabai.study.remote import load_remote
+
+        return load_remote(storage, checked_name(name))
+    opened = open_storage(storage, make=False)
+    return StoredStudy(opened, find(opened, checked_name(name)))
+
+
+def list_studies(*, storage: str = STORAGE) -> list[str]:
+    """The names of all studies in a storage, the oldest first.
+
+    >>> made = create_study("one of many", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> list_studies(storage="memory")[-1]
+    'one of many'
+    """
+    from cabai.study.catalogue import names
+    from cabai.study.log.storage import open_storage
+
+    if is_served(storage):
+        from cabai.study.remote import list_remote
+
+        return [str(each["name"]) for each in list_remote(storage)["studies"]]
+    return names(open_storage(storage, make=False))
+
+
+def delete_study(name: str, *, storage: str = STORAGE) -> None:
+    """Delete a study and everything observed in it.
+
+    >>> made = create_study("soon gone", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> delete_study("soon gone", storage="memory")
+    >>> "soon gone" in list_studies(storage="memory")
+    False
+    """
+    from cabai.study.catalogue import delete
+    from cabai.study.log.storage import open_storage
+
+    if is_served(storage):
+        raise InvalidInput("studies cannot be deleted over HTTP: use the database's URL, where the server runs.")
+    delete(open_storage(storage, make=False), checked_name(name))
+
+
+def import_study(file: str | os.PathLike[str], *, name: str | None = None, storage: str = STORAGE) -> Study:
+    """Import a study from its whole log: from another storage, or from another version of cabai.
+
+    `cabai study export NAME --out FILE.jsonl` writes such a file. With `name` the study gets another name.
+
+    >>> import pathlib, tempfile
+    >>> from cabai.study.show.exporting import exported
+    >>> study = create_study("moved", arms=["a", "b"], family="bernoulli", storage="memory")
+    >>> study.tell(study.ask(), reward=1, cost=0.02)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "moved.jsonl"
+    ...     size = file.write_bytes(exported(study, "jsonl"))
+    ...     copy = import_study(file, name="moved here", storage="memory")
+    >>> copy.status().spent
+    0.02
+    """
+    from cabai.study.catalogue import restore
+    from cabai.study.log.storage import open_storage
+
+    if is_served(storage):
+        raise InvalidInput("studies cannot be imported over HTTP: use the database's URL, where the server runs.")
+    try:
+        with open(file, encoding="utf-8") as lines:
+            found = restore(open_storage(storage), lines, name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{os.fspath(file)} cannot be read: {error}.") from None
+    return load_study(found, storage=storage)
+
+
+def is_served(storage: Any) -> bool:
+    """Whether studies are reached over HTTP, through `cabai serve`."""
+    return isinstance(storage, str) and storage.lower().startswith(("http://", "https://"))

@@ -1,0 +1,203 @@
+"""A database with studies in it.
+
+A change to a study is one transaction, made by one function that is handed a connection. What a transaction has written
+is durable when `write` returns, and a transaction that did not end has written nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from cabai.study.errors import StorageError
+from cabai.study.log import tables
+from cabai.study.log.events import Event
+from cabai.support.validation import InvalidInput
+
+T = TypeVar("T")
+PATIENCE = 120.0  # seconds to wait for another's transaction
+INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: the state of a connection is unknown then
+opening = threading.Lock()  # one storage at a time is opened
+
+
+def now() -> float:
+    """The machine's time, in seconds since 1970, read here and nowhere else, so that tests can move it by hand. It is
+    the clock of SQLite, which has none of its own; PostgreSQL has."""
+    return time.time()
+
+
+class DatabaseError(Exception):
+    """What a database's driver says is wrong; `is_lost` if the connection is gone with it."""
+
+    def __init__(self, error: BaseException | str, *, is_lost: bool = False) -> None:
+        super().__init__(" ".join(str(error).split()))
+        self.is_lost = is_lost
+
+
+class Conflict(DatabaseError):
+    """Two transactions had the same idea: for the caller to settle."""
+
+
+class Connection(Protocol):
+    """A connection in the middle of a transaction. Each method raises DatabaseError for whatever goes wrong."""
+
+    kind: str  # tables.SQLITE or tables.POSTGRES
+
+    def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]:
+        """The rows that a statement returns."""
+        ...
+
+    def write(self, text: str, values: Sequence[Any] = ...) -> None:
+        """A statement that returns nothing, executed by the end of the transaction."""
+        ...
+
+    def stream(self, text: str, values: Sequence[Any], size: int) -> Iterator[list[Any]]:
+        """The rows that a statement returns, this many at a time: the others are not in memory."""
+        ...
+
+    def now(self) -> float:
+        """The time by the database's clock."""
+        ...
+
+    def lock(self, study: int, after: int) -> tuple[float, list[Event]] | None:
+        """From now on nobody else can change a study, until the transaction ends. The time, and its events after this
+        place; None if there is no such study."""
+        ...
+
+
+Work = Callable[[Connection], T]
+
+
+class Storage(ABC):
+    """A database with studies in it."""
+
+    url: str  # as it may be shown
+    file: str | None = None  # if it is one
+
+    def __init__(self) -> None:
+        _storages.add(self)
+        try:
+            self.prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def write(self, work: Work[T], *, since: float | None = None) -> T:
+        """Run `work` in one transaction, durable when this returns. A caller that has waited already says `since` when,
+        by `time.monotonic`: that is part of the time that it waits for a connection."""
+
+    @abstractmethod
+    def read(self, work: Work[T]) -> T:
+        """Run `work` on one consistent state of the database, even while others write."""
+
+    def commit(self, connection: Any) -> None:
+        """End the transaction of a `write`."""
+        connection.commit()
+
+    def prepare(self) -> None:
+        """Make the tables if there are none; refuse those of another version."""
+        if not self.read(self.is_prepared):
+            self.make_tables()
+
+    def is_prepared(self, connection: Connection) -> bool:
+        """Whether the tables are there; an error if another version of cabai made them."""
+        names = {name for (name,) in connection.fetch(tables.NAMES_OF_TABLES[connection.kind])}
+        if "cabai_tables" in names:
+            found = connection.fetch(tables.TABLES_VERSION)
+            if found == [(tables.VERSION,)]:
+                return True
+        elif not names & {"cabai_study", "cabai_version"}:
+            return False
+        raise StorageError(
+            f"storage {self.url} was made by another version of cabai: export its studies with that version, and "
+            "import them here. Nothing was changed."
+        )
+
+    @abstractmethod
+    def make_tables(self) -> None:
+        """Make the tables, unless another process does."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close unused connections. The storage can be used again."""
+
+    def is_gone(self) -> bool:
+        """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
+        return False
+
+    def failed(self, error: DatabaseError) -> StorageError:
+        """What the database says, as one line."""
+        lost = " If it was telling a pull, tell it again: that is safe." if error.is_lost else ""
+        reason = str(error) if str(error).endswith((".", "?", "!")) else f"{error}."
+        return StorageError(
+            f"storage {self.url} failed: {reason} Everything acknowledged before is stored; this call was not "
+            f"acknowledged.{lost}"
+        )
+
+    @abstractmethod
+    def before_fork(self) -> None:
+        """Make sure that the process can fork, until one of the following is called."""
+
+    @abstractmethod
+    def after_fork(self) -> None:
+        """In the parent."""
+
+    @abstractmethod
+    def after_fork_in_child(self) -> None: ...
+
+
+@contextmanager
+def reading(name: str, storage: str, *, own: bool = False) -> Iterator[None]:
+    """Errors inside are reported as damage of the stored study; not those of a user's `own` code."""
+    try:
+        yield
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        AssertionError,
+    ) as error:
+        if own and isinstance(error, InvalidInput):
+            raise
+        reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise StorageError(
+            f"the study {name!r} in {storage} is damaged: {reason}. Restore the storage from a copy, or delete the "
+            "study."
+        ) from error
+
+
+_storages: weakref.WeakSet[Storage] = weakref.WeakSet()
+_forking: list[Storage] = []
+
+
+def _before_fork() -> None:
+    opening.acquire()
+    _forking.extend(_storages)
+    for storage in _forking:
+        storage.before_fork()
+
+
+def _after_fork() -> None:
+    while _forking:
+        _forking.pop().after_fork()
+    opening.release()
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_child()
+    opening.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -1,0 +1,90 @@
+"""What can happen to a study. Events are appended to its log, and never changed; all else is computed from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+ASK = "ask"  # a new pull is handed out: pull, arm, item, worker, request; words: the choice of a user's own policy
+OFFER = "offer"  # a pull whose lease ended is handed out again: pull, worker, request
+RENEW, RELEASE, LAPSE = "renew", "release", "lapse"  # its lease begins again, is given back, ends now: pull
+WITHDRAW = "withdraw"  # its arm is out, so no result waits for it: pull
+TELL = "tell"  # its result: pull, arm, item, worker, reward, or words (why it failed), cost
+LOSE = "lose"  # its lease ended, and the study counts that as a failure: the same
+COUNTS = "counts"  # sums of many pulls: pull (the first number), request (the period), words: JSON, a list by arm
+IMPORT = "import"  # a result from elsewhere, when a study is created: as TELL; worker: where it is from
+AMEND = "amend"  # words: JSON of {setting: [before, after]}, worker (who)
+STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence)
+
+RESULTS = (TELL, LOSE, COUNTS, IMPORT)  # of a pull, once
+# Why a study stopped.
+EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND = "evidence", "max_cost", "max_pulls", "certificate", "by hand"
+REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
+LIMITS = (MAX_COST, MAX_PULLS)  # which can be raised, so that the study continues
+
+
+class Event(NamedTuple):
+    """One event of a study's log."""
+
+    place: int  # in the log, from 1, without gaps
+    kind: str
+    time: float  # seconds since 1970, by the database's clock
+    pull: int | None = None  # its number, from 1, in the order of asking
+    arm: int | None = None
+    item: int | None = None
+    reward: float | None = None  # as it was told
+    cost: float | None = None
+    worker: str | None = None
+    request: str | None = None
+    words: str | None = None
+
+
+def check_event(event: Event, settings: Any) -> None:
+    """Refuse an event that cabai cannot have written."""
+    kind = event.kind
+    if type(event.time) is not float or not math.isfinite(event.time):
+        raise wrong(event, "time")
+    if kind in (ASK, TELL, LOSE, IMPORT):
+        arm, item = event.arm, event.item
+        if type(arm) is not int or not 0 <= arm < len(settings.arms) or type(event.pull) is not int:
+            raise wrong(event, "arm", "pull")
+        if (item is None) != (settings.items is None) or (
+            item is not None and not (type(item) is int and 0 <= item < settings.items.count)
+        ):
+            raise wrong(event, "item")
+    if kind in (TELL, LOSE, IMPORT):
+        if (event.reward is None) == (event.words is None) or not is_amount(event.cost):
+            raise wrong(event, "reward", "cost", "words")
+        if event.reward is not None and not (is_number(event.reward) and is_allowed(event.reward, settings)):
+            raise wrong(event, "reward")
+    elif kind == COUNTS:
+        low, high = settings.family.mean_range
+        for a, pulls, reward, cost in json.loads(event.words or ""):
+            if not (0 <= a < len(settings.arms) and pulls > 0 and low <= reward / pulls <= high and is_amount(cost)):
+                raise wrong(event, "words")
+    elif kind == STOP:
+        has_arm = type(event.arm) is int and 0 <= event.arm < len(settings.arms)
+        if event.words not in REASONS or not (has_arm or (event.arm is None and event.words != EVIDENCE)):
+            raise wrong(event, "words", "arm")
+        if not is_amount(event.reward) or not event.reward <= 1:  # type: ignore[operator]
+            raise wrong(event, "reward")
+
+
+def is_allowed(reward: float, settings: Any) -> bool:
+    """Whether a reward can have been told; a user's own family, which is not imported to read a log, is not asked."""
+    return ":" in settings.family.address or settings.family.allows_reward(reward)
+
+
+def wrong(event: Event, *fields: str) -> ValueError:
+    """An error with the fields of an event that make no sense."""
+    found = ", ".join(f"{name} = {getattr(event, name)!r}" for name in fields)
+    return ValueError(f"its event {event.place} ({event.kind}) has {found}")
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def is_amount(value: Any) -> bool:
+    return is_number(value) and value >= 0

@@ -1,0 +1,107 @@
+"""How studies are stored: three tables, the same in SQLite and PostgreSQL, and every statement about them.
+
+`cabai_event` is the log: rows are added, and never changed. Its keys make a doubled result, and a lost update,
+impossible in the database itself. `cabai_snapshot` is a cache of states, which may be deleted at any time. Times are
+seconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cabai.study.log.events import Event
+
+VERSION = 1  # of the tables
+SQLITE, POSTGRES = "sqlite", "postgresql"
+
+WORDS = {  # by the kind of database; `number` counts studies, in the order in which they were created
+    SQLITE: {"number": "INTEGER PRIMARY KEY AUTOINCREMENT", "end": " WITHOUT ROWID"},
+    POSTGRES: {"number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "end": ""},
+}
+
+MAKE = (
+    "CREATE TABLE cabai_tables (version INTEGER NOT NULL)",
+    f"INSERT INTO cabai_tables VALUES ({VERSION})",
+    # request: the Idempotency-Key that created it; tests: how `cabai run` tries each arm
+    "CREATE TABLE cabai_study (number {number}, id BIGINT NOT NULL UNIQUE, name VARCHAR(200) NOT NULL UNIQUE, "
+    "token VARCHAR(32) NOT NULL UNIQUE, request VARCHAR(200), created DOUBLE PRECISION NOT NULL, recipe TEXT NOT NULL, "
+    "tests TEXT)",
+    "CREATE TABLE cabai_event (study BIGINT NOT NULL REFERENCES cabai_study (id) ON DELETE CASCADE, "
+    "place BIGINT NOT NULL, kind VARCHAR(8) NOT NULL, time DOUBLE PRECISION NOT NULL, pull BIGINT, arm INTEGER, "
+    "item BIGINT, reward DOUBLE PRECISION, cost DOUBLE PRECISION, worker VARCHAR(200), request VARCHAR(200), "
+    "words TEXT, PRIMARY KEY (study, place)){end}",
+    "CREATE UNIQUE INDEX cabai_one_result ON cabai_event (study, pull) "
+    "WHERE kind IN ('tell', 'lose', 'counts', 'import')",
+    "CREATE UNIQUE INDEX cabai_one_period ON cabai_event (study, request) WHERE kind = 'counts'",
+    "CREATE INDEX cabai_turn ON cabai_event (study, place) WHERE kind IN ('stop', 'amend')",
+    "CREATE TABLE cabai_snapshot (study BIGINT PRIMARY KEY REFERENCES cabai_study (id) ON DELETE CASCADE, "
+    "version VARCHAR(20) NOT NULL, place BIGINT NOT NULL, state TEXT NOT NULL)",
+)
+TABLES_VERSION = "SELECT version FROM cabai_tables"
+NAMES_OF_TABLES = {
+    SQLITE: "SELECT name FROM sqlite_master WHERE type = 'table'",
+    POSTGRES: "SELECT tablename FROM pg_tables WHERE schemaname = ANY (current_schemas(false))",
+}
+ONE_MAKER = "SELECT pg_advisory_xact_lock(7402117)"  # PostgreSQL: one process at a time makes the tables
+
+STUDY = "SELECT id, name, token, request, created, recipe FROM cabai_study"
+FIND_STUDY = f"{STUDY} WHERE name = ?"
+STUDY_OF_ID = f"{STUDY} WHERE id = ?"
+STUDIES = f"{STUDY} ORDER BY number"
+IDS = "SELECT id FROM cabai_study ORDER BY number"
+NAMES = "SELECT name FROM cabai_study ORDER BY number"
+FIND_TOKEN = "SELECT id FROM cabai_study WHERE token = ?"
+ADD_STUDY = "INSERT INTO cabai_study (id, name, token, request, created, recipe) VALUES (?, ?, ?, ?, ?, ?)"
+DELETE_STUDY = "DELETE FROM cabai_study WHERE name = ? RETURNING id"
+IS_THERE = "SELECT id FROM cabai_study WHERE id = ?"
+# PostgreSQL. Who has waited for the lock must see what was committed meanwhile: so the events are read in a statement
+# of their own, sent in the same message. The clock is the database's, since those of workers may be wrong.
+NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+LOCK = f"SELECT {NOW} FROM cabai_study WHERE id = ? FOR UPDATE"
+TESTS = "SELECT tests FROM cabai_study WHERE id = ?"
+KEEP_TESTS = "UPDATE cabai_study SET tests = ? WHERE id = ?"
+
+FIELDS = ", ".join(Event._fields)
+EVENTS = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place > ? ORDER BY place"
+STUDY_EVENTS = (  # the same, or one row of nulls; none if there is no such study
+    f"SELECT {', '.join(f'cabai_event.{name}' for name in Event._fields)} FROM cabai_study AS one "
+    "LEFT JOIN cabai_event ON study = one.id AND place > ? WHERE one.id = ? ORDER BY place"
+)
+ROW = f"(?{', ?' * len(Event._fields)})"
+RESULT = (
+    f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
+)
+PERIOD = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND request = ? AND kind = 'counts'"
+TURNS = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND kind IN ('stop', 'amend') ORDER BY place"
+LAST_PLACE = "SELECT max(place) FROM cabai_event WHERE study = ?"
+MOST_REASONS = 20
+FAILURES = (  # by arm and reason, the most frequent first
+    "SELECT arm, words, count(*) AS times, max(time) AS last FROM cabai_event WHERE study = ? "
+    "AND kind IN ('tell', 'lose', 'import') AND words IS NOT NULL GROUP BY arm, words "
+    f"ORDER BY times DESC, last DESC, arm LIMIT {MOST_REASONS}"
+)
+
+SNAPSHOT = "SELECT place, state FROM cabai_snapshot WHERE study = ? AND version = ?"
+SNAPSHOTS = "SELECT study, place, state FROM cabai_snapshot WHERE version = ?"
+TAILS = (  # of all studies, the events after their snapshots
+    f"SELECT {', '.join(f'cabai_event.{name}' for name in ('study', *Event._fields))} FROM cabai_event "
+    "LEFT JOIN cabai_snapshot ON cabai_snapshot.study = cabai_event.study AND cabai_snapshot.version = ? "
+    "WHERE cabai_event.place > coalesce(cabai_snapshot.place, 0) ORDER BY cabai_event.study, cabai_event.place"
+)
+KEEP_SNAPSHOT = (
+    "INSERT INTO cabai_snapshot (study, version, place, state) VALUES (?, ?, ?, ?) ON CONFLICT (study) "
+    "DO UPDATE SET version = excluded.version, place = excluded.place, state = excluded.state"
+)
+
+
+@cache
+def append(events: int) -> str:
+    """Add this many events."""
+    return f"INSERT INTO cabai_event (study, {FIELDS}) VALUES {', '.join([ROW] * events)}"
+
+
+@cache
+def to_sql(text: str, kind: str) -> str:
+    """A statement in the words of a kind of database."""
+    found = text.format(**WORDS[kind])
+    return found if kind == SQLITE else found.replace("?", "%s")

@@ -1,0 +1,143 @@
+"""A study's settings, changed while it runs.
+
+No test depends on a budget, a lease or metadata. Arms that join or are dropped by hand raise the required level: see
+`levels`, and docs/theory/amending.md for the proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cabai.study import levels
+from cabai.study.current import Transaction
+from cabai.study.log.events import AMEND, BY_HAND, CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS
+from cabai.study.rules.telling import stop_at_limit
+from cabai.study.settings import RUN, Settings, checked_arms, checked_costs, checked_metadata
+from cabai.support.validation import InvalidInput, positive, shown, whole
+
+ENDED = {
+    EVIDENCE: "has decided",
+    BY_HAND: "was stopped by hand",
+    CERTIFICATE: "has reached the end of its threshold's certificate",
+}
+
+
+def amend(transaction: Transaction, given: Mapping[str, Any], by: str) -> None:
+    """Change settings; a study that stopped at a limit continues if that limit is no longer reached."""
+    before, ended = transaction.state.settings, transaction.state.ended
+    after = amended(before, given)
+    changes = {name: [getattr(before, name), getattr(after, name)] for name in given}
+    said = by.endswith(RUN)  # what a run says is logged even if it was said before
+    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1] or said}
+    if not changes:
+        return
+    if ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
+        raise InvalidInput(
+            f"study {transaction.row.name!r} {ENDED[ended.words]}: only its metadata can still be amended."
+        )
+    add(transaction, changes, by)
+
+
+def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
+    """Amend, whatever it is; the state does the rest."""
+    transaction.add(AMEND, words=json.dumps(changes), worker=by)
+    stop_at_limit(transaction)
+
+
+def drop(transaction: Transaction, arm: str, by: str) -> None:
+    """Drop an arm by hand. Its pulls under way are withdrawn; results that waited for them count, and may decide."""
+    before = transaction.state.settings
+    if arm not in before.arms:
+        raise InvalidInput(f"there is no arm {shown(arm)}: the arms are {', '.join(before.arms)}.")
+    if arm in before.dropped:
+        return
+    check_runs(transaction)
+    if len(before.arms) - len(before.dropped) == 2:
+        raise InvalidInput(
+            f"only two arms are left: without {arm!r} there is nothing to compare. To end the study, use stop()."
+        )
+    after = dataclasses.replace(before, dropped=(*before.dropped, arm))
+    levels.check_use(after)
+    if after.error >= 1:
+        raise InvalidInput(
+            f"without a reserve, a decision after {arm!r} is dropped is wrong with probability at most 2 delta = "
+            f"{after.error:g}, which says nothing. If arms may be dropped, create the study with a reserve or with a "
+            "delta below 0.5."
+        )
+    add(transaction, {"dropped": [before.dropped, after.dropped]}, by)
+
+
+def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: Any, by: str) -> None:
+    """Add an arm."""
+    before, name = transaction.state.settings, transaction.row.name
+    if before.reserve is None:
+        raise InvalidInput(
+            f"study {name!r} was created without a reserve: no part of delta is left for an arm that joins later. If "
+            "arms may join, create the study with a reserve, such as reserve=0.1."
+        )
+    check_runs(transaction)
+    if arm in before.dropped:
+        raise InvalidInput(f"arm {arm!r} was dropped for good: it can only join again under another name.")
+    if arm in before.joined and cost in (None, cost_known(before, arm)):
+        return  # by this very call, if the connection broke during the commit
+    if arm in before.arms:
+        raise InvalidInput(f"there is already an arm {arm!r}.")
+    names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
+    if (cost is None) != (before.costs is None):
+        known = (
+            "was created with known costs: give cost=... for the new arm too"
+            if cost is None
+            else "measures costs: leave cost out"
+        )
+        raise InvalidInput(f"study {name!r} {known}.")
+    costs = None if before.costs is None else checked_costs([*before.costs, cost], names)
+    after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
+    levels.check_use(after)
+    after.setup()
+    changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
+    add(transaction, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
+
+
+def cost_known(settings: Settings, arm: str) -> float | None:
+    return None if settings.costs is None else settings.costs[settings.arms.index(arm)]
+
+
+def check_runs(transaction: Transaction) -> None:
+    """Refuse to change the arms of a study that has stopped."""
+    ended = transaction.state.ended
+    if ended is not None:
+        more = "" if ended.words in ENDED else " Raise its budget with amend() first."
+        raise InvalidInput(f"study {transaction.row.name!r} has stopped: its arms can no longer change.{more}")
+
+
+def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """The settings with new values where they may change, checked."""
+    values = dict(given)
+    for name in (MAX_COST, "lease"):
+        if name in values:
+            values[name] = positive(values[name], name)
+    if MAX_PULLS in values:
+        values[MAX_PULLS] = whole(values[MAX_PULLS], MAX_PULLS, 1)
+        certified = settings.certified_pulls
+        if certified is not None and values[MAX_PULLS] > certified:
+            raise InvalidInput(
+                f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
+                f"got {values[MAX_PULLS]}."
+            )
+    if "metadata" in values:
+        values["metadata"] = merged(settings, values["metadata"])
+    return dataclasses.replace(settings, **values)
+
+
+def merged(settings: Settings, given: Any) -> dict[str, Any]:
+    """The arms' metadata with new values for some arms."""
+    if not isinstance(given, Mapping) or not set(given) <= set(settings.arms):
+        raise InvalidInput(
+            f"metadata must be a dictionary with names of arms as keys ({', '.join(settings.arms)}), got "
+            f"{shown(given)}."
+        )
+    both = settings.metadata | checked_metadata(given)
+    return {arm: both[arm] for arm in settings.arms if both.get(arm) is not None}

@@ -1,0 +1,122 @@
+"""Asking: what to pull next, and whose turn it is."""
+
+from __future__ import annotations
+
+from cabai.study.current import Transaction
+from cabai.study.log.events import ASK, LOSE, MAX_COST, OFFER, RENEW, WITHDRAW
+from cabai.study.rules import warnings
+from cabai.study.settings import FAIL
+from cabai.study.state.accounts import Lease
+
+LAPSED = "the lease ended without a result"
+
+
+def ask(
+    transaction: Transaction, count: int, worker: str | None, request: str | None = None, extra: int = 0
+) -> tuple[list[Lease], str | None, list[UserWarning]]:
+    """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
+    state = transaction.state
+    transaction.decide()  # reused scores may decide a race before it begins
+    if state.ended is not None:
+        return [], None, []
+    again = handed_before(transaction, worker, request)
+    if again:
+        return again, None, []
+    warned = settle_lapsed(transaction)
+    if state.ended is not None:
+        return [], None, warned
+    live = state.waited_for()
+    handed = offer_again(transaction, live, count, worker, request, warned)
+    unpaid = sum(pull.expires <= transaction.now for pull in live) if len(handed) < count else 0
+    fresh, why = hand_out(transaction, count - len(handed), worker, request, extra)
+    handed += fresh
+    if handed:
+        return handed, None, warned
+    if len(live) > unpaid:
+        return [], f"{why}: tell the pulls under way first.", warned
+    transaction.end(state.limit() or MAX_COST)  # nothing is under way, or nothing that the budget would pay for again
+    return [], None, warned
+
+
+def handed_before(transaction: Transaction, worker: str | None, request: str | None) -> list[Lease]:
+    """The pulls leased to this worker for this very request, whose answer was lost; their leases are renewed."""
+    if request is None:
+        return []
+    found = [
+        pull
+        for pull in transaction.state.waited_for()
+        if (pull.worker, pull.request) == (worker, request) and pull.expires > transaction.now
+    ]
+    for pull in found:
+        transaction.add(RENEW, pull=pull.number)
+    return found
+
+
+def settle_lapsed(transaction: Transaction) -> list[UserWarning]:
+    """Withdraw lapsed pulls that are not needed, and fail those that are not offered again. Both may decide, or drop
+    more arms."""
+    state, warned = transaction.state, list[UserWarning]()
+    while True:
+        lapsed = [pull for pull in state.waited_for() if pull.expires <= transaction.now]
+        settled = 0
+        for pull in lapsed:
+            if state.ended is not None:
+                return warned
+            if pull.withdrawn:
+                continue
+            if not state.wants(pull.arm):
+                transaction.add(WITHDRAW, pull=pull.number)
+                settled += 1
+            elif state.settings.on_lapse == FAIL and pull.expires > 0:  # it was not released
+                cost = state.settings.costs[pull.arm] if state.settings.costs is not None else 0.0
+                with warnings.noticed(state, pull.arm, warned, LAPSED):
+                    transaction.add(LOSE, pull=pull.number, arm=pull.arm, item=pull.item, cost=cost,
+                                    worker=pull.worker, words=LAPSED)  # fmt: skip
+                settled += 1
+        if not settled:
+            return warned
+
+
+def offer_again(
+    transaction: Transaction,
+    live: list[Lease],
+    count: int,
+    worker: str | None,
+    request: str | None,
+    warned: list[UserWarning],
+) -> list[Lease]:
+    """Up to `count` of the lapsed pulls, as far as the budget pays for them a second time."""
+    state, handed = transaction.state, list[Lease]()
+    for pull in live:
+        if pull.expires <= transaction.now and len(handed) < count and state.affords(pull.arm, without=1):
+            before = warnings.lapses_of(state, pull.arm)
+            transaction.add(OFFER, pull=pull.number, worker=worker, request=request)
+            handed.append(pull)
+            after = warnings.lapses_of(state, pull.arm)
+            if after > before and after in warnings.MILESTONES and state.settings.items is None:
+                warnings.add(warned, warnings.lapsing(state, pull.arm, after))
+    return handed
+
+
+def hand_out(
+    transaction: Transaction, count: int, worker: str | None, request: str | None, extra: int
+) -> tuple[list[Lease], str]:
+    """Up to `count` new pulls, and why there are no more."""
+    state, handed = transaction.state, list[Lease]()
+    why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
+    while len(handed) < count and state.limit() is None:
+        found = state.choose(extra)
+        if found is None:
+            return handed, state.why_none
+        arm, item = found
+        if not state.affords(arm):
+            if state.live[arm] and not state.knows_cost[arm]:
+                name = state.settings.arms[arm]
+                what = f"a pull of arm {name!r}" if item is None else f"an evaluation of {name!r}"
+                why = f"the cost of {what} is not known yet, and the first one is under way"
+            break
+        transaction.add(
+            ASK, pull=state.asked + 1, arm=arm, item=item, worker=worker, request=request, words=state.kept_choice()
+        )
+        handed.append(state.pulls[state.asked])
+    return handed, why

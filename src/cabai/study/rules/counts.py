@@ -1,0 +1,191 @@
+"""Results told as sums: the number of pulls of each arm in a period, and the totals of rewards and costs.
+
+A test that depends only on an arm's pulls and the sum of its rewards may be checked after every period instead of after
+every pull: that is always valid. The pulls of a period count as asked and told together, at the moment of telling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cabai.families import Bernoulli, Bounded, Poisson
+from cabai.study.current import Transaction
+from cabai.study.errors import AlreadyTold, CostlyStudy
+from cabai.study.log import tables
+from cabai.study.log.events import COUNTS, LIMITS, Event
+from cabai.study.rules import warnings
+from cabai.study.rules.asking import settle_lapsed
+from cabai.study.rules.telling import check_size, stop_at_limit
+from cabai.study.settings import Settings
+from cabai.study.state.accounts import ROUNDING
+from cabai.study.state.sampled import SampledState
+from cabai.support.validation import InvalidInput, amount, shown, whole
+from cabai.thresholds import Calibrated
+
+MOST = 2**53  # pulls of a study, beyond which sums are not exact
+STEPS = 200  # steps in which the pulls of a period are divided
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The totals of several pulls of an arm."""
+
+    arm: int
+    pulls: int
+    reward: float
+    cost: float
+
+
+def check_use(settings: Settings) -> None:
+    """Refuse sums if the test depends on more than sums."""
+    if settings.items is not None:
+        raise InvalidInput("a study with items takes evaluations one by one: sums are refused.")
+    if not isinstance(settings.family, (Bernoulli, Poisson)) or isinstance(settings.family, Bounded):
+        raise InvalidInput(f"sums can be told only of bernoulli and poisson rewards, got family {settings.family}.")
+    threshold = settings.setup().threshold
+    if threshold.is_own or threshold.arm_fields or threshold.needs_first(settings.family):
+        raise InvalidInput(
+            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: use "
+            "contrast, the default, or evalue for bernoulli."
+        )
+    if isinstance(threshold, Calibrated):
+        raise InvalidInput(
+            "a calibrated threshold is certified only for pulls that its policy chose one by one: sums are refused."
+        )
+
+
+def read(settings: Settings, given: Any) -> list[Sum]:
+    """The arguments of `tell_counts`, checked; without arms that were not pulled."""
+    check_use(settings)
+    if not isinstance(given, Mapping) or not given or not set(given) <= set(settings.arms):
+        raise InvalidInput(
+            f"counts must be a dictionary that maps names of arms ({', '.join(settings.arms)}) to (pulls, reward, "
+            f"cost), got {shown(given)}."
+        )
+    found = [read_one(settings, arm, given[arm]) for arm in settings.arms if arm in given]
+    if not any(each.pulls for each in found):
+        raise InvalidInput(f"at least one arm must have been pulled in a period, got {shown(given)}.")
+    return [each for each in found if each.pulls]
+
+
+def read_one(settings: Settings, arm: str, given: Any) -> Sum:
+    known = settings.costs is not None
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not 3 - known <= len(given) <= 3:
+        what = "(pulls, reward) or (pulls, reward, cost)" if known else "(pulls, reward, cost)"
+        raise InvalidInput(f"the counts of arm {arm!r} must be {what}, got {shown(given)}.")
+    pulls, reward = (
+        whole(given[0], f"pulls of arm {arm!r}", 0, MOST),
+        whole(given[1], f"reward of arm {arm!r}", 0, MOST),
+    )
+    if isinstance(settings.family, Bernoulli) and reward > pulls:
+        raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its rewards, 0 or 1 each, cannot sum to {reward}.")
+    if pulls == 0 and reward:
+        raise InvalidInput(f"arm {arm!r} was not pulled: its rewards cannot sum to {reward}.")
+    a = settings.arms.index(arm)
+    if len(given) < 3 or given[2] is None:
+        if not known:
+            raise InvalidInput(f"the counts of arm {arm!r} need a cost: the study has no known costs.")
+        assert settings.costs is not None
+        return Sum(a, pulls, float(reward), settings.costs[a] * pulls)
+    cost = amount(given[2], f"cost of arm {arm!r}")
+    if cost < 0 or (cost == 0 and pulls and not known):
+        raise InvalidInput(f"cost of arm {arm!r} must be positive, got {shown(given[2])}.")
+    return Sum(a, pulls, float(reward), cost)
+
+
+def tell(
+    transaction: Transaction, sums: Sequence[Sum], period: str, following: int | None
+) -> tuple[dict[str, float], list[UserWarning]]:
+    """Count a period, once; returns how to divide the next, as shares by arm, or nothing if the study has stopped; and
+    warnings."""
+    state, warned = transaction.state, list[UserWarning]()
+    before = transaction.found(tables.PERIOD, period)
+    if before is not None:
+        check_told_before(before, sums, period)
+    else:
+        take(transaction, sums, period, warned)
+    if state.ended is not None:
+        return {}, warned
+    pulls = sum(each.pulls for each in sums) if following is None else following
+    return shares(state.settings, split(state, pulls)), warned
+
+
+def check_told_before(before: Event, sums: Sequence[Sum], period: str) -> None:
+    told = [Sum(*each) for each in json.loads(before.words or "")]
+    if {each.arm: each for each in told} != {each.arm: each for each in sums}:
+        words = "; ".join(f"{each.pulls} pulls, reward {each.reward:g}, cost {each.cost:g}" for each in told)
+        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}), which are kept.")
+
+
+def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: list[UserWarning]) -> None:
+    state, ended = transaction.state, transaction.state.ended
+    if ended is not None and ended.words in LIMITS:
+        raise InvalidInput(
+            f"study {transaction.row.name!r} has stopped at {ended.words}: raise it with amend() first, then tell."
+        )
+    total = state.asked + state.beyond + sum(each.pulls for each in sums)
+    if total >= MOST:
+        raise InvalidInput(f"a study must have fewer than 2**53 pulls in all, and would have {total}.")
+    paid = 0.0
+    for each in sums:  # the costs before it count too
+        check_size(state, each.arm, each.reward, paid + each.cost)
+        paid += each.cost
+    if ended is None:
+        warned += settle_lapsed(transaction)
+        if state.ended is None and (state.live.any() or state.has_waiting):
+            raise InvalidInput(
+                "pulls that were asked for one by one are under way: tell or release them first, since results count "
+                "in the order of asking."
+            )
+    was_over = warnings.passing(state) is not None
+    words = json.dumps([[each.arm, each.pulls, each.reward, each.cost] for each in sums])
+    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=words)
+    stop_at_limit(transaction)
+    if not was_over:
+        warnings.add(warned, warnings.passing(state), CostlyStudy)
+
+
+def split(state: SampledState, pulls: int, money: float | None = None) -> list[int]:
+    """How the policy would divide this many pulls if rewards were as expected; fewer if `money` does not pay for all of
+    them, at what pulls of each arm have cost."""
+    trial, given, left = state.trial(), [0] * len(state.settings.arms), pulls
+    step, prices = math.ceil(pulls / STEPS), prices_of(state)
+    while left > 0:
+        arm, some = trial.choose_beyond(given), min(step, left)
+        if money is not None and prices[arm] > 0:
+            some = min(some, max(math.floor(money / prices[arm] * (1 + ROUNDING)), 0))
+            money -= some * prices[arm]
+        if some == 0:
+            break
+        given[arm] += some
+        left -= some
+    return given
+
+
+def prices_of(state: SampledState) -> list[float]:
+    """What a pull of each arm costs; where that is not known, the cost of the most expensive other arm."""
+    costs = state.paid_costs().tolist()
+    known = [cost for cost in costs if math.isfinite(cost)]
+    return [cost if math.isfinite(cost) else max(known, default=0.0) for cost in costs]
+
+
+def split_within(state: SampledState, pulls: int) -> list[int]:
+    """The same, within what the pulls under way leave of the study's limits."""
+    settings, money = state.settings, state.rest_of_budget
+    limits = [limit for limit in (settings.max_pulls, settings.certified_pulls) if limit is not None]
+    if money is not None:
+        pending = (state.live + state.gone).tolist()
+        money -= sum(number * price for number, price in zip(pending, prices_of(state), strict=True))
+    most = min([pulls, *(max(limit - state.asked - state.beyond, 0) for limit in limits)])
+    return split(state, most, money)
+
+
+def shares(settings: Settings, given: Sequence[int]) -> dict[str, float]:
+    """The share of each arm that is still in."""
+    return {
+        arm: part / sum(given) for arm, part in zip(settings.arms, given, strict=True) if arm not in settings.dropped
+    }

@@ -1,0 +1,155 @@
+"""Telling what pulls returned; renewing and releasing them; the end of a study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from cabai.study.current import Transaction
+from cabai.study.errors import AlreadyTold, LostPull
+from cabai.study.given import Result
+from cabai.study.log import tables
+from cabai.study.log.events import BY_HAND, LAPSE, MAX_COST, RELEASE, RENEW, TELL
+from cabai.study.rules import warnings
+from cabai.study.settings import Settings
+from cabai.support.validation import InvalidInput
+
+LARGE = 1e200  # adding a number up to this to any double does not overflow
+
+
+def tell(transaction: Transaction, results: Sequence[Result]) -> list[UserWarning]:
+    """Returns warnings."""
+    state, warned, told = transaction.state, list[UserWarning](), transaction.state.told
+    for result in results:
+        pull = state.pulls.get(result.number)
+        if pull is None:
+            check_told_before(transaction, result)
+            continue
+        cost = cost_of(state.settings, pull.arm, result.cost)
+        check_size(state, pull.arm, result.reward, cost)
+        may_warn = result.failed is not None or state.settings.may_warn
+        with warnings.noticed(state, pull.arm, warned, result.failed) if may_warn else nullcontext():
+            transaction.add(TELL, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
+                            worker=pull.worker, words=result.failed)  # fmt: skip
+    if state.told > told:
+        stop_at_limit(transaction)
+    return warned
+
+
+def cost_of(settings: Settings, arm: int, cost: float | None) -> float:
+    """What a pull cost: as told, else as known, else nothing, which is allowed only for a failed pull."""
+    if cost is not None:
+        return cost
+    return settings.costs[arm] if settings.costs is not None else 0.0
+
+
+def check_size(state: Any, a: int, reward: float | None, cost: float) -> None:
+    """Refuse what is too large to be added to the rest; a failed pull has no reward."""
+    known = state.settings.steering_costs
+    if max(cost, 0.0 if known is None else known[a], abs(reward or 0.0)) > LARGE and state.overflows(a, reward, cost):
+        raise InvalidInput(
+            f"reward={reward!r}, cost={cost!r} and those told before add up to a number that is too large to store."
+        )
+
+
+def check_told_before(transaction: Transaction, result: Result) -> None:
+    """For a pull that is not under way: check that it was told the same before."""
+    told = transaction.result_of(result.number)
+    if told is None or told.arm is None or told.cost is None:
+        raise never_asked(transaction, result.number)
+    cost = cost_of(transaction.state.settings, told.arm, result.cost)
+    if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):
+        first = f"failed={told.words!r}" if told.words is not None else f"reward={told.reward!r}"
+        raise AlreadyTold(
+            f"pull {transaction.pull_id(result.number)} was told before with {first}, cost={told.cost!r}, which is "
+            "kept."
+        )
+
+
+def never_asked(transaction: Transaction, number: int) -> InvalidInput:
+    return InvalidInput(f"study {transaction.row.name!r} has handed out no pull {transaction.pull_id(number)}.")
+
+
+def stop_at_limit(transaction: Transaction) -> None:
+    """End the study if a limit is reached and nothing is under way, so that everything told counts."""
+    state, most = transaction.state, transaction.state.settings
+    limits = most.max_cost, most.max_pulls, most.certified_pulls
+    if state.ended is not None or limits == (None, None, None) or state.live.any():
+        return
+    why = state.limit()
+    if most.max_cost is not None:
+        arm = None if state.is_spent else state.next_if_idle()
+        if state.is_spent or (arm is not None and not state.affords(arm)):
+            why = MAX_COST
+    if why is not None:
+        transaction.end(why)
+
+
+def stop(transaction: Transaction) -> None:
+    """End the study here, without a decision."""
+    if transaction.state.ended is None:
+        transaction.end(BY_HAND)
+
+
+def look(transaction: Transaction) -> None:
+    """End the study if what counts decides, or if a limit is reached."""
+    transaction.decide()
+    stop_at_limit(transaction)
+
+
+def lease(transaction: Transaction, number: int, offers: int | None, worker: str | None, *, renew: bool) -> None:
+    """Renew the lease of a pull, or end it at once if the pull is released.
+
+    `offers` and `worker` say who calls, as far as it is known: the worker that got the pull at that offer.
+    """
+    if number > transaction.state.asked:
+        raise never_asked(transaction, number)
+    held = transaction.state.pulls.get(number)
+    if held is None:  # told in the meantime
+        return
+    if offers not in (None, held.offers) or (worker is not None and held.worker not in (None, worker)):
+        holder = "" if held.worker is None else f" ({held.worker!r})"
+        raise LostPull(
+            f"pull {transaction.pull_id(number)} was offered to another worker{holder}: only that worker may now renew "
+            "or release it. You may still tell it: the first result told counts."
+        )
+    if held.offers > 1 and offers is None and worker is None:
+        raise LostPull(
+            f"pull {transaction.pull_id(number)} was offered {held.offers} times: only the worker that has it now may "
+            "renew or release it, so say which worker you are."
+        )
+    transaction.add(RENEW if renew else RELEASE, pull=number)
+
+
+def lapse(transaction: Transaction, was_lost: Callable[[str | None], bool]) -> None:
+    """Let the leases of lost workers end now."""
+    for pull in list(transaction.state.pulls.values()):
+        if pull.expires > transaction.now and was_lost(pull.worker):
+            transaction.add(LAPSE, pull=pull.number)
+
+
+def keep_tests(transaction: Transaction, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Store how each arm is tried, unless that is already known and is not to be replaced; returns what is stored. It
+    may change as long as nothing was observed."""
+    connection, study = transaction.connection, transaction.row.id
+    [(text,)] = connection.fetch(tables.TESTS, (study,))
+    known = None if text is None or replace else json.loads(text)
+    if known is None or (known != tests and is_unobserved(transaction)):
+        kept = tests
+    else:
+        kept = tests | known  # an arm may have joined
+    if kept != known:
+        connection.write(tables.KEEP_TESTS, (json.dumps(kept), study))
+    return kept
+
+
+def is_unobserved(transaction: Transaction) -> bool:
+    """Whether no trial has returned anything that counts, and none is under way. With items, failing counts too."""
+    state = transaction.state
+    if any(pull.expires > transaction.now for pull in state.pulls.values()):
+        return False
+    if state.settings.items is not None:
+        return bool(state.told == 0)
+    return bool((state.rewards_told + state.accounts["discarded"]).sum() == 0)

@@ -1,0 +1,112 @@
+"""What users are warned of: failures, lost pulls, rewards that are too spread, a bill that is too large."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cabai.families import Gaussian
+from cabai.study.absent import Absent
+from cabai.study.errors import CostlyStudy, FailedPulls, WideRewards
+from cabai.study.state.accounts import Accounts
+
+CHANCE = 1e-6  # that there is ever a warning about rewards of the declared variance, for each arm
+MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
+
+
+def add(warned: list[UserWarning], text: str | None, category: type[UserWarning] = FailedPulls, more: str = "") -> None:
+    if text is not None:
+        warned.append(category(text + more))
+
+
+@contextmanager
+def noticed(state: Any, a: int, warned: list[UserWarning], failed: str | None = None) -> Iterator[None]:
+    """Add the warnings that a result of arm a, told in here, brings about."""
+    was_wide, was_over = too_wide(state, a) is not None, passing(state) is not None
+    yield
+    if failed is not None and int(state.accounts[a]["failures"]) in MILESTONES:
+        add(warned, failing(state, a), more=f" The last: {failed}")
+    if not was_wide:
+        add(warned, too_wide(state, a), WideRewards)
+    if not was_over:
+        add(warned, passing(state), CostlyStudy)
+
+
+def failing(state: Any, a: int) -> str | None:
+    """A warning where at least 3 pulls of an arm have failed, and more than a tenth of all."""
+    items, failures = state.settings.items, int(state.accounts[a]["failures"])
+    total = failures + int(state.rewards_told[a] if items is None else state.scored[a])
+    if failures < 3 or failures * 10 <= total:
+        return None
+    arm = f"arm {state.settings.arms[a]!r}"
+    if items is not None:
+        return f"{failures} of {total} evaluations of {arm} failed, and count as a score of {state.failed_score:g}."
+    return (
+        f"{failures} of {total} pulls of {arm} failed. The guarantee covers the mean reward of pulls that succeed. If "
+        "failures go with high or low rewards, that is not the mean of all pulls."
+    )
+
+
+def lapses_of(state: Accounts, a: int) -> int:
+    """How many leases of an arm have ended without a result, those of pulls under way included."""
+    return int(state.accounts[a]["lapses"]) + sum(pull.lapses for pull in state.pulls.values() if pull.arm == a)
+
+
+def lapsing(state: Any, a: int, lapses: int) -> str | None:
+    """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
+    pulls = int(state.rewards_told[a] + state.accounts[a]["failures"])
+    if lapses < 3 or lapses * 10 <= lapses + pulls:
+        return None
+    return (
+        f"{lapses} of {lapses + pulls} leases of arm {state.settings.arms[a]!r} ended without a result. The guarantee "
+        "covers the mean reward of pulls that return one. If lost pulls go with high or low rewards, that is not the "
+        "mean of all pulls."
+    )
+
+
+def too_wide(state: Any, a: int) -> str | None:
+    """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
+    family = state.settings.family
+    if not isinstance(family, Gaussian) or isinstance(family, Absent):
+        return None
+    pulls = int(state.ordered.arms["pulls"][a])
+    if not state.squares[a] > (pulls - 1) * family.variance:  # then those about the mean are not larger either
+        return None
+    found = state.variance(a)
+    if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
+        return None
+    return (
+        f"the {pulls} rewards of arm {state.settings.arms[a]!r} have a sample variance of {found:.4g}, but "
+        f"{family.variance:g} was declared. By chance, fewer than one arm in a million would show this. If the "
+        "declared variance is too small, there is no guarantee. Start a new study with a larger one or, if rewards "
+        "have a known range, with family bounded."
+    )
+
+
+def passing(state: Any) -> str | None:
+    """A warning where the bill has passed what evaluating everything would cost."""
+    full = state.settings.full_cost
+    if full is None or state.bill <= full:
+        return None
+    return (
+        f"{state.bill:.6g} spent, but evaluating everything would have cost {full:g}. If arms are tried on the items "
+        "of one dataset, use a study with items: it never pays more than that."
+    )
+
+
+def is_too_wide(variance: float, n: int, squares: float) -> bool:
+    """Whether the squares of n rewards about their mean have a sum too large for gaussian rewards of that variance.
+
+    It is variance times a chi-squared number with n - 1 degrees of freedom, which is n - 1 times x or more with
+    probability at most (x e^(1 - x))^((n - 1)/2) (Chernoff). That must be below CHANCE / (n (n - 1)), whose sum over
+    all n is CHANCE: so it may be checked after every reward.
+
+    >>> is_too_wide(1.0, 11, 12.0), is_too_wide(1.0, 11, 70.0)
+    (False, True)
+    """
+    if n < 2 or not squares > (n - 1) * variance:
+        return False
+    x = squares / ((n - 1) * variance)
+    return 0.5 * (n - 1) * (x - 1.0 - math.log(x)) > math.log(n * (n - 1) / CHANCE)

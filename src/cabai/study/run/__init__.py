@@ -1,0 +1,1 @@
+"""Test arms until a study stops: functions, commands of a study file, datasets."""

@@ -1,0 +1,170 @@
+"""One pull by a command: start it, wait for it, and read its reward and cost from its last line of output."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from cabai.study.errors import RunFailed
+from cabai.study.run.loop import Failed, legal_cost
+from cabai.study.run.shells import CANNOT_START, spelt
+
+if TYPE_CHECKING:
+    from cabai.study.given import Pull
+
+LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
+TIMED_OUT = "it took longer than the timeout"
+LAST_LINE = 10_000  # characters of output within which the last line must lie
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured instead of read from the output of a trial: seconds, or CPU seconds."""
+
+    cost: str | None = None
+    reward: str | None = None  # its output is then not read at all
+
+    def result(self, line: str, spent: Mapping[str, float], timeout: float) -> dict[str, Any] | Failed:
+        """The reward and cost of a trial, from its last line of output and the seconds that it has taken."""
+        if self.reward is None:
+            return read_result(line, self.cost_of(spent))
+        paid = self.cost_of(spent)
+        return {"reward": min(spent[self.reward], timeout), **({} if paid is None else {"cost": paid})}
+
+    def cost_of(self, spent: Mapping[str, float]) -> float | None:
+        return None if self.cost is None else spent[self.cost]
+
+
+def run_command(
+    command: list[str] | str,
+    *,
+    study: str,
+    pull: Pull,
+    folder: Path,
+    measure: Measure,
+    timeout: float,
+    over: threading.Event,
+    given: str = "",
+) -> Any:
+    """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed. A string is for a shell.
+
+    {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
+    the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
+    standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The command is
+    killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
+    leave out what takes long would make slow arms look fast.
+    """
+    named = {"arm": pull.arm, "pull": pull.id, **({} if pull.item is None else {"item": str(pull.item)})}
+    about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
+    about["CABAI_METADATA"] = json.dumps(pull.metadata)
+    words: list[str] | str
+    if isinstance(command, str):
+        words = spelt(command, named)
+    else:
+        words = [re.sub(r"\{(\w+)\}", lambda found: named.get(found[1], found[0]), word) for word in command]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
+        into.write(given.encode())
+        into.seek(0)
+        started = time.perf_counter()
+        try:
+            process = subprocess.Popen(
+                words, shell=isinstance(words, str), cwd=folder, env=os.environ | about, stdin=into, stdout=out,
+                stderr=err, start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:  # the next trial would not start either
+            raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
+        ended = wait_for(process, started + timeout, over)
+        spent = {"seconds": max(ended.at - started, 1e-9), "cpu": max(ended.cpu, 1e-9)}
+        if ended.cut_short == TIMED_OUT and measure.reward == "seconds":
+            return measure.result("", spent | {"seconds": timeout}, timeout)
+        if isinstance(words, str) and not ended.cut_short and ended.code in CANNOT_START:
+            raise cannot_start(pull, words, last_line(err) or CANNOT_START[ended.code])
+        if ended.cut_short or ended.code != 0:
+            why = ended.cut_short or f"exit code {ended.code}"
+            said = last_line(err)
+            result = {} if measure.reward else read_result(last_line(out), None)
+            paid = measure.cost_of(spent) or (result.get("cost") if isinstance(result, dict) else None)
+            return Failed(f"{why}: {said}" if said else why, legal_cost(paid))
+        return measure.result("" if measure.reward else last_line(out), spent, timeout)
+
+
+def cannot_start(pull: Pull, program: str, why: str) -> RunFailed:
+    return RunFailed(
+        f"the command of arm {pull.arm!r} cannot be started: {program!r}: {why}. Nothing was tried; fix the command "
+        "and run it again."
+    )
+
+
+class Ended(NamedTuple):
+    code: int
+    at: float  # when, by time.perf_counter
+    cpu: float
+    cut_short: str  # why it was killed, if it was
+
+
+def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.Event) -> Ended:
+    """Wait until a command ends; it is killed at the deadline, and when `over` is set."""
+    found: queue.SimpleQueue[tuple[int, float, float]] = queue.SimpleQueue()
+    threading.Thread(target=lambda: found.put(reaped(process)), name="cabai waits", daemon=True).start()
+    cut_short = ""
+    while True:
+        left = LONGEST_WAIT if cut_short else max(min(LONGEST_WAIT, deadline - time.perf_counter()), 0.0)
+        with suppress(queue.Empty):
+            code, at, cpu = found.get(timeout=left)
+            return Ended(code, at, cpu, cut_short)
+        if not cut_short and (over.is_set() or time.perf_counter() > deadline):
+            cut_short = "stopped" if over.is_set() else TIMED_OUT
+            kill(process)
+
+
+def reaped(process: subprocess.Popen[bytes]) -> tuple[int, float, float]:
+    """Wait for a command without delay; returns its exit code, when it ended, and its CPU seconds."""
+    if not hasattr(os, "wait4"):  # Windows
+        return process.wait(), time.perf_counter(), 0.0
+    _, status, usage = os.wait4(process.pid, 0)
+    at = time.perf_counter()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, at, usage.ru_utime + usage.ru_stime
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a command and, where the system has process groups, everything that it started."""
+    if not hasattr(os, "killpg"):  # Windows
+        process.kill()
+        return
+    with suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def last_line(file: IO[bytes]) -> str:
+    """The last line of an output that is not empty."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - LAST_LINE))
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
+    """The reward and cost in a line of JSON: {"reward": ..., "cost": ...}, or the reward alone."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # not JSON, or more digits or brackets than Python reads
+        return Failed(f"its last line of output is not JSON: {line[:200]!r}", measured, is_wrong=True)
+    result = dict(value) if isinstance(value, dict) else {"reward": value}
+    if measured is not None:
+        result["cost"] = measured
+    if "reward" not in result:
+        return Failed(f"its last line of output has no reward: {line[:200]!r}", measured, is_wrong=True)
+    return {key: result[key] for key in ("reward", "cost") if key in result}

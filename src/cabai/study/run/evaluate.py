@@ -1,0 +1,370 @@
+"""Arms on a dataset, from the first evaluation to the decision, in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cabai.core.goal import BEST
+from cabai.datasets.dataset import Dataset
+from cabai.families import Bounded, Family, family_of
+from cabai.study.create import STORAGE, load_study, open_study
+from cabai.study.errors import RunFailed, StorageError
+from cabai.study.items import WORST, Items
+from cabai.study.run.failing import is_blamed
+from cabai.study.run.loop import PATIENCE, RETRIES, run
+from cabai.support.validation import InvalidInput, optional, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cabai.study.given import Pull
+    from cabai.study.show.status import Status
+    from cabai.study.study import Study
+
+LEASE = 60.0  # seconds; a run renews the lease of what takes longer
+STOPPED = "the loop that awaits async tests was stopped by one of them"
+_numbers = itertools.count(1)  # of evaluations without a name
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of `cabai.evaluate`; print it to see a table of the arms and a sentence.
+
+    >>> import cabai
+    >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+    >>> found.decision, found.spent < found.full_cost
+    ('large', True)
+    """
+
+    study: Study
+    status: Status
+    scores: dict[str, dict[str | int, float]]  # by arm and by the item's id
+
+    @property
+    def decision(self) -> str | None:
+        """The arm that won; None if the budget ended first.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.decision
+        'large'
+        """
+        return self.status.decision
+
+    @property
+    def statement(self) -> str | None:
+        """What was decided, in words; None if nothing was.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.statement
+        'large has the highest mean of these two on these 200 items, wrong with probability at most 0.05'
+        """
+        return self.status.statement
+
+    @property
+    def spent(self) -> float:
+        """What all evaluations cost together.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.spent < 200
+        True
+        """
+        return self.status.spent
+
+    @property
+    def full_cost(self) -> float | None:
+        """What evaluating everything would have cost, by the mean cost of each arm; None if one is not known.
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.full_cost
+        400.0
+        """
+        return self.status.full_cost
+
+    def to_frame(self) -> pd.DataFrame:
+        """The scores as a DataFrame: one row per item, one column per arm (extra `frames`).
+
+        >>> import cabai
+        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
+        >>> found.to_frame().shape
+        (200, 2)
+        """
+        items = self.study.settings.items
+        assert items is not None
+        ids = [items.id(i) for i in range(items.count)]
+        frame: pd.DataFrame = optional("pandas").DataFrame(self.scores, index=ids, columns=list(self.scores))
+        return frame
+
+    def __str__(self) -> str:
+        return str(self.status)
+
+
+def evaluate(
+    arms: Sequence[str] | Mapping[str, Any],
+    items: Sequence[Any] | str | Path,
+    test: Callable[[str, Any], Any],
+    *,
+    name: str | None = None,
+    delta: float = 0.05,
+    epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | Mapping[str, float] | None = None,
+    direction: str = "maximize",
+    costs: Sequence[float] | Mapping[str, float] | None = None,
+    workers: int = 1,
+    speculate: float = 0.1,
+    seed: int | None = None,
+    failed: str | float = WORST,
+    max_cost: float | None = None,
+    storage: str | None = None,
+    reuse: Any = None,
+    race: str | None = None,
+    family: str | Family | None = None,
+    retries: int = RETRIES,
+    max_failures: int = 5,
+    catch: Any = None,
+    progress: bool | None = None,
+) -> Evaluation:
+    """Find the best of several models, prompts or configurations on a dataset, for less than a full evaluation.
+
+    Retries aside, it never costs more than evaluating every arm on every item. `test(arm, item)` returns a score in
+    [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be `async`: then `workers` is how many are
+    awaited at once. `items` is any sequence, or the path of a JSONL or CSV file with one item per row. An item that is
+    a dictionary with an "id" is known by it, any other by its position.
+
+    With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
+    "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what
+    evaluations cost).
+
+    With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
+    again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
+    of the same items, given itself or by its name: you do not pay for them again, and a new model pays mostly for
+    itself.
+
+    A test that raises is tried again, `retries` times. Then the item counts as the worst score (or as `failed`; "stop"
+    ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with `RunFailed` and
+    none of them counts. A wrong test (for example a NameError, a TypeError, or a result that is not a score) ends the
+    run at once and counts nowhere; `catch` names the exceptions that are failures instead, and `Study.run` says what
+    the default is. What was gathered is in the error's `evaluation`. See `create_study` for the rest.
+
+    >>> answers = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
+    >>> found = evaluate(["small", "large"], range(200), lambda arm, item: answers[arm][item], seed=1)
+    >>> print(found.statement)
+    large has the highest mean of these two on these 200 items, wrong with probability at most 0.05
+    >>> found.spent, found.full_cost
+    (46.0, 400.0)
+    """
+    if not callable(test):
+        raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
+    if name is None and storage is not None:
+        raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
+    dataset = Dataset.of(items)
+    kind = family_of(Bounded() if family is None else family)
+    settings = {
+        "arms": arms, "family": kind, "delta": delta, "epsilon": epsilon, "direction": direction, "costs": costs,
+        "max_cost": max_cost, "lease": LEASE, "seed": seed, "goal": goal, "slack": slack,
+        "running_costs": running_costs,
+    }  # fmt: skip
+    checked = Items.checked(
+        dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate, goal=goal
+    )  # fmt: skip
+    where = "memory" if name is None else storage or STORAGE
+    earlier = earlier_studies(reuse, where)
+    checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
+    known = known_scores(earlier, checked, kind)
+    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
+    awaiting = Awaiting()
+
+    def try_once(pull: Pull) -> Any:
+        result = test(pull.arm, dataset.items[dataset.number(pull.item)])
+        if inspect.isawaitable(result):
+            result = awaiting.result_of(result)
+        if isinstance(result, Mapping) and "score" in result:
+            result = {"reward" if key == "score" else key: value for key, value in result.items()}
+        return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
+
+    try:
+        with shown_progress(study, progress) as report:
+            status = run(
+                study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report,
+                catch=catch, leave=awaiting.cancel,
+            )  # fmt: skip
+    except Exception as error:
+        with suppress(StorageError, AttributeError):  # the storage is gone, or the exception does not allow attributes
+            error.evaluation = Evaluation(study, study.status(), study.scores())  # type: ignore[attr-defined]
+            if name is None:  # the same call would start over
+                kept = "What was gathered is in the error's `evaluation`, which `reuse` takes."
+                if isinstance(error, RunFailed):
+                    error.args = (f"{str(error).partition(' The study ')[0]} {kept}",)
+                elif is_blamed(error):
+                    error.add_note(kept)
+        raise
+    finally:
+        awaiting.close()
+    return Evaluation(study, status, study.scores())
+
+
+def earlier_studies(reuse: Any, storage: str) -> list[Any]:
+    """What to reuse, one by one: studies with items, or scores by arm and item."""
+    from cabai.study.study import Study
+
+    if reuse is None:
+        return []
+    if isinstance(reuse, (list, tuple)):
+        return [each for one in reuse for each in earlier_studies(one, storage)]
+    if isinstance(reuse, str):
+        reuse = load_study(reuse, storage=storage)
+    if isinstance(reuse, Evaluation):
+        reuse = reuse.study
+    if isinstance(reuse, Study):
+        if reuse.settings.items is None:
+            raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
+    elif not isinstance(reuse, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
+        raise InvalidInput(
+            f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
+        )
+    return [reuse]
+
+
+def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[tuple[str, str | int, float]]:
+    """Arms, items and scores of earlier evaluations of the same items."""
+    found = []
+    for each in earlier:
+        if isinstance(each, Mapping):
+            found += [(arm, item, score) for arm, of_arm in each.items() for item, score in of_arm.items()]
+            continue
+        before = each.settings.items
+        if each.settings.family.mean_range != family.mean_range:
+            raise InvalidInput(
+                f"study {each.name!r} has scores with another range: {each.settings.family}, not {family}."
+            )
+        by_position = before.ids is None and items.ids is None
+        if (before.ids is None) != (items.ids is None) or (by_position and not is_same(before, items)):
+            raise InvalidInput(
+                f"study {each.name!r} had other items, or other names for them: its scores cannot be matched to these "
+                'items. Give every item an "id", in both.'
+            )
+        told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
+        found += [(row["arm"], row["item"], row["reward"]) for row in told]
+    return found
+
+
+def is_same(one: Items, other: Items) -> bool:
+    """Whether two datasets are the same, as far as that is known."""
+    return (one.count, one.digest) == (other.count, other.digest)
+
+
+def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
+    """The seeds of the orders that the user may have seen when choosing the arms; the new one must not be among
+    them."""
+    seeds: list[int] = []
+    for each in earlier:
+        if not isinstance(each, Mapping):
+            seeds += [each.settings.seed, *each.settings.items.seeds]
+            if seed in seeds:
+                raise InvalidInput(
+                    f"seed {seed} gives an order that study {each.name!r} has used: to reuse scores, choose another "
+                    "seed or none."
+                )
+    return tuple(dict.fromkeys(seeds))
+
+
+class Awaiting:
+    """Awaits what async tests return, for workers in other threads: all in one event loop, in its own thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: Any = None  # once there is something to await
+        self.thread: Any = None
+
+    def result_of(self, awaitable: Any) -> Any:
+        """What it returns or raises, including exceptions that would end the loop instead of the worker."""
+        import asyncio
+        from concurrent.futures import TimeoutError as NotYet
+
+        async def ending_well() -> tuple[Any, BaseException | None]:
+            try:
+                return await awaitable, None
+            except BaseException as error:
+                return None, error
+
+        with self.lock:
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                self.thread = threading.Thread(target=self.loop.run_forever, name="cabai awaits", daemon=True)
+                self.thread.start()
+        if not self.thread.is_alive():
+            raise RuntimeError(STOPPED)
+        future = asyncio.run_coroutine_threadsafe(ending_well(), self.loop)
+        while True:
+            try:
+                result, error = future.result(timeout=1)
+                break
+            except NotYet:
+                if not self.thread.is_alive():
+                    raise RuntimeError(STOPPED) from None
+        if error is not None:
+            raise error
+        return result
+
+    def cancel(self) -> None:
+        """Cancel everything that is awaited."""
+        import asyncio
+
+        if self.loop is not None and self.thread.is_alive():
+            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self.loop)])
+
+    def close(self) -> None:
+        if self.loop is not None:
+            if self.thread.is_alive():
+                self.loop.call_soon_threadsafe(self.loop.stop)
+                self.thread.join(PATIENCE)
+            if not self.thread.is_alive():  # or a test blocks it for ever
+                self.loop.close()
+
+
+@contextmanager
+def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], None] | None]:
+    """Show the status on the last line of a terminal; by default, if there is one."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield None
+        return
+    lock, due, width = threading.Lock(), 0.0, 0
+
+    def report() -> None:
+        nonlocal due, width
+        if time.monotonic() < due or not lock.acquire(blocking=False):
+            return
+        try:
+            started = time.monotonic()
+            line = study.status().sentence[: shutil.get_terminal_size().columns - 1]
+            sys.stderr.write("\r" + line.ljust(width))
+            sys.stderr.flush()
+            width, taken = len(line), time.monotonic() - started
+            due = time.monotonic() + max(0.3, 20 * taken)  # showing it must not take longer than evaluating
+        except Exception:  # an error while showing it must not end an evaluation
+            due = time.monotonic() + 10
+        finally:
+            lock.release()
+
+    try:
+        yield report
+    finally:
+        if width:
+            sys.stderr.write("\r" + " " * width + "\r")
+            sys.stderr.flush()

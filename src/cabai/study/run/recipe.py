@@ -1,0 +1,396 @@
+"""`study.toml`: a study, and how each of its arms is tried. Read by `cabai run`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import math
+import os
+import shlex
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cabai.datasets.dataset import Dataset
+from cabai.study import STORAGE
+from cabai.study.create import described, is_served, open_study
+from cabai.study.items import MOST, WORST
+from cabai.study.run.commands import Measure, run_command
+from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
+from cabai.study.run.loop import RETRIES, Failed, read, was_killed
+from cabai.study.run.shells import checked_for_a_shell
+from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.thresholds import certified_in
+
+if TYPE_CHECKING:
+    from cabai.study.given import Pull
+    from cabai.study.study import Study
+
+# What `create_study` takes, and what only a run looks at.
+STUDY = (
+    "family",
+    "delta",
+    "policy",
+    "threshold",
+    "epsilon",
+    "goal",
+    "slack",
+    "running_costs",
+    "direction",
+    "costs",
+    "max_cost",
+    "max_pulls",
+    "lease",
+    "on_lapse",
+    "seed",
+    "race",
+    "failed",
+    "speculate",
+    "full_cost",
+    "reserve",
+)
+RUN = (
+    "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
+    "catch", "reward", "shell",
+)  # fmt: skip
+NOT_AN_ARMS = (
+    "items", "cost", "reward", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse",
+)  # fmt: skip
+UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
+LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
+OF_ITEMS = ("race", "failed", "speculate", "retries")
+MEASURES = ("seconds", "cpu")  # what can be measured as the cost or the reward of a pull
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A study's name, storage and settings, and a way to try each arm."""
+
+    name: str
+    storage: str
+    settings: dict[str, Any]
+    file: Path  # as it was given
+    folder: Path
+    tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
+    measure: Measure  # what is measured; the pull reports the rest
+    shell: bool  # whether commands, each a list with one string, are for a shell
+    timeout: float
+    workers: int
+    max_failures: int
+    retries: int
+    catch: list[str] | None  # names of exceptions that count as failed trials, for functions; None: the default ones
+    dataset: Dataset | None  # on whose items arms are evaluated, if there is one
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """By arm, what decides what its rewards and costs are."""
+        more: dict[str, Any] = {"reward": self.measure.reward, "shell": self.shell or None}
+        more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
+        return {
+            arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()
+        }
+
+    def study(self, *, changed: bool = False) -> Study:
+        """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
+        not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
+        things are not one arm's."""
+        if str(self.folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
+            sys.path.insert(0, str(self.folder))
+        try:
+            amend = (*LIMITS, "metadata") if changed else LIMITS
+            study = open_study(self.name, *described(**UNLESS_SAID | self.settings), self.storage, amend=amend)
+            missing = [arm for arm in study.arms if arm not in self.tests and arm not in study.settings.dropped]
+            if missing:
+                raise InvalidInput(
+                    f"arm {missing[0]!r} has joined the study {self.name!r}: add it here, with its test."
+                )
+            study._lapse(was_killed)
+            kept = study._keep_tests(self.how, replace=changed)
+            for arm, how in self.how.items():
+                for key in how | kept[arm]:
+                    now, before = how.get(key), kept[arm].get(key)
+                    if now != before:
+                        raise InvalidInput(
+                            f"the {key} of arm {arm!r} is {now}, but was {before} when the study {self.name!r} ran "
+                            "before. Restore it, choose another name or, if the arm still is the same thing, run with "
+                            "--changed."
+                        )
+            return study
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.file}: {error}") from None
+
+    def amended(self, study: Study) -> list[str]:
+        """What the file has changed of the study, and which of its settings no longer hold, one line each."""
+        lines, made = [], study._latest
+        if made is not None:
+            changed = "; ".join(f"{name} was {old} and is now {new}" for name, (old, new) in made["changes"].items())
+            how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']} and now continues"
+            lines.append(f"{self.file}: {changed}: the study {self.name!r} {how}.")
+        for name in LIMITS:
+            said, holds = self.settings.get(name), getattr(study.settings, name)
+            if said is not None and said != holds:
+                lines.append(f"{self.file}: {name} is {said} here, but the study {self.name!r} was amended: {holds:g}.")
+        if made is not None:
+            status = study.status()
+            if status.max_cost is not None and status.spent > status.max_cost:
+                lines.append(
+                    f"{self.file}: {status.spent:g} is already spent: nothing more is pulled with this max_cost."
+                )
+        return lines
+
+    def _item(self, pull: Pull) -> Any:
+        """The item of a pull, in a tuple; empty if there are no items."""
+        if self.dataset is None:
+            return ()
+        return (self.dataset.items[self.dataset.number(pull.item)],)
+
+    def test(self, over: threading.Event) -> Callable[[Pull], Any]:
+        """A function that tries the arm of a pull; commands are cut short when `over` is set."""
+        functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
+        caught = self.caught()
+
+        def try_once(pull: Pull) -> Any:
+            command = self.tests[pull.arm]
+            if isinstance(command, str):
+                return self._measured(functions[pull.arm], caught, pull.arm, *self._item(pull))
+            return run_command(
+                command[0] if self.shell else command,
+                study=self.name,
+                pull=pull,
+                folder=self.folder,
+                measure=self.measure,
+                timeout=self.timeout,
+                over=over,
+                given="".join(json.dumps(item) + "\n" for item in self._item(pull)),
+            )
+
+        return try_once
+
+    def caught(self) -> Caught:
+        """The exceptions that count as failed trials; None for the default ones."""
+        return None if self.catch is None else tuple(find_exception(name, self.folder) for name in self.catch)
+
+    def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
+        """A function's result, with the time it took where that is its cost or its reward."""
+        measure = self.measure
+        if measure.cost is None and measure.reward is None:
+            return function(*given)
+        began, cpu = time.perf_counter(), time.thread_time()
+
+        def spent() -> dict[str, float]:
+            now = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
+            return {name: max(value, 1e-9) for name, value in now.items()}
+
+        try:
+            result = function(*given)
+        except Exception as error:
+            if not is_of_the_trial(error, caught):
+                raise
+            return Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
+        took = spent()
+        if measure.reward is not None:
+            return measure.result("", took, self.timeout)
+        try:
+            return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
+        except InvalidInput as error:
+            return Failed(str(error), measure.cost_of(took), is_wrong=True)
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """The recipe in a TOML file; an error names the file and what is wrong with it."""
+    file = Path(path)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror or error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    except (ValueError, RecursionError):  # more digits or brackets than Python reads
+        raise InvalidInput(f"{file} cannot be read: it has a number that is too long or is nested too deep.") from None
+    try:
+        return recipe_of(content, file)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {error}") from None
+
+
+def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
+    for key in content:
+        if key not in (*STUDY, *RUN):
+            close = difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
+            raise InvalidInput(f"unknown key {key!r}{hint}")
+    measured_by("reward", content)
+    content = content | implied_by_times(content)
+    measured = {key: measured_by(key, content) for key in ("cost", "reward")}
+    for key in ("arms", "family"):
+        if key not in content and not (key == "family" and "items" in content):
+            raise InvalidInput(f"there is no {key!r}.")
+    for key in OF_ITEMS:
+        if key in content and "items" not in content:
+            raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
+    shell = content.get("shell", False)
+    if not isinstance(shell, bool):
+        raise InvalidInput(f"shell must be true or false, got {shown(shell)}.")
+    arms, tests = arms_of(content)
+    settings = {key: content[key] for key in STUDY if key in content}
+    folder = file.resolve().parent
+    if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
+        settings["threshold"] = certified_in(folder / settings["threshold"])
+    dataset = dataset_of(content["items"], folder) if "items" in content else None
+    if dataset is not None:
+        settings["items"] = dataset
+    return Recipe(
+        name=content.get("name", file.stem),
+        storage=storage_of(content, folder),
+        settings=settings | {"arms": arms},
+        file=file,
+        folder=folder,
+        tests=tests,
+        measure=Measure(**measured),
+        shell=shell,
+        timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
+        workers=whole(content.get("workers", 1), "workers", 1),
+        max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
+        retries=whole(content.get("retries", RETRIES), "retries", 0),
+        catch=catch_of(content),
+        dataset=dataset,
+    )
+
+
+def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults if times are the rewards: the shortest is wanted, they are also the costs, and with a timeout they
+    lie between 0 and that."""
+    if content.get("reward") not in MEASURES:
+        return {}
+    if "family" not in content and "timeout" not in content:
+        raise InvalidInput(
+            "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a family: "
+            "see docs/times.md."
+        )
+    usual: dict[str, Any] = {"direction": "minimize"}
+    if "costs" not in content:
+        usual["cost"] = content["reward"]
+    if "timeout" in content and content["reward"] == "seconds":
+        usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
+    return {key: value for key, value in usual.items() if key not in content}
+
+
+def measured_by(key: str, content: Mapping[str, Any]) -> str | None:
+    given = content.get(key)
+    if given is not None and given not in MEASURES:
+        raise InvalidInput(
+            f"{key} must be one of {', '.join(MEASURES)}, or left out if pulls report it, got {shown(given)}."
+        )
+    if given == "cpu" and not hasattr(os, "wait4"):
+        raise InvalidInput(f'{key} = "cpu" is not available on this system; use "seconds".')
+    return given
+
+
+def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
+    """The arms with their metadata, and how each is tried."""
+    given = content["arms"]
+    if isinstance(given, list) and all(isinstance(name, str) for name in given):
+        if len(set(given)) < len(given):
+            raise InvalidInput(f"arms must have different names, got {shown(given)}.")
+        given = {name: {} for name in given}
+    if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
+        raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {shown(given)}.")
+    arms, tests = {}, {}
+    for name, own in given.items():
+        for key in NOT_AN_ARMS:
+            if key in own:
+                raise InvalidInput(f"{key!r} is for all arms: write it at the top of the file, not in [arms.{name}].")
+        tests[name] = test_of(name, own if {"command", "function"} & set(own) else content, content.get("shell", False))
+        arms[name] = {key: value for key, value in own.items() if key not in ("command", "function")} or None
+    return arms, tests
+
+
+def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
+    command, function = given.get("command"), given.get("function")
+    if (command is None) == (function is None):
+        raise InvalidInput(f"arm {arm!r} needs either a command or a function, not both; all arms may share one.")
+    if function is not None:
+        if not isinstance(function, str) or function.count(":") != 1:
+            raise InvalidInput(f"function must be written module:function, got {shown(function)}.")
+        return function
+    if shell:
+        if not isinstance(command, str) or not command.strip():
+            raise InvalidInput(f"with shell = true, a command must be a string, got {shown(command)}.")
+        return [checked_for_a_shell(command)]
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise InvalidInput(f"command {command!r} cannot be read: {error}.") from None
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise InvalidInput(f"command must be a string or a list of strings, got {shown(command)}.")
+    return words
+
+
+def catch_of(content: Mapping[str, Any]) -> list[str] | None:
+    """The exceptions' names, as they are written."""
+    given = content.get("catch")
+    names = [given] if isinstance(given, str) else given
+    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+        raise InvalidInput(
+            f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(given)}.'
+        )
+    return names
+
+
+def dataset_of(given: Any, folder: Path) -> Dataset:
+    """The items in a file beside the recipe, or so many numbers."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Dataset.of(range(whole(given, "items", 1, MOST + 1)))
+    if not isinstance(given, str):
+        raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(given)}.")
+    return Dataset.of(folder / given)
+
+
+def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
+    """The file's storage, or the environment's, or the default; a relative SQLite file is next to the recipe."""
+    usual = os.environ.get("CABAI_STORAGE") or STORAGE
+    storage, start = content.get("storage", usual), "sqlite:///"
+    if is_served(storage):
+        raise InvalidInput(
+            "cabai run stores its commands with the study, and a server accepts no commands: its storage must be a "
+            "database. In Python, `study.run` works over HTTP."
+        )
+    if "storage" not in content and os.environ.get("CABAI_STORAGE"):
+        return storage
+    if isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:"):
+        return start + os.path.join(folder, storage[len(start) :])
+    return storage
+
+
+def find_function(written: str, folder: Path) -> Callable[[str], Any]:
+    """The function that module:function names; modules in the folder of the recipe are found."""
+    found = find(written, "function", folder)
+    if not callable(found):
+        raise InvalidInput(f"{written!r} is not a function.")
+    return found  # type: ignore[no-any-return]
+
+
+def find_exception(written: str, folder: Path) -> type[Exception]:
+    """The exception that module:name names, or a name alone, of those that Python has."""
+    found = find(written if ":" in written else f"builtins:{written}", "exception", folder)
+    caught = checked_catch(found)
+    assert caught is not None
+    return caught[0]
+
+
+def find(written: str, what: str, folder: Path) -> Any:
+    module, _, name = written.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"{what} {written!r} cannot be found: {error}.") from error
+    except Exception as error:  # anything may be wrong in a user's module
+        raise InvalidInput(f"{what} {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error

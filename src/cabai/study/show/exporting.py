@@ -1,0 +1,217 @@
+"""What is told of a study's log: every result, every event, and the files that they are exported to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+
+from cabai.study.catalogue import FORMAT
+from cabai.study.current import Row
+from cabai.study.log import tables
+from cabai.study.log.events import AMEND, ASK, COUNTS, IMPORT, LIMITS, LOSE, OFFER, STOP, TELL, WITHDRAW, Event
+from cabai.study.settings import Settings
+from cabai.support.validation import InvalidInput
+from cabai.support.version import __version__
+
+if TYPE_CHECKING:
+    from cabai.study.log.database import Connection
+    from cabai.study.stored import StoredStudy
+    from cabai.study.study import Study
+
+LOG = "jsonl"  # the ending of the file of a whole log
+SMALL = 2**20  # bytes; larger files are kept on disk
+FIRST, LATER = ["pull", "arm"], ["reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
+OF_AN_ITEM = [*FIRST, "item", *LATER]
+OBSERVATION = [*FIRST, *LATER, "pulls", "period", "origin"]
+
+
+def columns(settings: Settings) -> list[str]:
+    """The names of the fields of each observation."""
+    return OBSERVATION if settings.items is None else OF_AN_ITEM
+
+
+class End(NamedTuple):
+    """What must be known of a state to say which of the results count: how far they do, and where the study stopped."""
+
+    settings: Settings
+    place: int  # the last event
+    through: int  # no result up to this pull is still to count
+    stop: int | None  # the place of the stop
+    failed_score: float | None = None  # in a race
+
+    @classmethod
+    def of(cls, state: Any) -> End:
+        stop = None if state.ended is None else state.ended.place
+        return cls(
+            state.settings, state.place, getattr(state, "through", 0), stop, getattr(state, "failed_score", None)
+        )
+
+
+class Handed:
+    """A pull, as far as observations tell of it."""
+
+    def __init__(self, event: Event) -> None:
+        self.arm, self.asked, self.offers, self.withdrawn = event.arm, event.time, 1, False
+
+
+def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[str, Any]]:
+    """What is known of each result. In a study with items, the first that was told of an item counts."""
+    pulls: dict[int, Handed] = {}
+    seen: set[tuple[Any, Any]] = set()  # arms and items
+    dropped: list[str] = []
+    ended: str | None = None  # why it has stopped at this point of the log
+    arms, items = end.settings.arms, end.settings.items
+    for event in events:
+        late = end.stop is not None and event.place > end.stop
+        number = event.pull or 0
+        if event.kind == ASK:
+            pulls[number] = Handed(event)
+        elif event.kind == OFFER:
+            pulls[number].offers += 1
+        elif event.kind == WITHDRAW:
+            pulls[number].withdrawn = True
+        elif event.kind == STOP:
+            ended = event.words
+        elif event.kind == AMEND:
+            changes = json.loads(event.words or "")
+            ended = None if ended in LIMITS and set(changes) & set(LIMITS) else ended
+            for arm in changes.get("dropped", [[], []])[1][len(dropped) :]:
+                dropped.append(arm)
+                for pull in pulls.values():
+                    pull.withdrawn = pull.withdrawn or arms[pull.arm] == arm  # type: ignore[index]
+        elif event.kind == COUNTS:
+            for i, (a, many, reward, cost) in enumerate(json.loads(event.words or "")):
+                counted = ended is None and arms[a] not in dropped and not late
+                yield observation(
+                    row, event, number + i, arms[a], reward, cost, asked=event.time, offers=1 if event.worker is None
+                    else 0, counted=counted, late=late, pulls=many,
+                )  # fmt: skip
+        elif event.kind in (TELL, LOSE, IMPORT):
+            handed = pulls.pop(number, None)
+            if items is None:
+                in_order = number <= end.through and not (handed is not None and handed.withdrawn)
+                counted = event.reward is not None and in_order and not late
+            else:
+                has_score = event.reward is not None or end.failed_score is not None
+                counted = has_score and (event.arm, event.item) not in seen and not late
+                seen.add((event.arm, event.item))
+            yield observation(
+                row, event, number, arms[event.arm], event.reward, event.cost,  # type: ignore[index]
+                asked=event.time if handed is None else handed.asked, offers=0 if handed is None else handed.offers,
+                counted=counted, late=late, item=None if items is None else items.id(event.item),  # type: ignore[arg-type]
+            )  # fmt: skip
+
+
+def observation(
+    row: Row, event: Event, number: int, arm: str, reward: Any, cost: Any, *, asked: float, offers: int, counted: bool,
+    late: bool, pulls: int = 1, item: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One of them."""
+    is_imported = item is None and event.kind in (COUNTS, IMPORT)
+    return {
+        "pull": f"{row.token}-{number}",
+        "arm": arm,
+        **({} if item is None else {"item": item}),
+        "reward": reward,
+        "cost": cost,
+        "failed": event.words if event.kind != COUNTS else None,
+        "asked": asked,
+        "told": event.time,
+        "worker": None if is_imported else event.worker,
+        "offers": offers,
+        "counted": counted,
+        "late": late,
+        **({"pulls": pulls, "period": event.request if event.kind == COUNTS else None,
+            "origin": event.worker if is_imported else None} if item is None else {}),
+    }  # fmt: skip
+
+
+def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
+    """One event of the log: what happened, when, and who did it; only the fields that it has."""
+    found: dict[str, Any] = {"place": event.place, "kind": event.kind, "time": event.time}
+    if event.pull is not None:
+        found["pull"] = f"{row.token}-{event.pull}"
+    if event.arm is not None:
+        found["arm"] = settings.arms[event.arm]
+    if event.item is not None and settings.items is not None:
+        found["item"] = settings.items.id(event.item)
+    for name in ("reward", "cost", "worker", "request"):
+        if getattr(event, name) is not None:
+            found["confidence" if event.kind == STOP and name == "reward" else name] = getattr(event, name)
+    if event.words is not None and event.kind != ASK:  # that of an ask is what a policy remembers
+        key = {STOP: "reason", AMEND: "changes", COUNTS: "counts"}.get(event.kind, "failed")
+        found[key] = json.loads(event.words) if event.kind in (AMEND, COUNTS) else event.words
+        if event.kind == COUNTS:
+            found[key] = {settings.arms[a]: [pulls, reward, cost] for a, pulls, reward, cost in found[key]}
+    return found
+
+
+def exported(study: Study, kind: str) -> bytes:
+    """A study's observations as the content of a file."""
+    if kind == "parquet":
+        return bytes(study.to_frame().to_parquet(index=False))
+    if kind == LOG:
+        if not hasattr(study, "_row"):
+            raise InvalidInput("a whole log cannot be exported over HTTP: use the database's URL.")
+        return "".join(whole_log(cast("StoredStudy", study))).encode()
+    return "".join(lines(study.columns, study.observations(), study.amendments(), kind)).encode()
+
+
+def spooled(study: StoredStudy, kind: str) -> IO[bytes]:
+    """The same as a CSV or JSON file to be read once; only a small part of it is in memory."""
+    end, amendments = study._end(), study.amendments()
+
+    def work(connection: Connection) -> IO[bytes]:
+        rows = observations(study._stream(connection, end.place), end, study._row)
+        file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - the reader closes it
+        for line in lines(study.columns, rows, amendments, kind):
+            file.write(line.encode())
+        file.seek(0)
+        return file
+
+    return study._storage.read(work)
+
+
+def whole_log(study: StoredStudy) -> Iterator[str]:
+    """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
+    end, row = study._end(), study._row
+    [(tests,)] = study._storage.read(lambda connection: connection.fetch(tables.TESTS, (row.id,)))
+    about = {"cabai": __version__, "format": FORMAT, "name": row.name, "token": row.token, "created": row.created}
+    yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})
+    for event in study._log(end.place):
+        yield line_of({name: value for name, value in event._asdict().items() if value is not None})
+
+
+def line_of(values: dict[str, Any]) -> str:
+    return json.dumps(values) + "\n"
+
+
+def lines(
+    columns: Sequence[str], rows: Iterable[dict[str, Any]], amendments: Sequence[dict[str, Any]], kind: str
+) -> Iterator[str]:
+    """The content of a CSV or JSON file, a row at a time; JSON has the amendments too."""
+    if kind == "csv":
+        yield csv_line(columns)
+        for row in rows:
+            yield csv_line([plain_text(row[name]) for name in columns])
+        return
+    yield '{"observations": ['
+    for i, row in enumerate(rows):
+        yield (", " if i else "") + json.dumps(row, allow_nan=False)
+    yield f'], "amendments": {json.dumps(amendments, allow_nan=False)}}}\n'
+
+
+def csv_line(cells: Sequence[Any]) -> str:
+    """One row of CSV. Python before 3.13 quotes a string with a carriage return only if rows end in one too."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def plain_text(value: Any) -> Any:
+    """A value for a CSV cell: spreadsheets would run a string that begins like a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value

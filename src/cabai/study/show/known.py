@@ -1,0 +1,243 @@
+"""What is known at any moment: which arms may be the best, how far the leader may be from it, and who is better than
+whom.
+
+All of it follows from the study's own test, at any time and however often you look (docs/theory/known.md). The
+statements about the best arm hold together with probability 1 - delta; so do, separately, those about all pairs of
+arms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.core.stopping import beats, is_settled
+from cabai.datasets.capital import ROUNDED_UP, first_bets
+from cabai.datasets.capitals import largest, smallest_epsilon
+from cabai.datasets.race import PAIRED
+from cabai.families.slots import variance_at
+from cabai.study.state.race import RaceState
+from cabai.study.state.sampled import SampledState
+from cabai.support.validation import InvalidInput
+
+CLOSE = 1e-3  # of epsilon: the precision of the search, from above
+DOUBLINGS = 60
+MOST = 10**6  # scores in all pairs of arms that are compared for a status
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the results that count have shown."""
+
+    may_be_best: NDArray[np.bool_]
+    within: float | None  # the leader is at most so much worse than the best; None: nothing is shown
+    better: NDArray[np.bool_]  # [b, a]: b is better than a; all pairs at once
+
+
+def known_of(state: SampledState, leader: int | None, *, decided: bool = False) -> Known | None:
+    """What is known about a study's arms; None if its test is not proven, or not about pairs of arms."""
+    settings, setup = state.settings, state.setup
+    if not settings.can_test or not getattr(setup.policy, "tests_pairs", True):
+        return None
+    if not setup.threshold.is_proven_for(settings.family):
+        return None
+    if settings.joined or settings.dropped:  # these statements are only for studies whose arms never change
+        return None
+    tester = Tester(state)
+    possible = tester.may_be_best()
+    if decided and leader is not None and settings.epsilon == 0:  # every other arm was beaten when it was
+        possible = np.arange(len(possible)) == leader
+    within = None if leader is None else tester.within(leader, possible)
+    return Known(possible, within, tester.separated())
+
+
+class Tester:
+    """The tests of pairs of arms at the present state."""
+
+    def __init__(self, state: SampledState) -> None:
+        self.state, self.settings, self.setup = state, state.settings, state.setup
+        self.arms, self.t = Records(state.ordered.arms), int(state.ordered.run["t"])
+        self.means = state.ordered.arms["tested_mean"]
+        self.tested = state.ordered.arms["tested"] > 0
+        self.order = np.argsort(np.where(self.tested, -self.means, np.inf), kind="stable")
+
+    def may_be_best(self) -> NDArray[np.bool_]:
+        """The arms that no arm beats, nor has beaten."""
+        possible = self.state.ordered.arms["in_play"].astype(np.bool_)
+        beaten = self._beaten(self.setup)
+        for a in np.flatnonzero(possible & self.tested).tolist():
+            possible[a] = not any(beaten(b, a) for b in self._above(a))
+        return possible
+
+    def separated(self) -> NDArray[np.bool_]:
+        """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at the level of so many."""
+        found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
+        beaten = self._beaten(self.settings.setup(delta=self.settings.delta / len(self.arms)))
+        for a in np.flatnonzero(self.tested).tolist():
+            for b in self._above(a):
+                found[b, a] = beaten(b, a)
+        return found
+
+    def within(self, leader: int, possible: NDArray[np.bool_]) -> float | None:
+        """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
+        rivals = [a for a in self.order.tolist() if possible[a] and a != leader]
+        if not (self.tested[leader] and self.tested[rivals].all()):
+            return None
+        try:
+            width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
+            some = width / 2 if math.isfinite(width) else 1.0  # each epsilon that is tried is put there
+            setup = Setup(
+                self.settings.kernel_family, self.setup.threshold, arms=len(self.arms), delta=self.settings.delta,
+                epsilon=some,
+            )  # fmt: skip
+        except InvalidInput:  # a user's own family may have none
+            return None
+        most, found = width / self.settings.family.unit, 0.0
+        beaten = self._beaten(self.setup)
+        for a in rivals:
+            if found == 0.0 and beaten(leader, a):
+                continue
+            own = self._smallest(setup, leader, a, found, most)
+            if own is None:
+                return None
+            found = max(found, own)
+        return found * self.settings.family.unit
+
+    def _smallest(self, setup: Setup, b: int, a: int, least: float, most: float) -> float | None:
+        """The smallest epsilon from `least` on at which b is settled over a, rounded up so that it is settled there."""
+        rules, settled = Record(setup.rules), setup.bound(is_settled)
+
+        def holds(epsilon: float) -> bool:
+            rules.epsilon = epsilon
+            with np.errstate(all="ignore"):
+                return bool(settled(rules, self.t, self.arms[b], self.arms[a]))
+
+        if least > 0 and holds(least):
+            return least
+        low = max(float(self.means[a] - self.means[b]), least, 0.0)
+        high, step = low, self._step(setup, b, a)
+        for _ in range(DOUBLINGS):
+            high = low + step
+            if not high < most:
+                return None
+            if holds(high):
+                break
+            low, step = high, 2 * step
+        else:
+            return None
+        while high - low > CLOSE * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if holds(middle) else (middle, high)
+        return high
+
+    def _step(self, setup: Setup, b: int, a: int) -> float:
+        """About a standard deviation of the difference of two means, to begin with."""
+        one, other = self.arms[b], self.arms[a]
+        mean = (one.tested * one.tested_mean + other.tested * other.tested_mean) / (one.tested + other.tested)
+        with np.errstate(all="ignore"):
+            each = float(setup.bound(variance_at)(Record(setup.rules), mean, 1.0 - mean))
+            step = math.sqrt(max(each, 0.0) * (1 / one.tested + 1 / other.tested))
+        return step if 0 < step < math.inf else 1e-3 * (abs(float(mean)) or 1.0)
+
+    def _above(self, a: int) -> list[int]:
+        """The arms with a higher mean than arm a: no other beats it."""
+        return [b for b in self.order.tolist() if self.tested[b] and self.means[b] > self.means[a]]
+
+    def _beaten(self, setup: Setup) -> Callable[[int, int], bool]:
+        view, kernels = self.state.ordered, self.settings.kernels
+        if setup.rules.dtype == self.setup.rules.dtype and setup.binding == self.setup.binding:
+            return lambda b, a: kernels.beats(view.arms, view.run, b, a, setup.rules)
+        rules, test = Record(setup.rules), setup.bound(beats)
+
+        def beaten(b: int, a: int) -> bool:
+            with np.errstate(all="ignore"):
+                return bool(test(rules, self.t, self.arms[b], self.arms[a]))
+
+        return beaten
+
+
+def race_known_of(state: RaceState, leader: int | None, *, decided: bool = False) -> Known:
+    """The same as for a study without items. A paired race spends one delta on its decision, on the arms that may be
+    the best, and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other
+    arms."""
+    race, arms = state.race, len(state.settings.arms)
+    possible = ~race.board.out
+    if decided and leader is not None and state.settings.epsilon == 0:
+        possible = np.arange(arms) == leader
+    if leader is not None:
+        possible[tied_with(state, leader)] = True
+    return Known(possible, None if leader is None else race_within(state, leader, possible), race_separated(state))
+
+
+def race_within(state: RaceState, leader: int, possible: np.ndarray) -> float | None:
+    """The smallest epsilon, rounded up, at which the leader beats all arms that may be the best."""
+    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
+    if race.name != PAIRED and possible.sum() > 1:
+        possible = np.ones(arms, np.bool_)
+    target, found = (arms - 1) / delta * ROUNDED_UP, 0.0
+    for a in np.flatnonzero(possible).tolist():
+        if a == leader or (is_finished(state, leader, a) and race.lead(leader, a) >= 0):
+            continue
+        own = smallest_epsilon(race.board, arms, delta, target, leader, a, found)
+        if own is None:
+            return None
+        found = max(found, own)
+    return found * (race.high - race.low)
+
+
+def race_separated(state: RaceState) -> np.ndarray:
+    """[b, a]: b is better than a, shown by a capital of K (K - 1)/delta, or because all scores of both are known.
+
+    If there are too many scores to compare all pairs for a status, only the latter counts.
+    """
+    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
+    found = np.zeros((arms, arms), np.bool_)
+    target = arms * (arms - 1) / delta * ROUNDED_UP
+    bets = first_bets(race.items, math.log(target))
+    small = arms * int(race.board.prefix.sum()) <= MOST
+    for b in range(arms):
+        for a in range(arms):
+            if b != a and is_finished(state, b, a):
+                found[b, a] = race.lead(b, a) > 0
+            elif b != a and small:
+                found[b, a] = largest(race.board, bets, b, a, 0.0) >= target
+    return found
+
+
+def tied_with(state: RaceState, leader: int) -> list[int]:
+    """The arms whose scores on all items have exactly the total of the leader's."""
+    others = [a for a in range(len(state.settings.arms)) if a != leader and is_finished(state, leader, a)]
+    return [a for a in others if state.race.lead(leader, a) == 0]
+
+
+def is_finished(state: RaceState, b: int, a: int) -> bool:
+    """Whether all scores of both arms are known."""
+    return bool(state.race.board.prefix[b] == state.race.items == state.race.board.prefix[a])
+
+
+def closed(better: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The transitive closure: c is better than a if c is better than b, and b than a.
+
+    >>> closed(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], bool)).astype(int).tolist()
+    [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    """
+    found = better.copy()
+    for b in range(len(found)):
+        found |= np.outer(found[:, b], found[b])
+    return found
+
+
+def ranks(better: NDArray[np.bool_]) -> list[list[int]]:
+    """The best and the worst rank that each arm can have: 1 is the best mean. `better` is closed.
+
+    >>> ranks(closed(np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]], bool)))
+    [[1, 2], [2, 3], [1, 3]]
+    """
+    arms = len(better)
+    return [[1 + int(better[:, a].sum()), arms - int(better[a].sum())] for a in range(arms)]

@@ -1,0 +1,393 @@
+"""What the states of all kinds of studies share: pulls under way, bill, limits, and how each event changes them."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.study.log.events import CERTIFICATE, LIMITS, MAX_PULLS, RESULTS, Event, check_event, wrong
+from cabai.study.settings import AMENDABLE, Settings
+
+ACCOUNT = np.dtype([("spent", "f8"), ("failures", "i8"), ("largest_cost", "f8"), ("offers", "i8"), ("lapses", "i8"),
+                    ("discarded", "i8")])  # fmt: skip
+ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, in spite of rounding
+RATIO = 1.03  # from one point to the next: 300 points in a million results
+STEP = 8  # results between two points at least, or half as many as there are arms: a point compares all of them
+
+
+@dataclass(slots=True)
+class Lease:
+    """A pull under way."""
+
+    number: int
+    arm: int
+    item: int | None
+    asked: float
+    expires: float  # 0: it was released
+    worker: str | None = None
+    request: str | None = None
+    offers: int = 1
+    lapses: int = 0  # leases that ended without a result
+    withdrawn: bool = False  # its arm is out: no result waits for it, and its own does not count
+
+
+class Point(NamedTuple):
+    """A study at one moment of its past."""
+
+    told: int  # results so far
+    time: float  # seconds since 1970
+    spent: float
+    arms: int  # still in play
+    leader: str | None
+    rival: str | None  # the arm that the leader was furthest from beating
+    evidence: float | None  # of the leader over that rival, in nats
+    required: float | None  # of it, to stop
+
+    @classmethod
+    def of(cls, state: Accounts, time: float) -> Point:
+        """The point of one moment. If the evidence cannot be computed, the rest is kept: something that is only shown
+        must not keep a result from being stored."""
+        names, leader, rival, evidence, required = state.settings.arms, None, None, None, None
+        with suppress(Exception):  # of a user's own code, perhaps
+            if state.leader is not None:
+                leader = names[state.leader]
+            closest = state.closest()
+            if closest is not None:
+                rival, evidence, required = names[closest[0]], finite_or_none(closest[1]), finite_or_none(closest[2])
+        return cls(state.told, time, state.bill, int(state.in_play.sum()), leader, rival, evidence, required)
+
+
+class Verdict(NamedTuple):
+    """What the results that count decide."""
+
+    arm: int
+    confidence: float
+
+
+class Accounts:
+    """A state: a fold over the events of a log. Only `take` changes it.
+
+    The rules of asking and telling also need to know of a state what they leave to its kind: `choose`, `wants`,
+    `verdict`, `leader`, `confidence`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        arms = len(settings.arms)
+        self.settings, self.place = settings, 0  # the place of the last event
+        self.asked = self.told = 0  # pulls handed out; results, of which sums count once for each arm
+        self.beyond = 0  # pulls that sums stand for, beyond one each
+        self.pulls: dict[int, Lease] = {}  # under way, by number
+        self.live, self.gone = np.zeros(arms, np.int64), np.zeros(arms, np.int64)  # of those: waited for; withdrawn
+        self.accounts = np.zeros(arms, ACCOUNT)
+        self.ended: Event | None = None
+        self.told_at_stop, self.bill_at_stop = 0, 0.0
+        self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
+        self.amendments: list[dict[str, Any]] = []  # made, by, changes, reopened
+        self.points: list[Point] = []  # some of the past, for pictures
+
+    # What each kind of study has in its own way.
+
+    bill: float  # what was paid in all
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        """How many pulls of each arm have returned a reward that was paid for here."""
+        raise NotImplementedError
+
+    @property
+    def running_costs(self) -> list[float]:
+        """What arms cost to run, with goal cheapest; inf where it is not known."""
+        raise NotImplementedError
+
+    @property
+    def leader(self) -> int | None:
+        """The arm that leads by the results that count."""
+        raise NotImplementedError
+
+    @property
+    def in_play(self) -> NDArray[Any]:
+        raise NotImplementedError
+
+    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
+        """The arm, and item, to pull next; None while results under way may decide. It leaves no trace until it is
+        asked. In a race, this many may be under way in addition to the usual number: `extra`."""
+        raise NotImplementedError
+
+    why_none = "the results told so far decide, once those of pulls asked before them are told"
+
+    def kept_choice(self) -> str | None:
+        """What the event of the last choice must say, where nobody can choose again: a user's own code did."""
+        return None
+
+    def next_if_idle(self) -> int | None:
+        """The arm that would be pulled if nothing were under way."""
+        raise NotImplementedError
+
+    def wants(self, arm: int) -> bool:
+        """Whether a lapsed pull of an arm is to be offered again."""
+        return bool(self.in_play[arm])
+
+    def verdict(self) -> Verdict | None:
+        """The decision that the results which count show, if they do."""
+        raise NotImplementedError
+
+    def confidence(self) -> float:
+        """1 - the smallest delta at which the leader would have been decided for by now."""
+        raise NotImplementedError
+
+    def closest(self) -> tuple[int, float, float] | None:
+        """The rival that the leader is furthest from beating, the evidence against it, and what is required."""
+        raise NotImplementedError
+
+    def result(self, event: Event, lease: Lease) -> None:
+        """A pull has returned something, or failed; its accounts are settled."""
+        raise NotImplementedError
+
+    # The fold.
+
+    def take(self, event: Event) -> None:
+        """The only way to change a state: for one's own events, for those of others, and from the first one on."""
+        if event.place != self.place + 1:
+            raise ValueError(f"its log has event {event.place} after event {self.place}")
+        TAKEN[event.kind](self, event)
+        self.place = event.place
+        if event.kind in RESULTS and self.ended is None and is_due(self.told, len(self.accounts)):
+            self.points.append(Point.of(self, event.time))
+
+    def take_all(self, events: Sequence[Event]) -> None:
+        """The same of many, as they are read from a log."""
+        for event in events:
+            check_event(event, self.settings)
+            self.take(event)
+
+    def _ask(self, event: Event) -> None:
+        assert event.arm is not None
+        if event.pull is None or event.pull != self.asked + 1:
+            raise wrong(event, "pull")
+        self.asked = event.pull
+        self.pulls[event.pull] = Lease(event.pull, event.arm, event.item, event.time, self._expires(event),
+                                       event.worker, event.request)  # fmt: skip
+        self.live[event.arm] += 1
+
+    def _offer(self, event: Event) -> None:
+        pull = self.pulls[event.pull]  # type: ignore[index]
+        pull.lapses += pull.expires > 0
+        pull.offers += 1
+        pull.worker, pull.request, pull.expires = event.worker, event.request, self._expires(event)
+
+    def _renew(self, event: Event) -> None:
+        self.pulls[event.pull].expires = self._expires(event)  # type: ignore[index]
+
+    def _release(self, event: Event) -> None:
+        self.pulls[event.pull].expires, self.pulls[event.pull].request = 0.0, None  # type: ignore[index]
+
+    def _lapse(self, event: Event) -> None:
+        self.pulls[event.pull].expires = event.time  # type: ignore[index]
+
+    def _withdraw(self, event: Event) -> None:
+        self.withdraw(self.pulls[event.pull])  # type: ignore[index]
+
+    def withdraw(self, pull: Lease) -> None:
+        if not pull.withdrawn:
+            pull.withdrawn = True
+            self.live[pull.arm] -= 1
+            self.gone[pull.arm] += 1
+
+    def _tell(self, event: Event) -> None:
+        pull, a = self.pulls.pop(event.pull), event.arm  # type: ignore[arg-type]
+        assert event.cost is not None
+        if a != pull.arm or event.item != pull.item:
+            raise wrong(event, "pull", "arm", "item")
+        (self.gone if pull.withdrawn else self.live)[a] -= 1
+        account = self.accounts[a]
+        account["offers"] += pull.offers
+        account["lapses"] += pull.lapses
+        account["failures"] += event.reward is None
+        self.pay(a, event.cost)
+        self.told += 1
+        self.result(event, pull)
+
+    def _lose(self, event: Event) -> None:
+        self.pulls[event.pull].lapses += 1  # type: ignore[index]
+        self._tell(event)
+
+    def _counts(self, event: Event) -> None:
+        raise ValueError("it has sums where none are possible")
+
+    def _import(self, event: Event) -> None:
+        raise NotImplementedError
+
+    def _stop(self, event: Event) -> None:
+        if self.settings.cheapest is not None:  # the decision is about these, whatever is told later
+            self.costs_at_stop = [cost if math.isfinite(cost) else None for cost in self.running_costs]
+        self.ended, self.told_at_stop, self.bill_at_stop = event, self.told, self.bill
+        last = self.amendments[-1] if self.amendments else None
+        if last is not None and last["place"] == event.place - 1 and last["reopened"] == event.words:
+            last["reopened"] = None  # its limit was still reached
+        if self.points and self.points[-1].told == self.told:
+            self.points.pop()
+        self.points.append(Point.of(self, event.time))
+
+    def _amend(self, event: Event) -> None:
+        changes = json.loads(event.words or "")
+        if not set(changes) <= AMENDED:
+            raise wrong(event, "words")
+        reopens = self.ended is not None and self.ended.words in LIMITS and bool(set(changes) & set(LIMITS))
+        reopened = self.ended.words if reopens and self.ended is not None else None
+        self.amendments.append(
+            {"made": event.time, "by": event.worker, "changes": changes, "reopened": reopened, "place": event.place}
+        )
+        self.settings = self.settings.amended(**{name: after for name, (_, after) in changes.items()})
+        Settings.stored(self.settings.to_json())  # an error if no study can have these
+        if reopens:
+            self.ended, self.costs_at_stop = None, None
+
+    def _expires(self, event: Event) -> float:
+        return event.time + self.settings.lease
+
+    def pay(self, a: int, cost: float) -> None:
+        account = self.accounts[a]
+        account["spent"] = float(account["spent"]) + cost  # which may be inf, without a warning
+        account["largest_cost"] = max(float(account["largest_cost"]), cost)
+
+    # What the rules ask of it.
+
+    def waited_for(self) -> list[Lease]:
+        """The pulls under way whose results the study waits for."""
+        return [pull for pull in self.pulls.values() if not pull.withdrawn]
+
+    def limit(self) -> str | None:
+        """The limit on pulls that is reached with those under way, if any."""
+        pulls, most = self.told + self.beyond + len(self.pulls), self.settings
+        if most.max_pulls is not None and pulls >= most.max_pulls:
+            return MAX_PULLS
+        return CERTIFICATE if most.certified_pulls is not None and pulls >= most.certified_pulls else None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of the budget."""
+        limit = self.settings.max_cost
+        return limit is not None and bool(self.bill >= limit * (1 - ROUNDING))
+
+    @property
+    def rest_of_budget(self) -> float | None:
+        limit = self.settings.max_cost
+        return None if limit is None else max(limit - self.bill, 0.0)
+
+    @property
+    def knows_cost(self) -> NDArray[np.bool_]:
+        """The arms whose cost per pull is known: all if costs are given, else those with a reward."""
+        known: NDArray[np.bool_] = (self.rewards_told > 0) | (self.settings.costs is not None)
+        return known
+
+    def affords(self, arm: int, without: int = 0) -> bool:
+        """Whether the budget pays for one more pull of an arm in addition to those under way, `without` some of it.
+
+        A pull reserves its arm's known cost, or the largest cost of its arm so far; a withdrawn one too, which may
+        still be told. An arm whose cost is not known may be pulled while something is left, one pull at a time, which
+        reserves the largest cost of any arm so far.
+        """
+        limit, largest, pending = self.settings.max_cost, self.accounts["largest_cost"], self.live + self.gone
+        if limit is None:
+            return True
+        pending[arm] -= without
+        if self.settings.costs is not None:
+            reserved = np.array(self.settings.costs)
+        else:
+            reserved = np.where(largest > 0, largest, largest.max())
+        with np.errstate(all="ignore"):
+            left = limit - self.bill - (pending * reserved).sum()
+        if self.knows_cost[arm]:
+            return bool(reserved[arm] <= left + limit * ROUNDING)
+        return bool(pending[arm] == 0 and left > limit * ROUNDING)
+
+    def paid_costs(self) -> NDArray[np.float64]:
+        """What a reward of each arm costs, even if the policy ignores costs; nan where nothing is known."""
+        if self.settings.costs is not None:
+            return np.array(self.settings.costs)
+        with np.errstate(all="ignore"):
+            costs: NDArray[np.float64] = self.accounts["spent"] / (self.rewards_told + self.accounts["discarded"])
+        return costs
+
+    def overflows(self, a: int, reward: float | None, cost: float) -> bool:
+        """Whether these, added to what was told before, are too large for a double."""
+        raise NotImplementedError
+
+    # Snapshots.
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state, as JSON."""
+        kept = {name: getattr(self, name) for name in PLAIN}
+        return kept | {
+            "settings": self.settings.to_json(), "pulls": [dataclasses.astuple(pull) for pull in self.pulls.values()],
+            "accounts": packed(self.accounts),
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """The same, of a state that is new."""
+        for name in PLAIN:
+            setattr(self, name, kept[name])
+        self.ended = None if self.ended is None else Event._make(self.ended)
+        self.points = [Point._make(each) for each in self.points]
+        unpack(self.accounts, kept["accounts"])
+        for each in kept["pulls"]:
+            pull = self.pulls[each[0]] = Lease(*each)
+            (self.gone if pull.withdrawn else self.live)[pull.arm] += 1
+
+
+AMENDED = {*AMENDABLE, "arms", "costs", "joined", "dropped"}
+PLAIN = ("place", "asked", "told", "beyond", "ended", "told_at_stop", "bill_at_stop", "costs_at_stop", "amendments",
+         "points")  # fmt: skip
+TAKEN: dict[str, Any] = {
+    kind: (lambda state, event, name=f"_{kind}": getattr(state, name)(event))
+    for kind in ("ask", "offer", "renew", "release", "lapse", "withdraw", "tell", "lose", "counts", "import", "amend",
+                 "stop")
+}  # fmt: skip
+
+
+def packed(records: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """An array of records, or one record, field by field, so that code which knows fewer fields can read it."""
+    found = {}
+    for name in records.dtype.names if names is None else names:
+        values = np.asarray(records[name])
+        found[name] = values.dtype.str, list(values.shape), base64.b64encode(values.tobytes()).decode()
+    return found
+
+
+def unpack(records: Any, kept: dict[str, Any], *, some: bool = False) -> None:
+    """Put such fields back. They must be the same ones; with `some`, those that are known here will do."""
+    names = records.dtype.names
+    if not some and set(kept) != set(names):
+        raise ValueError("its snapshot has other fields")
+    for name in names:
+        if name in kept:
+            kind, shape, text = kept[name]
+            values = np.frombuffer(base64.b64decode(text), kind).reshape(shape)
+            if not some and (values.dtype, values.shape) != (records[name].dtype, records[name].shape):
+                raise ValueError("its snapshot has fields of another kind")
+            records[name] = values
+
+
+def is_due(told: int, arms: int) -> bool:
+    """Whether to keep a point at this number of results.
+
+    >>> [told for told in range(1, 330) if is_due(told, 3)]
+    [1, 2, 4, 8, 16, 24, ... 256, 264, 267, 275, 284, 292, 301, 310, 319, 329]
+    """
+    step = max(STEP, arms // 2)
+    if told < step / (RATIO - 1):
+        return told % step == 0 or (told < step and told & (told - 1) == 0)
+    return math.floor(math.log(told) / math.log(RATIO)) > math.floor(math.log(told - 1) / math.log(RATIO))
+
+
+def finite_or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

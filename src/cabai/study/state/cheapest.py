@@ -1,0 +1,79 @@
+"""The state of a study with goal cheapest: what is still to be shown."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cabai.core.state import Record, Records
+from cabai.core.stopping import required
+from cabai.core.within import excess
+from cabai.policies.cheapest import cost_to_run, is_cheaper, likely_answer
+from cabai.study.state.sampled import SampledState
+
+Pair = tuple[int, int, float]  # b, a and an epsilon: the claim that b is at most epsilon worse than a
+
+
+class CheapestState(SampledState):
+    """Its leader is the likely answer: the cheapest arm that looks good enough."""
+
+    @property
+    def leader(self) -> int | None:
+        view = self.ordered
+        if not view.everything_pulled:
+            return view.leader
+        return int(likely_answer(Records(view.arms), Record(view.run), Record(self.rules)))
+
+    @property
+    def running_costs(self) -> list[float]:
+        """Those by which the results that count are compared."""
+        arms = Records(self.ordered.arms)
+        known = [arms[a].running_cost >= 0 or arms[a].pulls > 0 for a in range(len(arms))]
+        return [float(cost_to_run(arms[a])) if is_known else math.inf for a, is_known in enumerate(known)]
+
+    def open_pairs(self) -> list[tuple[Pair, float]]:
+        """The claims still to be shown for the likely answer: the pair, and by how much evidence exceeds what is
+        required. Of those that could show that a cheaper arm is too bad, only the closest to it."""
+        view, answer, rules = self.ordered, self.leader, Record(self.rules)
+        if answer is None or not view.everything_pulled:
+            return []
+        arms, t, by = Records(view.arms), int(view.run["t"]), self.setup.bound(excess)
+        epsilon, margin = float(self.rules["epsilon"]), float(self.rules["margin"])
+        others, found = [a for a in range(len(arms)) if a != answer], list[tuple[Pair, float]]()
+        with np.errstate(all="ignore"):
+            for a in others:
+                if arms[a].cleared_for != answer:
+                    found.append(((answer, a, epsilon), float(by(rules, t, arms[answer], arms[a], epsilon))))
+                if not arms[a].excluded and is_cheaper(arms, a, answer):
+                    against = [(j, float(by(rules, t, arms[j], arms[a], -margin))) for j in range(len(arms)) if j != a]
+                    j, most = max(against, key=lambda each: each[1])
+                    found.append(((j, a, -margin), most))
+        return found
+
+    def weakest(self) -> tuple[Pair, float] | None:
+        """The claim that is furthest from being shown."""
+        if not self.setup.shows_evidence:
+            return None
+        return min(self.open_pairs(), key=lambda each: each[1], default=None)
+
+    def closest(self, pairs: Any = None) -> tuple[int, float, float] | None:
+        """The rival in the weakest pair, its evidence and what is required of it."""
+        weakest = self.weakest()
+        if weakest is None:
+            return None
+        (b, a, _), by = weakest
+        least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
+        return (a if b == self.leader else b), least + by, least
+
+    def claim(self) -> str | None:
+        """What that evidence is for, in words."""
+        weakest, names = self.weakest(), self.settings.arms
+        if weakest is None:
+            return None
+        (b, a, epsilon), _ = weakest
+        if epsilon > 0:
+            return f"{names[b]} is within {self.settings.epsilon:g} of {names[a]}"
+        margin = epsilon * self.settings.family.unit
+        return f"{names[b]} is better than {names[a]} by more than {abs(margin):g}"

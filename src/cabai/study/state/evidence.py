@@ -1,0 +1,148 @@
+"""What the results that count show, at any moment: the evidence for pairs of arms, confidence, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cabai.core.observe import weigh
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.core.stopping import interval_level, required
+from cabai.families.base import lower_end, upper_end
+from cabai.study import levels
+from cabai.study.absent import Absent
+from cabai.study.settings import Settings
+from cabai.support.validation import InvalidInput
+from cabai.thresholds import EValue
+
+if TYPE_CHECKING:
+    from cabai.study.state.sampled import View
+
+Pairs = Sequence[tuple[float, float] | None]  # of the leader with each arm: evidence, and what is required of it
+
+
+class Evidence:
+    """Part of the state of a study whose arms are sampled. It only looks."""
+
+    settings: Settings
+    ordered: View
+    here: Any
+    squares: Any
+    summed: set[int]
+
+    @property
+    def setup(self) -> Setup:
+        return self.settings.setup()
+
+    @property
+    def rules(self) -> Any:
+        return self.setup.rules
+
+    def rules_of(self, leader: int) -> Any:
+        """The rules by which an arm is compared with its rivals."""
+        return self.settings.rules_for(leader, int(np.count_nonzero(self.here)))
+
+    def pair(self, b: int, a: int) -> tuple[float, float]:
+        """The evidence that b is better than a (up to epsilon), and how much is required of it."""
+        arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
+        with np.errstate(all="ignore"):
+            least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
+            more = self.settings.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
+        return least + more if math.isfinite(least) else 0.0, least
+
+    def pairs(self, leader: int | None) -> list[tuple[float, float] | None]:
+        """The same of the leader and each other arm; None where there is none yet."""
+        arms = self.ordered.arms
+        if leader is None or not self.ordered.everything_pulled:
+            return [None] * len(arms)
+        return [self.pair(leader, a) if a != leader and self.here[a] else None for a in range(len(arms))]
+
+    def closest(self, pairs: Pairs | None = None) -> tuple[int, float, float] | None:
+        """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
+        the `pairs` of the leader with each arm, if they are known."""
+        view = self.ordered
+        if not view.everything_pulled or view.run["left"] < 2 or not self.setup.shows_evidence:
+            return None
+        leader = int(view.run["leader"])
+        rivals = [a for a in range(len(view.arms)) if a != leader and view.arms[a]["in_play"]]
+        known: Pairs = [None] * len(view.arms) if pairs is None else pairs
+        found = [(a, *(known[a] or self.pair(leader, a))) for a in rivals]
+        return min(found, key=lambda pair: pair[1] - pair[2])
+
+    def confidence(self) -> float:
+        return self.confidence_over(self.closest())
+
+    def confidence_over(self, closest: tuple[int, float, float] | None) -> float:
+        """1 - the smallest delta at which the leader would now beat every rival, this being the closest; 0 if there is
+        none.
+
+        It is valid at any time, by the proof of the guarantee. Arms that were dropped were beaten at delta.
+        """
+        delta, leader = self.settings.delta, int(self.ordered.run["leader"])
+        if closest is None or not math.isfinite(closest[2]):
+            return 1 - delta if self.ordered.run["left"] == 1 else 0.0
+        _, z, least = closest
+        gathered = z - least + float(self.rules_of(leader)["level"])  # the level that would have been reached
+        if self.settings.reserve is not None or self.settings.dropped:
+            chance = math.exp(min(levels.level(self.settings, leader, delta) - gathered, 0.0 - math.log(delta)))
+            return max(1 - self.settings.error * max(chance, 1.0), 0.0)
+
+        def level(chance: float) -> float:
+            return float(self.settings.setup(delta=chance).rules["level"])
+
+        low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
+        if gathered > level(delta):
+            return 1 - delta
+        try:
+            level((1 + delta) / 2)
+        except InvalidInput:  # a calibrated threshold is for one delta only
+            return 0.0
+        if gathered <= level(math.exp(high)):
+            return 0.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if gathered > level(math.exp(middle)) else (middle, high)
+        return 1 - math.exp(high)
+
+    def interval(self, a: int) -> tuple[float, float]:
+        """A confidence interval of the mean of arm a, from the results that count; all K hold at all times with
+        probability 1 - delta.
+
+        {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
+        for one arm alone: proven for every family, whatever the study's own threshold.
+        """
+        everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
+        if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
+            return everything
+        if a in self.summed and self.settings.family.sets_first_aside:
+            return everything
+        try:
+            setup = self.settings.test(EValue())
+        except InvalidInput:  # a user's own family, without a mixture
+            return everything
+        arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
+        for name in ("pulls", "rewards", "first", "mean"):
+            setattr(arm, name, ordered[name])
+        with np.errstate(all="ignore"):
+            setup.bound(weigh)(arm, rules)
+            if arm.tested == 0:
+                return everything
+            count = len(self.settings.arms)
+            more = levels.log_parts(self.settings, a) - math.log(count)  # where parts of delta are not equal
+            level = setup.bound(interval_level)(arm, 0, rules, count) + more / arm.tested
+            ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
+        low, high = sorted(float(self.settings.shown(end)) for end in ends)
+        return low, high
+
+    def variance(self, a: int) -> float | None:
+        """The sample variance of the rewards of arm a that count, if it is known; as kernels see them."""
+        arm, squares = self.ordered.arms[a], float(self.squares[a])
+        pulls = int(arm["pulls"])
+        if pulls < 2 or not math.isfinite(squares):
+            return None
+        away = float(arm["rewards"]) / pulls - float(arm["first"])
+        return float(max(squares - pulls * away * away, 0.0) / (pulls - 1))

@@ -1,0 +1,190 @@
+"""The state of a study with items: a race after everything told so far. It uses items in its own order, so results
+count at once, in whatever order they are told."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.datasets.cheapest_race import CheapestRace
+from cabai.datasets.race import Race
+from cabai.study.log.events import Event
+from cabai.study.settings import Settings
+from cabai.study.state.accounts import Accounts, Lease, Verdict
+
+LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
+
+
+class RaceState(Accounts):
+    """Scores, race and accounts of a study with items."""
+
+    why_none = "enough is under way: its results may decide, and more would be paid for nothing"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        assert settings.items is not None
+        arms, self.items = len(settings.arms), settings.items
+        self.order = self.items.order(settings.seed)  # the item at each position
+        self.position = np.empty_like(self.order)  # of each item
+        self.position[self.order] = np.arange(len(self.order))
+        self.failed_score = self.items.failed_score(settings.family, settings.direction)
+        self.scored = np.zeros(arms, np.int64)  # evaluations that returned a score that was missing
+        self.paid_for = np.zeros(arms, np.int64)  # scores, of failed evaluations too, that no earlier study paid for
+        self.bill = 0.0
+        self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
+        self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
+        self._race = self.items.new_race(
+            arms, settings.family, delta=settings.delta, epsilon=settings.epsilon, direction=settings.direction,
+            goal=settings.cheapest,
+        )  # fmt: skip
+        self._known = np.zeros((arms, self.items.count), np.bool_)  # scores, by position
+        self._new: list[tuple[int, int, float]] = []  # scores that the race has not heard of: arm, position, score
+
+    @property
+    def race(self) -> Race:
+        """The race. It is told several scores at a time where a log is read."""
+        if self._new:
+            new, self._new = self._new, []
+            self._race.tell_many(new)
+        return self._race
+
+    # Events.
+
+    def _ask(self, event: Event) -> None:
+        super()._ask(event)
+        self.busy[int(event.arm)].add(int(self.position[event.item]))  # type: ignore[arg-type]
+
+    def withdraw(self, pull: Lease) -> None:
+        super().withdraw(pull)
+        self.busy[pull.arm].discard(int(self.position[pull.item]))
+        self._passed.clear()
+
+    def result(self, event: Event, lease: Lease) -> None:
+        self.busy[lease.arm].discard(int(self.position[lease.item]))
+        self.bill += float(event.cost)  # type: ignore[arg-type]
+        self._score(lease.arm, int(lease.item), event.reward, paid=True)  # type: ignore[arg-type]
+
+    def _import(self, event: Event) -> None:
+        """A score that was told, and paid for, in another study."""
+        self.asked += 1
+        self.told += 1
+        self._score(int(event.arm), int(event.item), event.reward, paid=False)  # type: ignore[arg-type]
+
+    def _score(self, a: int, item: int, reward: float | None, *, paid: bool) -> None:
+        """A score counts once: the first of an item."""
+        self._passed.clear()
+        at, score = int(self.position[item]), self.failed_score if reward is None else reward
+        if self._known[a, at]:
+            self.accounts[a]["discarded"] += reward is not None
+            return
+        self.scored[a] += reward is not None
+        if score is not None:
+            self._known[a, at] = True
+            self.paid_for[a] += paid
+            self._new.append((a, at, score))
+
+    # What is known.
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        return self.paid_for
+
+    def paid_costs(self) -> NDArray[np.float64]:
+        if self.settings.costs is not None:
+            return np.array(self.settings.costs)
+        with np.errstate(all="ignore"):
+            costs: NDArray[np.float64] = self.accounts["spent"] / self.paid_for
+        return np.where(self.paid_for > 0, costs, np.nan)
+
+    @property
+    def prices(self) -> list[float]:
+        """What an evaluation of each arm costs; inf where that is not known."""
+        return [math.inf if math.isnan(cost) else cost for cost in self.paid_costs().tolist()]
+
+    @property
+    def running_costs(self) -> list[float]:
+        goal = self.settings.cheapest
+        return self.prices if goal is None or goal.running_costs is None else list(goal.running_costs)
+
+    @property
+    def in_play(self) -> NDArray[np.bool_]:
+        return ~self.race.board.out
+
+    @property
+    def leader(self) -> int | None:
+        return self.race.leader(self.prices)
+
+    def wants(self, arm: int) -> bool:
+        return arm in self.race.active(self.prices)
+
+    def verdict(self) -> Verdict | None:
+        race, winner = self.race, self.race.winner(self.prices)
+        if winner is None:
+            return None
+        return Verdict(winner, 1.0 if race.is_complete else min(1 - self.settings.delta, LESS_THAN_CERTAIN))
+
+    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
+        found = self.race.next(self.prices, self.busy, self._passed, extra)
+        return None if found is None else (found[0], int(self.order[found[1]]))
+
+    def next_if_idle(self) -> int | None:
+        found = self.race.next(self.prices, [()] * len(self.busy))
+        return None if found is None else found[0]
+
+    def confidence(self) -> float:
+        leader = self.leader
+        return 0.0 if leader is None else self.race.confidence(leader, self.settings.delta)
+
+    def closest(self) -> tuple[int, float, float] | None:
+        leader = self.leader
+        if leader is None:
+            return None
+        capital, rivals = self.race.capital(leader), self.race.rivals(leader)
+        if not rivals:
+            return None
+        rival = min(rivals, key=lambda a: capital[a])
+        return rival, math.log(capital[rival]), math.log(self.race.board.target)
+
+    def claim(self) -> str | None:
+        """What that evidence is for, in words, where the cheapest arm that is good enough is looked for."""
+        leader = self.leader
+        if leader is None or not isinstance(self.race, CheapestRace):
+            return None
+        return self.race.claim(leader, self.settings.arms)
+
+    def full_costs(self) -> NDArray[np.float64]:
+        """What evaluating everything costs, by arm; nan where it is not known."""
+        return self.paid_costs() * self.items.count
+
+    def scores(self) -> Mapping[str, dict[str | int, float]]:
+        """Every known score, by arm and by the item's id, in the order of the items."""
+        found = {}
+        for a, arm in enumerate(self.settings.arms):
+            by_item = self.race.scores[a, self.position]
+            found[arm] = {self.items.id(i): float(by_item[i]) for i in np.flatnonzero(~np.isnan(by_item)).tolist()}
+        return found
+
+    def overflows(self, a: int, reward: float | None, cost: float) -> bool:
+        return not all(map(math.isfinite, (float(self.accounts[a]["spent"]) + cost, self.bill + cost)))
+
+    # Snapshots.
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {
+            "bill": self.bill, "scored": self.scored.tolist(), "paid_for": self.paid_for.tolist(),
+            "scores": base64.b64encode(self.race.scores.tobytes()).decode(),
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        super().restore(kept)
+        self.bill, self.scored[:], self.paid_for[:] = kept["bill"], kept["scored"], kept["paid_for"]
+        scores = np.frombuffer(base64.b64decode(kept["scores"]), np.float64).reshape(self._known.shape)
+        self._known[:] = ~np.isnan(scores)
+        self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
+        for pull in self.waited_for():
+            self.busy[pull.arm].add(int(self.position[pull.item]))

@@ -1,0 +1,562 @@
+"""The state of a study whose arms are sampled: what its policy sees, and what its test has counted."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.core.observe import find_leader, weigh
+from cabai.core.state import Record, Records, copy_of
+from cabai.simulation.truth import open_streams
+from cabai.study.log.events import ASK, TELL, Event, check_event
+from cabai.study.settings import Settings
+from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
+from cabai.study.state.evidence import Evidence
+from cabai.study.state.kernels import with_part
+from cabai.support.validation import InvalidInput
+
+WORTH_COMPILING = 20_000  # events: fewer are taken sooner one by one
+FEW = 8  # pulls to be taken at once
+
+
+class View:
+    """The records of the arms and of the run after some of the results."""
+
+    def __init__(self, arms: NDArray[Any], run: Any) -> None:
+        self.arms, self.run = arms, run
+
+    def copy(self) -> View:
+        return View(self.arms.copy(), copy_of(self.run))
+
+    @property
+    def everything_pulled(self) -> bool:
+        """Whether every arm that is not out has returned a reward, so that policies can be asked."""
+        return bool(((self.arms["pulls"] > 0) | (self.arms["in_play"] == 0)).all())
+
+    @property
+    def leader(self) -> int | None:
+        return int(self.run["leader"]) if self.run["leader"] >= 0 else None
+
+    def find_leader(self) -> None:
+        """Find the leader again, after arms were dropped."""
+        self.run["leader"], self.run["second"] = -1, -np.inf
+        for a in np.flatnonzero((self.arms["in_play"] > 0) & (self.arms["pulls"] > 0)):
+            find_leader(Records(self.arms), Record(self.run), a)
+
+
+class SampledState(Evidence, Accounts):
+    """There are two views of a study. `told_view` has everything told so far: the policy chooses from it. `ordered` has
+    the results of the pulls before the first missing one, in the order of asking: the test decides from it, since only
+    in that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
+    object."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.told_view = self.ordered = View(*settings.start).copy()
+        self.told_view.run["stream"] = first_coin(settings.seed)
+        self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
+        self.squares = np.zeros(len(settings.arms))  # of rewards that count, about the arm's first; nan where unknown
+        self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
+        self.through = 0  # no result up to this pull is still to count
+        self.waiting: dict[int, tuple[int, float, float]] = {}  # told, not counted: arm, reward, cost, by number
+        self.waiting_order: list[int] = []  # a heap of their numbers
+        self.decided = False  # by the results that count
+        self._choice: Any = None  # the next, if it is known
+        self._ahead: tuple[bool, int] | None = None  # what the results in hand would decide, if it is known
+
+    @property
+    def bill(self) -> float:  # type: ignore[override]
+        return float(self.told_view.run["spent"])
+
+    @property
+    def rewards_told(self) -> NDArray[np.int64]:
+        told: NDArray[np.int64] = self.told_view.arms["pulls"]
+        return told
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether results were told that do not count yet."""
+        return self.ordered is not self.told_view
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return (self.told_view, self.ordered) if self.has_waiting else (self.told_view,)
+
+    @property
+    def leader(self) -> int | None:
+        return self.ordered.leader
+
+    @property
+    def in_play(self) -> NDArray[Any]:
+        in_play: NDArray[Any] = self.ordered.arms["in_play"]
+        return in_play
+
+    # Events.
+
+    def take(self, event: Event) -> None:
+        if self.decided and event.kind != "stop":  # another version of cabai went on here: so does the count
+            self.decided = False
+            self.count()
+        super().take(event)
+        self._choice = None
+
+    def take_all(self, events: Sequence[Event]) -> None:
+        """Many pulls that were made one by one, as by a single worker, are taken at once."""
+        begin, is_long = 0, len(events) >= WORTH_COMPILING
+        while begin < len(events):
+            count = self._alone(events, begin) if is_long else 0
+            if count >= FEW:
+                begin += self._replay(events, begin, count)
+            else:
+                super().take_all(events[begin : begin + max(2 * count, 1)])
+                begin += max(2 * count, 1)
+
+    def _alone(self, events: Sequence[Event], begin: int) -> int:
+        """How many pulls, from this event on, were asked for while nothing was under way, and told at once, up to the
+        next point of the history."""
+        plain = not (self.pulls or self.has_waiting or self.ended or self.decided) and self.settings.can_replay
+        if not plain or not self.told_view.everything_pulled:
+            return 0
+        count, most = 0, (len(events) - begin) // 2
+        while count < most:
+            asked, told = events[begin + 2 * count], events[begin + 2 * count + 1]
+            if asked.kind != ASK or told.kind != TELL or told[3:5] != asked[3:5] or told.reward is None:
+                break
+            if asked.pull != self.asked + 1 + count or self.through + 1 + count != asked.pull:
+                break
+            count += 1
+            if is_due(self.told + count, len(self.accounts)):
+                break
+        return count
+
+    def _replay(self, events: Sequence[Event], begin: int, count: int) -> int:
+        """Take that many pulls; returns the number of events that were taken."""
+        told = events[begin + 1 : begin + 2 * count : 2]
+        known, settings = self.settings.steering_costs, self.settings
+        for event in told:
+            check_event(event, settings)
+        pulled = np.array([event.arm for event in told], np.int64)
+        rewards = np.array([settings.seen(event.reward) for event in told])  # type: ignore[arg-type]
+        costs = np.array([event.cost for event in told], np.float64)
+        counted = costs if known is None else np.array(known)[pulled]
+        names = ("offers", "spent", "largest_cost")
+        sums = [np.ascontiguousarray(self.accounts[name]) for name in names]
+        view = self.told_view
+        taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), (*sums, self.squares))
+        if taken is None:
+            super().take_all(events[begin : begin + 2 * count])
+            return 2 * count
+        for name, values in zip(names, sums, strict=True):
+            self.accounts[name] = values
+        last = told[taken - 1]
+        self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
+        self.told += taken
+        self.place, self._ahead, self._choice = last.place, None, None
+        self.decided = taken < count or self._decides()
+        if is_due(self.told, len(self.accounts)):
+            self.points.append(Point.of(self, last.time))
+        return 2 * taken
+
+    def _ask(self, event: Event) -> None:
+        self._see_rival()
+        if event.words is not None and self._choice is None:
+            self._keep_stored(json.loads(event.words))
+        elif self.settings.is_present:
+            self._keep(self._choice or self._choose())
+        super()._ask(event)
+
+    def _offer(self, event: Event) -> None:
+        self._see_rival()
+        super()._offer(event)
+
+    def _withdraw(self, event: Event) -> None:
+        super()._withdraw(event)
+        self.count()
+
+    def result(self, event: Event, lease: Lease) -> None:
+        self._ahead = None
+        a, cost = lease.arm, float(event.cost)  # type: ignore[arg-type]
+        is_next = lease.number == self.through + 1 and not (self.has_waiting or self.ended or lease.withdrawn)
+        if event.reward is None:
+            self._fail(a, cost)
+        elif lease.withdrawn:
+            self._discard(a, 1, cost)
+        else:
+            seen = self.settings.seen(event.reward)
+            if not is_next:
+                self.waiting[lease.number] = a, seen, cost
+                heapq.heappush(self.waiting_order, lease.number)
+                if not self.has_waiting:
+                    self.ordered = self.told_view.copy()
+                    self._forget(self.ordered)
+            self._observe(self.told_view, a, seen, cost)
+        if is_next:
+            self.through = lease.number
+            self.decided = event.reward is not None and self._decides()
+        self.count()
+
+    def _import(self, event: Event) -> None:
+        """A result from elsewhere counts at once; the last of them may decide."""
+        self._ahead = None
+        a, cost = int(event.arm), float(event.cost)  # type: ignore[arg-type]
+        if event.reward is None:
+            self.accounts[a]["failures"] += 1
+            self._fail(a, cost)
+        else:
+            self._observe(self.told_view, a, self.settings.seen(event.reward), cost)
+        self.pay(a, cost)
+        self._number(event)
+
+    def _counts(self, event: Event) -> None:
+        """Sums count together. Pulls of arms that are out, or told after the end, are only paid."""
+        self._ahead = None
+        counts = json.loads(event.words or "")
+        for a, pulls, reward, cost in counts:
+            largest = max(float(self.accounts[a]["largest_cost"]), cost / pulls)
+            if self.ended is None and self.here[a]:
+                self._observe_sum(a, pulls, self.settings.seen_sum(pulls, reward), cost)
+            else:
+                self._discard(a, pulls, cost)
+            self.accounts[a]["offers"] += pulls
+            self.pay(a, cost)
+            self.accounts[a]["largest_cost"] = largest
+            self.beyond += pulls - 1
+        self._number(event, len(counts))
+        if self.ended is None and event.worker is None:
+            self._forget(self.told_view)
+            self.decided = self._decides()
+
+    def _number(self, event: Event, count: int = 1) -> None:
+        """Results that nobody asked for have numbers too."""
+        self.asked += count
+        self.told += count
+        if self.ended is None:
+            self.through = self.asked
+        if self.asked == self.settings.elsewhere:  # the last of those that were imported
+            self.decided = self._decides()
+
+    def _fail(self, a: int, cost: float) -> None:
+        """A failed pull is part of what a reward of its arm costs."""
+        with np.errstate(all="ignore"):
+            for view in self.views:
+                view.run["spent"] += cost
+                if self.settings.costs is None and not self.rules["cost_blind"]:
+                    arm = Record(view.arms[a])
+                    arm.costs += cost
+                    view.run["counted"] += cost
+                    if arm.pulls > 0:
+                        arm.cost = arm.costs / arm.pulls
+
+    def _discard(self, a: int, pulls: int, cost: float) -> None:
+        """Rewards that are paid, and never count."""
+        self.accounts[a]["discarded"] += pulls
+        with np.errstate(all="ignore"):
+            for view in self.views:
+                view.run["spent"] += cost
+
+    def _observe(self, view: View, a: int, reward: float, cost: float) -> None:
+        known = self.settings.steering_costs
+        counted = cost if known is None else known[a]
+        self.settings.kernels.observe(view.arms, view.run, a, reward, counted)
+        if counted != cost:
+            with np.errstate(all="ignore"):
+                view.run["spent"] += cost - counted
+        if view is self.ordered:
+            away = reward - float(view.arms[a]["first"])
+            self.squares[a] = float(self.squares[a]) + away * away
+
+    def _observe_sum(self, a: int, pulls: int, reward: float, cost: float) -> None:
+        """Pulls of arm a returned rewards with this sum, as the kernels see them. Only while nothing waits."""
+        known = self.settings.steering_costs
+        charged = cost if known is None else known[a] * pulls
+        charged = float(pulls) if self.rules["cost_blind"] else charged
+        arm, run = Record(self.told_view.arms[a]), Record(self.told_view.run)
+        with np.errstate(all="ignore"):
+            if arm.pulls == 0:
+                arm.first = reward / pulls
+                self.summed.add(a)
+            arm.pulls += pulls
+            arm.rewards += reward
+            arm.costs += charged
+            arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+            run.t += pulls
+            run.counted += charged
+            run.spent += cost
+            run.last = a
+            self.setup.bound(weigh)(arm, Record(self.rules))
+            if arm.in_play:
+                find_leader(Records(self.told_view.arms), run, a)
+        self.squares[a] = math.nan
+
+    def count(self) -> None:
+        """Count, in the order of asking, the results that no longer wait for an earlier pull, until they decide."""
+        if self.ended or self.decided or not self.has_waiting:
+            return
+        missing = next((pull.number for pull in self.pulls.values() if not pull.withdrawn), self.asked + 1)
+        while self.waiting_order and self.waiting_order[0] < missing:
+            self._ahead = None
+            number = heapq.heappop(self.waiting_order)
+            self._observe(self.ordered, *self.waiting.pop(number))
+            self.through = number
+            if self._decides():
+                self.decided = True
+                return
+        if not self.waiting:
+            told, self.told_view = self.told_view, self.ordered
+            for name in ("stream", "counted", "spent", *self.settings.policy.keeps):
+                self.told_view.run[name] = told.run[name]
+
+    def _forget(self, view: View) -> None:
+        """Forget earlier choices and tests, in a view that not all of them were made on; of arms, only what can be
+        computed again."""
+        arms, run = self.settings.start
+        for name in self.settings.policy.run_memory:
+            view.run[name] = run[name]
+        for name in set(self.settings.policy.arm_memory) - set(self.settings.policy.keeps_of_arms):
+            view.arms[name] = arms[name]
+
+    def _amend(self, event: Event) -> None:
+        before = self.settings
+        super()._amend(event)
+        for arm in self.settings.dropped[len(before.dropped) :]:
+            self._drop(self.settings.arms.index(arm))
+        if len(self.settings.arms) > len(before.arms):
+            self._join()
+        self.count()
+        if len(self.settings.dropped) > len(before.dropped) and not self.decided and self.ended is None:
+            self.decided = self._decides()
+
+    def _drop(self, a: int) -> None:
+        """Drop arm a by hand, whatever it has returned; its pulls under way are withdrawn."""
+        self.here[a] = False
+        self._reset_policy()
+        for view in self.views:
+            view.run["left"] -= int(view.arms[a]["in_play"])
+            view.arms[a]["in_play"] = 0
+            view.find_leader()
+        for pull in self.waited_for():
+            if pull.arm == a:
+                self.withdraw(pull)
+
+    def _join(self) -> None:
+        """One more arm, about which nothing is known."""
+        for view in self.views:
+            old, view.arms = view.arms, self.settings.start[0].copy()
+            view.arms[:-1] = old
+            view.run["left"] += 1
+        for name in ("accounts", "squares", "live", "gone"):
+            old = getattr(self, name)
+            setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
+        self.here = np.append(self.here, True)
+        self._reset_policy()
+
+    def _reset_policy(self) -> None:
+        """Forget earlier choices: from now on, the arms to choose from are others."""
+        self._ahead = None
+        for view in self.views:
+            self._forget(view)
+            view.run["rival"] = -1
+
+    # The test.
+
+    def verdict(self) -> Verdict | None:
+        leader = self.leader
+        return Verdict(leader, max(1 - self.settings.error, 0.0)) if self.decided and leader is not None else None
+
+    def _decides(self) -> bool:
+        """Whether the results that count decide; arms that they drop are out for good."""
+        certified, left = self.settings.certified_pulls, int(self.ordered.run["left"])
+        if (certified is not None and self.through > certified) or not self.settings.is_present:
+            return False
+        stops = self._stops(self.ordered)
+        if self.has_waiting and left != self.ordered.run["left"]:
+            self._ahead = None
+            self.told_view.arms["in_play"] = self.ordered.arms["in_play"]
+            self.told_view.run["left"] = self.ordered.run["left"]
+            self.told_view.find_leader()
+        return stops
+
+    def _stops(self, view: View) -> bool:
+        if not view.everything_pulled:
+            return False
+        stop, count = self.settings.kernels.stop, int(np.count_nonzero(self.here))
+        rules = self.settings.rules_for(int(view.run["leader"]), count)
+        if count == len(self.here):
+            return stop(view.arms, view.run, rules)
+        return with_part(view.arms, view.run, np.flatnonzero(self.here), lambda arms, run: stop(arms, run, rules))
+
+    def _look_ahead(self) -> tuple[bool, int]:
+        """Whether what was told would decide if the missing results were left out; if not, the rival in the way."""
+        if self._ahead is None:
+            trial = self.told_view.copy()
+            self._forget(trial)
+            self._ahead = self._stops(trial), int(trial.run["rival"])
+        return self._ahead
+
+    def _see_rival(self) -> None:
+        """The policy sees the rival that keeps the results in hand from deciding."""
+        if self.has_waiting and self.settings.is_present:
+            self.told_view.run["rival"] = self._look_ahead()[1]
+
+    @property
+    def would_decide(self) -> bool:
+        """Whether the results told so far would decide if the missing ones were left out."""
+        return self.has_waiting and self._look_ahead()[0]
+
+    # The policy.
+
+    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
+        if self.would_decide:
+            return None
+        if self._choice is None:
+            self._see_rival()
+            self._choice = self._choose()
+        return self._choice[0], None
+
+    def next_if_idle(self) -> int:
+        return int(self._choose(np.zeros(len(self.here), np.int64))[0])
+
+    def trial(self) -> SampledState:
+        """A copy, to look at later or to try something out; it can take no events."""
+        other = copy.copy(self)
+        other.told_view = self.told_view.copy()
+        other.ordered = self.ordered.copy() if self.has_waiting else other.told_view
+        other.accounts, other.squares, other.live = self.accounts.copy(), self.squares.copy(), self.live.copy()
+        return other
+
+    def choose_beyond(self, pulls: Sequence[int]) -> int:
+        """In a trial, the arm for the next pull if this many pulls of each were under way, and nothing else."""
+        choice = self._choose(np.asarray(pulls))
+        self._keep(choice)
+        return choice[0]
+
+    def _choose(self, pending: NDArray[np.int64] | None = None) -> tuple[int, Any, Any, bool]:
+        """The arm, the records that choosing has left, if any, and whether pulls are under way: they count as pulled,
+        at the arm's mean reward and cost, when choosing; never as evidence."""
+        pending = self.live if pending is None else pending
+        among, view = self.here, self.told_view
+        if not view.everything_pulled:
+            among, first = self.here & (view.arms["pulls"] > 0), self.settings.first_arms
+            if not among[:first][self.here[:first]].all() or among.sum() < 2:
+                return self._first_round(pending), None, None, True
+            new = np.flatnonzero(self.here & ~among & (pending == 0))
+            if len(new):  # an arm that has just joined
+                return int(new[0]), None, None, True
+        arms, run, is_pending = view.arms.copy(), copy_of(view.run), bool(pending.any())
+        if is_pending:
+            arms["pulls"] += pending
+            arms["rewards"] += pending * arms["mean"]
+            arms["costs"] += pending * arms["cost"]
+            run["t"] += pending.sum()
+            run["counted"] += (pending * arms["cost"]).sum()
+        choose, count = self.settings.kernels.choose, int(np.count_nonzero(among))
+        rules = self.settings.rules_for(int(run["leader"]), count)
+        if count == len(arms):
+            chosen = choose(arms, run, rules)
+        else:
+            some = np.flatnonzero(among)
+            chosen = int(some[with_part(arms, run, some, lambda part, own: choose(part, own, rules))])
+        if not 0 <= chosen < len(arms):
+            raise InvalidInput(f"policy {self.settings.policy} chose an arm that does not exist.")
+        return chosen, arms, run, is_pending
+
+    def _first_round(self, pending: NDArray[np.int64]) -> int:
+        """Until every arm has returned a reward: an arm of which nothing is known or under way; else the arm that CO
+        would pull. An arm whose first reward is still to come is then taken to cost what the others do, so that one
+        result that is long in coming does not leave all workers with the other arms; but with a budget it waits until
+        its cost is known."""
+        arms = self.told_view.arms
+        trials = np.where(self.here, arms["pulls"] + pending, np.iinfo(np.int64).max)
+        known = self.here & (arms["pulls"] > 0)
+        if not trials.all() or not known.any():
+            return int(np.argmin(trials))
+        costs = np.where(known, arms["cost"], arms["cost"][known].mean())
+        candidates = self.knows_cost & self.here if self.settings.max_cost is not None else self.here
+        trials = np.where(self.here, trials, 0)
+        with np.errstate(all="ignore"):
+            return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
+
+    def _keep(self, choice: tuple[int, Any, Any, bool]) -> None:
+        """Keep what choosing has left. What was computed with pulls that are not told yet must not be used later as if
+        it were true."""
+        _, arms, run, is_pending = choice
+        if run is None:
+            return
+        view, settings = self.told_view, self.settings
+        if is_pending:
+            for name in ("stream", *settings.policy.keeps):
+                view.run[name] = run[name]
+        elif settings.policy.is_own:  # the policy may have written where it should not
+            for name in settings.arm_memory:
+                view.arms[name] = arms[name]
+            for name in settings.run_memory:
+                view.run[name] = run[name]
+        else:
+            view.arms[:], view.run.base[:] = arms, run.base
+
+    def kept_choice(self) -> str | None:
+        if not self.settings.own or self._choice is None:
+            return None
+        _, arms, run, is_pending = self._choice
+        if run is None:
+            return "{}"
+        settings, kept = self.settings, {}
+        if not is_pending:
+            kept["arms"] = {name: arms[name].tolist() for name in settings.arm_memory}
+        names = ("stream", *settings.policy.keeps) if is_pending else settings.run_memory
+        kept["run"] = {name: run[name].tolist() for name in names}
+        return json.dumps(kept)
+
+    def _keep_stored(self, kept: dict[str, dict[str, Any]]) -> None:
+        """The same, as the event says; what is not known here, since the user's code was not imported, is left out."""
+        for part, records in (("arms", self.told_view.arms), ("run", self.told_view.run)):
+            for name, value in kept.get(part, {}).items():
+                if name in (records.dtype.names or ()):
+                    records[name] = value
+
+    def overflows(self, a: int, reward: float | None, cost: float) -> bool:
+        known, arm, run = self.settings.steering_costs, self.told_view.arms[a], self.told_view.run
+        counted = cost if known is None else 0.0 if reward is None else known[a]
+        more = 0.0 if reward is None else self.settings.seen(reward)
+        sums = (float(arm["rewards"]) + more, float(arm["costs"]) + counted, float(run["counted"]) + counted,
+                float(run["spent"]) + cost)  # fmt: skip
+        return not all(map(math.isfinite, sums))
+
+    # Snapshots.
+
+    def snapshot(self) -> dict[str, Any]:
+        views = [(packed(view.arms), packed(view.run)) for view in self.views]
+        return super().snapshot() | {
+            "views": views, "squares": [None if math.isnan(each) else each for each in self.squares.tolist()],
+            "summed": sorted(self.summed), "through": self.through, "decided": self.decided,
+            "waiting": [(number, *self.waiting[number]) for number in sorted(self.waiting)],
+        }  # fmt: skip
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        super().restore(kept)
+        some = not self.settings.is_present  # a stand-in for the user's own code has fewer fields
+        if len(kept["views"]) == 2:
+            self.ordered = self.told_view.copy()
+        for view, (arms, run) in zip(self.views, kept["views"], strict=True):
+            unpack(view.arms, arms, some=some)
+            unpack(view.run.base, {name: (kind, [1, *shape], text) for name, (kind, shape, text) in run.items()},
+                   some=some)  # fmt: skip
+        self.squares[:] = [math.nan if each is None else each for each in kept["squares"]]
+        self.summed, self.through, self.decided = set(kept["summed"]), kept["through"], kept["decided"]
+        self.waiting = {number: (a, reward, cost) for number, a, reward, cost in kept["waiting"]}
+        self.waiting_order = list(self.waiting)
+
+
+@cache
+def first_coin(seed: int) -> np.uint64:
+    """The start of the policy's random numbers: the same as for trajectory 0 of a simulation with this seed."""
+    with np.errstate(over="ignore"):
+        return np.uint64(open_streams((), np.uint64(seed), np.uint64(0)))

@@ -1,0 +1,324 @@
+"""A study in a database."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from cabai.study.current import CurrentState, Row, Transaction
+from cabai.study.errors import NoPull, SourceChanged, StudyStopped
+from cabai.study.given import (
+    Pull,
+    Result,
+    amender,
+    as_now,
+    checked_period,
+    checked_request,
+    checked_result,
+    checked_worker,
+    fields,
+)
+from cabai.study.log import tables
+from cabai.study.log.database import Connection, Storage, reading
+from cabai.study.log.events import EVIDENCE, LIMITS, STOP, Event, check_event
+from cabai.study.rules import amending, asking, telling
+from cabai.study.rules import counts as counting
+from cabai.study.settings import Settings
+from cabai.study.state.accounts import Lease, Point
+from cabai.study.study import Study
+from cabai.support.doors import through
+from cabai.support.lazy import lazy
+from cabai.support.validation import InvalidInput, shown, whole
+
+if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
+    from cabai.study.show.exporting import End
+    from cabai.study.show.status import Status
+    from cabai.views.seen import Seen
+
+MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
+AT_A_TIME = 1000  # events in memory at a time
+DIGITS = re.compile(r"[1-9][0-9]{0,17}")  # of a pull's number, in its id
+
+
+class StoredStudy(Study):
+    """A study in a database: its row, and its state as this process knows it."""
+
+    def __init__(self, storage: Storage, row: Row) -> None:
+        self._storage, self._row = storage, row
+        self._current = CurrentState(storage, row)
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    @property
+    def settings(self) -> Settings:
+        return self._current.settings
+
+    @property
+    def storage(self) -> str:
+        return self._storage.url
+
+    @property
+    def stopped(self) -> bool:
+        return self._ended() is not None
+
+    @property
+    def decision(self) -> str | None:
+        ended = self._ended()
+        if ended is None or ended.words != EVIDENCE or ended.arm is None:
+            return None
+        return (self.arms if ended.arm < len(self.arms) else self._renewed().arms)[ended.arm]
+
+    def _ended(self) -> Event | None:
+        """The event that stopped the study, if it has; without a look at the rest of its log."""
+        ended = None
+        for event in self._current.turns():
+            if event.kind == STOP:
+                ended = event
+            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & set(LIMITS):
+                ended = None  # it was raised
+        return ended
+
+    @overload
+    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
+    @overload
+    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
+    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
+        self._import_own()
+        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
+        warn(warned)
+        return pulls[0] if n is None else pulls
+
+    def _ask(
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
+    ) -> tuple[list[Pull], list[UserWarning]]:
+        self._import_own()
+        name, key = checked_worker(worker), checked_request(request)
+
+        def work(transaction: Transaction) -> tuple[list[Pull], str | None, list[UserWarning]]:
+            leases, why, warned = asking.ask(transaction, count, name, key, extra)
+            return [self._handed(each, transaction.state.settings) for each in leases], why, warned
+
+        pulls, why, warned = self._current.change(work)
+        if pulls:
+            return pulls, warned
+        warn(warned)
+        if why is not None:
+            raise NoPull(why)
+        raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+
+    def _handed(self, lease: Lease, settings: Settings) -> Pull:
+        """A pull, as it is handed out."""
+        arm, items = settings.arms[lease.arm], settings.items
+        item = None if items is None or lease.item is None else items.id(lease.item)
+        return Pull(self._pull_id(lease.number), arm, lease.number, lease.expires, lease.offers,
+                    settings.metadata.get(arm), item)  # fmt: skip
+
+    def tell(
+        self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
+    ) -> None:
+        self._import_own()
+        warn(self._tell([checked_result(self, pull, reward, cost, failed)]))
+
+    def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
+        self._import_own()
+        checked = [checked_result(self, **fields(each)) for each in results]
+        if checked:
+            warn(self._tell(checked))
+
+    def _tell(self, results: list[Result]) -> list[UserWarning]:
+        return self._current.change(lambda transaction: telling.tell(transaction, results))
+
+    def tell_counts(
+        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
+    ) -> dict[str, float]:
+        self._import_own()
+        sums, when = as_now(self, lambda settings: counting.read(settings, counts)), checked_period(period)
+        most = None if following is None else whole(following, "following", 1, counting.MOST)
+        found, warned = self._current.change(lambda transaction: counting.tell(transaction, sums, when, most))
+        warn(warned)
+        return found
+
+    def split(self, pulls: int) -> dict[str, int]:
+        self._import_own()
+        if self.settings.items is not None:
+            raise InvalidInput(
+                f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
+            )
+        most = whole(pulls, "pulls", 1, counting.MOST)
+
+        def work(state: Any, _: Connection) -> dict[str, int]:
+            if state.ended is not None:
+                raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+            return dict(zip(state.settings.arms, counting.split_within(state, most), strict=True))
+
+        return self._current.look(work)
+
+    def stop(self) -> None:
+        self._import_own()
+        self._current.change(telling.stop)
+
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
+        if not given:
+            raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
+        self._import_own()
+        who = amender(by)
+        self._current.change(lambda transaction: amending.amend(transaction, given, who))
+
+    def drop(self, arm: str, *, by: str | None = None) -> None:
+        self._import_own()
+        who = amender(by)
+        self._current.change(lambda transaction: amending.drop(transaction, arm, who))
+
+    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
+        self._import_own()
+        who = amender(by)
+        if not isinstance(arm, str):
+            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
+        self._current.change(lambda transaction: amending.add_arm(transaction, arm, cost, metadata, who))
+
+    def amendments(self) -> list[dict[str, Any]]:
+        names = ("made", "by", "changes", "reopened")
+        return self._current.look(lambda state, _: [{name: each[name] for name in names} for each in state.amendments])
+
+    def status(self, *, forecast: bool = False) -> Status:
+        status, moment = self._current.look(self._status)
+        return self._forecast(status, moment) if forecast else status
+
+    def _status(self, state: Any, connection: Connection) -> tuple[Status, Any]:
+        """The status, and what a forecast needs."""
+        from cabai.study.show.looking import status_of
+
+        return status_of(state, self._row, connection.now()), self._forecasts.moment(state)
+
+    @lazy
+    def _forecasts(self) -> Any:
+        """What a study will still cost is a question for a room below this one."""
+        return through("forecast")(items=self.settings.items is not None)
+
+    def _forecast(self, status: Status, moment: Any, *, wait: bool = True) -> Status:
+        """A status with a forecast of what is still to be paid, if there is one."""
+        if moment is None:
+            return status
+        return status.with_forecast(self._forecasts.of(moment) if wait else self._forecasts.soon(moment))
+
+    def history(self) -> list[Point]:
+        return self._current.look(lambda state, _: list(state.points))
+
+    def events(self) -> list[dict[str, Any]]:
+        from cabai.study.show.exporting import shown_event
+
+        end = self._end()
+        return [shown_event(event, end.settings, self._row) for event in self._log(end.place)]
+
+    def observations(self) -> list[dict[str, Any]]:
+        from cabai.study.show.exporting import observations
+
+        end = self._end()
+        return list(observations(self._log(end.place), end, self._row))
+
+    def _end(self) -> End:
+        """What the log alone does not say about it."""
+        from cabai.study.show.exporting import End
+
+        return self._current.look(lambda state, _: End.of(state))
+
+    def _log(self, last: int) -> list[Event]:
+        """The events up to that place."""
+        return self._storage.read(lambda connection: list(self._stream(connection, last)))
+
+    def _stream(self, connection: Connection, last: int) -> Iterator[Event]:
+        """The same, read in small parts."""
+        for some in connection.stream(tables.EVENTS, (self._row.id, 0), AT_A_TIME):
+            for event in map(Event._make, some):
+                if event.place <= last:
+                    with reading(self.name, self.storage):
+                        check_event(event, self.settings)
+                    yield event
+
+    def scores(self) -> dict[str, dict[str | int, float]]:
+        if self.settings.items is None:
+            raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
+        return self._current.look(lambda state, _: dict(state.scores()))
+
+    def _seen(self, *, wait: bool = True) -> Seen:
+        from cabai.views.seen import Seen
+
+        def work(state: Any, connection: Connection) -> tuple[Seen, Any]:
+            status, moment = self._status(state, connection)
+            failures = self._failures(state, connection) if status.failures else []
+            return Seen(status, list(state.points), self._under_way(state), failures, connection.now()), moment
+
+        seen, moment = self._current.look(work)
+        return dataclasses.replace(seen, status=self._forecast(seen.status, moment, wait=wait))
+
+    def _failures(self, state: Any, connection: Connection) -> list[dict[str, Any]]:
+        """Why pulls have failed, and how often: the most frequent reasons, by arm."""
+        rows, names = connection.fetch(tables.FAILURES, (self._row.id,)), ("arm", "reason", "count", "last")
+        return [dict(zip(names, (state.settings.arms[arm], *rest), strict=True)) for arm, *rest in rows]
+
+    def _under_way(self, state: Any) -> list[dict[str, Any]]:
+        """The pulls that are under way, and who has them."""
+        found = []
+        for lease in state.pulls.values():
+            pull = self._handed(lease, state.settings)
+            found.append({"id": pull.id, "arm": pull.arm, "item": pull.item, "number": pull.number,
+                          "asked": lease.asked, "expires": lease.expires, "offers": lease.offers,
+                          "worker": lease.worker})  # fmt: skip
+        return found
+
+    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None:
+        number, name = self._number(pull), checked_worker(worker)
+        offers = pull.offers if isinstance(pull, Pull) else None
+        self._import_own()
+        self._current.change(lambda transaction: telling.lease(transaction, number, offers, name, renew=renew))
+
+    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
+        self._import_own()
+        self._current.change(lambda transaction: telling.lapse(transaction, was_lost))
+
+    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+        self._import_own()
+        return self._current.change(lambda transaction: telling.keep_tests(transaction, tests, replace=replace))
+
+    def _look(self) -> None:
+        """Decide, or stop at a limit, by what was imported."""
+        self._import_own()
+        self._current.change(telling.look)
+
+    def _renewed(self) -> Settings:
+        return self._current.look(lambda state, _: state.settings)  # type: ignore[no-any-return]
+
+    def _pull_id(self, number: int) -> str:
+        return f"{self._row.token}-{number}"
+
+    def _number(self, pull: Pull | str) -> int:
+        if isinstance(pull, Pull) and pull.id == self._pull_id(pull.number):
+            return pull.number
+        given = pull.id if isinstance(pull, Pull) else pull
+        token, _, digits = given.partition("-") if isinstance(given, str) else ("", "", "")
+        if token != self._row.token or not DIGITS.fullmatch(digits):
+            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
+        return int(digits)
+
+    def _import_own(self) -> None:
+        """Import the user's own code of this study; warn, once, if its source has changed."""
+        changed = self._current.import_own()
+        if changed:
+            warnings.warn(
+                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
+                "holds only if it still computes the same.",
+                SourceChanged,
+                stacklevel=3,
+            )
+
+
+def warn(found: Iterable[UserWarning]) -> None:
+    """Show warnings at the caller of a study's method."""
+    for warning in found:
+        warnings.warn(warning, stacklevel=3)

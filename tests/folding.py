@@ -1,0 +1,45 @@
+"""The state of a study, driven by hand: what a policy and a test see, without a study, a log or a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cabai.study.current import new_state
+from cabai.study.settings import Settings
+
+
+class Play:
+    """Rewards, as kernels see them, are observed in the order of asking; only what is said to be under way is."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.state = new_state(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+    @property
+    def arms(self) -> Any:
+        return self.state.told_view.arms
+
+    @property
+    def run(self) -> Any:
+        return self.state.told_view.run
+
+    @property
+    def kernels(self) -> Any:
+        return self.state.settings.kernels
+
+    def observe(self, a: int, reward: float, cost: float) -> None:
+        self.state._observe(self.state.told_view, a, reward, cost)
+        self.state.pay(a, cost)
+
+    def stops(self) -> bool:
+        return self.state._stops(self.state.ordered)
+
+    def choose(self, under_way: Sequence[int]) -> int:
+        choice = self.state._choose(np.asarray(under_way))
+        self.state._keep(choice)
+        return choice[0]

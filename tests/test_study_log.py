@@ -1,0 +1,584 @@
+"""A study is its recipe and its log: states are folds, snapshots a cache, and a log can be read, moved and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.study import Study, create_study, current, load_study
+from cabai.study.current import new_state
+from served import InThread
+from shell import here
+from storages import BOTH, looked
+from studies import new, reloaded
+from workers import Child, check_log, check_replay, stored, token, told_in, work_on
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
+    pytest.mark.filterwarnings("ignore::cabai.WideRewards"),
+    pytest.mark.filterwarnings("ignore::cabai.CostlyStudy"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+]
+ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
+
+
+# 1. A state that is restored from a snapshot is the fold of all events, at every event
+
+
+def same(one: Any, other: Any, where: str = "state") -> None:
+    """Field by field, to the last bit; but for what is only remembered to be quick."""
+    assert type(one) is type(other), where
+    if isinstance(one, np.ndarray | np.void):
+        assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), where
+    elif hasattr(one, "__dict__") and type(one).__module__.startswith(("cabai.study.state", "cabai.datasets")):
+        assert set(vars(one)) == set(vars(other)), where
+        for name in vars(one):
+            if not name.startswith("_") and name not in ("settings", "items"):
+                same(getattr(one, name), getattr(other, name), f"{where}.{name}")
+    elif isinstance(one, dict):
+        assert list(one) == list(other) or (where.endswith(".waiting") and set(one) == set(other)), where
+        for key in one:
+            same(one[key], other[key], f"{where}[{key}]")
+    elif where.endswith(".waiting_order"):  # a heap
+        assert sorted(one) == sorted(other), where
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            same(a, b, f"{where}[{i}]")
+    elif isinstance(one, float):
+        assert repr(one) == repr(other), where
+    elif not callable(one):
+        assert one == other, where
+
+
+def restored(state: Any) -> Any:
+    """What another process makes of a snapshot."""
+    again = new_state(state.settings)
+    again.restore(json.loads(json.dumps(state.snapshot())))
+    return again
+
+
+class Folder:
+    """Folds a study's log as it grows; at every event, a state from the snapshot before it takes it too."""
+
+    def __init__(self, study: Study) -> None:
+        self.study, self.state, self.seen = study, new_state(study._current.recipe), 0
+
+    def follow(self) -> None:
+        log = stored(self.study)
+        for event in log[self.seen :]:
+            again = restored(self.state)
+            same(again, self.state)
+            if event.kind == "ask":
+                assert again.choose() == self.state.choose() == (event.arm, event.item)
+            self.state.take(event)
+            again.take(event)
+            same(again, self.state)
+            assert json.dumps(again.snapshot()) == json.dumps(self.state.snapshot())
+            assert (again.verdict(), again.leader) == (self.state.verdict(), self.state.leader)
+            if hasattr(self.state, "race"):  # it has just been told what arms cost to run, if that matters
+                same(again.race, self.state.race)
+        self.seen = len(log)
+        stored_state = self.study._current.look(lambda state, _: json.dumps(state.snapshot()))
+        assert json.dumps(self.state.snapshot()) == stored_state
+
+
+def anything(study: Study, chance: random.Random, clock: Any, held: list[Any], chances: dict[str, float]) -> None:
+    """One thing that can happen to a study."""
+    what, event = study.settings, chance.random()
+    if event < 0.35 or not held:
+        held += study.ask(chance.choice([1, 1, 1, 3]), worker=chance.choice([None, "w"]),
+                          request=chance.choice([None, None, "again"]))  # fmt: skip
+    elif event < 0.78:
+        pull = held.pop(chance.randrange(len(held)))
+        fails = chance.random() < 0.1
+        cost = None if what.costs is not None else chance.choice([0.25, 0.5, 1.0])
+        lucky = float(chance.random() < chances.get(pull.arm, 0.5))
+        study.tell(pull, None if fails else lucky, cost, failed="no luck" if fails else None)
+        if chance.random() < 0.2:
+            held.append(pull)  # it is told again, or something else
+    elif event < 0.83:
+        study.release(chance.choice(held))
+    elif event < 0.87:
+        study.renew(chance.choice(held))
+    elif event < 0.91:
+        clock.now += 30.0  # all leases end
+    elif event < 0.93:
+        study.amend(lease=chance.choice([19.0, 20.0, 21.0]))
+    elif event < 0.95 and what.max_pulls is not None:
+        study.amend(max_pulls=what.max_pulls + 5)
+    elif event < 0.965 and what.items is None:
+        study.drop(chance.choice(what.arms))
+    elif event < 0.98 and what.reserve is not None:
+        study.add_arm(f"new {len(what.arms)}", cost=None if what.costs is None else 1.0)
+    elif what.items is None:
+        for pull in held:
+            study.tell(pull, 0, None if what.costs is not None else 1.0)
+        held.clear()
+        cost = [] if what.costs is not None else [3.0]
+        study.tell_counts({arm: [4, chance.randrange(5), *cost] for arm in what.arms[:2]})
+
+
+REFUSALS = (cabai.NoPull, cabai.AlreadyTold, cabai.LostPull, cabai.InvalidInput)
+KINDS = {
+    "top-two": {"policy": "top-two", "reserve": 0.2},
+    "ctas": {"policy": "ctas", "costs": [1.0, 0.5, 0.25], "on_lapse": "fail"},
+    "co": {"policy": "co", "max_pulls": 50, "direction": "minimize"},
+    "racing": {"policy": "racing", "delta": 0.3},
+    "cheapest": {"policy": "top-two", "goal": "cheapest", "epsilon": 0.2, "running_costs": [3.0, 2.0, 1.0]},
+    "champion": {"items": 40, "family": None, "policy": "top-two", "race": "champion"},
+    "paired": {"items": 40, "family": None, "policy": "top-two", "race": "paired", "epsilon": 0.1, "failed": 0.5,
+               "max_pulls": 60},
+    "cheapest race": {"items": 40, "family": None, "policy": "top-two", "goal": "cheapest", "epsilon": 0.2,
+                      "failed": "stop"},
+    "bounded": {"family": "bounded", "policy": "ctas", "max_cost": 30.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_state_from_a_snapshot_is_the_fold_of_all_events_at_every_event(clock, kind, seeds):
+    seen: set[str] = set()
+    for seed in range(seeds):
+        chance, held = random.Random(seed), list[Any]()
+        study = new(**{"delta": 0.05, "lease": 20.0, "seed": seed} | KINDS[kind])
+        folder = Folder(study)
+        for _ in range(110):
+            with contextlib.suppress(*REFUSALS):
+                try:
+                    anything(study, chance, clock, held, {"a": 0.8, "b": 0.5, "c": 0.3})
+                except cabai.StudyStopped:
+                    break
+                finally:
+                    folder.follow()
+            clock.now += 0.1
+        folder.follow()
+        seen |= {event.kind for event in stored(study)}
+    assert {"ask", "tell", "offer", "release", "renew", "amend"} - seen <= ({"offer"} if kind == "ctas" else set())
+    if kind == "ctas":
+        assert "lose" in seen
+    if kind in ("top-two", "co") and seeds > 2:
+        assert "counts" in seen
+
+
+def test_imported_results_are_folded_from_a_snapshot_too(clock):
+    first = new()
+    for reward in (1, 0, 1, 1, 0):
+        first.tell(first.ask(), reward, 1.0)
+    study = new(import_from=first, unseen=True)
+    folder = Folder(study)
+    for reward in (1, 0, 0, 1):
+        study.tell(study.ask(), reward, 1.0)
+        folder.follow()
+    assert [event.kind for event in stored(study)][:5] == ["import"] * 5
+
+
+@pytest.mark.parametrize("items", [None, 300])
+def test_a_snapshot_spares_reading_what_was_before_it(items):
+    """So well that nobody notices what was damaged there."""
+    options = {} if items is None else {"items": items, "family": None, "policy": "top-two"}
+    study = new(delta=1e-9, **options)
+    for i in range(60):
+        study.tell(study.ask(), float(i // 3 % 2), 1.0)
+    before = study.status()
+    looked(study._storage, "UPDATE cabai_event SET arm = 99 WHERE place < 20 AND study = ?", (study._row.id,))
+    assert reloaded(study).status() == before
+    looked(study._storage, "DELETE FROM cabai_snapshot WHERE study = ?", (study._row.id,))
+    with pytest.raises(cabai.StorageError, match="is damaged"):
+        reloaded(study).status()
+    cabai.delete_study(study.name, storage="memory")
+
+
+# 2. Snapshots that others destroy while processes work
+
+
+SPOILT = [
+    "DELETE FROM cabai_snapshot",
+    "UPDATE cabai_snapshot SET state = substr(state, 1, length(state) / 2)",
+    "UPDATE cabai_snapshot SET state = 'nonsense'",
+    "UPDATE cabai_snapshot SET place = place + 1",
+    "UPDATE cabai_snapshot SET state = replace(state, '0', '1')",
+    "UPDATE cabai_snapshot SET version = 'x'",
+]
+
+
+@BOTH
+def test_snapshots_that_are_spoilt_while_four_processes_work_change_nothing(url, monkeypatch):
+    """Each process loads the study again and again, so that snapshots are used."""
+    monkeypatch.setattr(current, "OFTEN", 4)
+    study = create_study("study", arms=["a", "b", "c"], family="gaussian(variance=1)", policy="top-two", storage=url)
+    study.tell(study.ask(), 0.0, 1.0)
+
+    def work(seed: int, report: Any) -> None:
+        for turn in range(8):
+            work_on(url, "study", 100 * seed + turn, 6, report)
+
+    children, chance = [Child(partial(work, seed)) for seed in range(4)], random.Random(1)
+    reports, spoilt = list[Any](), 0
+    for child in children:
+        for words in child.reports():
+            reports.append(words)
+            if words[0] == "told" and chance.random() < 0.5:
+                looked(study._storage, chance.choice(SPOILT))
+                spoilt += 1
+        assert child.end() == 0
+    assert spoilt > 20
+    told = told_in(reports)
+    assert len(told) == 4 * 8 * 6
+    assert len(study.observations()) == len(told) + 1
+    check_log(study, told)
+    check_replay(study)
+    check_replay(load_study("study", storage=url))
+
+
+# 3. The log, to be read
+
+
+def test_everything_that_happened_can_be_listed(clock):
+    began = clock.now
+    study = new(arms=["a", "b", "c"], policy="top-two", delta=0.1, lease=20.0)
+    first, second, third = study.ask(3, worker="w", request="r")
+    assert study.ask(3, worker="w", request="r") == [first, second, third]
+    clock.now += 1.0
+    study.release(third)
+    again = study.ask(worker="v")
+    study.renew(again)
+    clock.now += 1.0
+    study.tell(first, 1, 0.5)
+    study.tell(second, failed="no luck", cost=0.25)
+    study._lapse(lambda worker: worker == "v")
+    study.tell(study.ask(worker="u"), 0, 1.0)
+    study.amend(max_pulls=90, by="me")
+    study.drop("c", by="me")
+    for pull in study.ask(2):
+        study.tell(pull, 1, 1.0)
+    study.tell_counts({"a": [4, 4, 2.0], "b": [4, 0, 2.0]}, period="May")
+    if not study.stopped:
+        study.stop()
+    log, mine = study.events(), token(study)
+    assert [each["place"] for each in log] == list(range(1, len(log) + 1))
+    kinds = [each["kind"] for each in log]
+    assert kinds[:13] == ["ask", "ask", "ask", "renew", "renew", "renew", "release", "offer", "renew", "tell", "tell",
+                          "lapse", "offer"]  # fmt: skip
+    assert kinds[13:] == ["tell", "amend", "amend", "ask", "ask", "tell", "tell", "counts", "stop"]
+    assert log[0] == {"place": 1, "kind": "ask", "time": began, "pull": f"{mine}-1", "arm": "a", "worker": "w",
+                      "request": "r"}  # fmt: skip
+    assert log[6] == {"place": 7, "kind": "release", "time": began + 1, "pull": third.id}
+    assert log[7] == {"place": 8, "kind": "offer", "time": began + 1, "pull": third.id, "worker": "v"}
+    assert log[9] == {"place": 10, "kind": "tell", "time": began + 2, "pull": first.id, "arm": "a", "reward": 1.0,
+                      "cost": 0.5, "worker": "w"}  # fmt: skip
+    assert log[10] == {"place": 11, "kind": "tell", "time": began + 2, "pull": second.id, "arm": "b", "cost": 0.25,
+                       "worker": "w", "failed": "no luck"}  # fmt: skip
+    assert log[14] | {"time": 0} == {"place": 15, "kind": "amend", "time": 0, "worker": "me",
+                                     "changes": {"max_pulls": [None, 90]}}  # fmt: skip
+    assert log[15]["changes"] == {"dropped": [[], ["c"]]}
+    assert log[-2]["counts"] == {"a": [4, 4, 2.0], "b": [4, 0, 2.0]}
+    assert log[-2]["request"] == "May"
+    assert log[-1]["reason"] == study.status().reason
+    assert log[-1]["arm"] == study.status().leader
+    assert log[-1]["confidence"] == study.status().confidence
+
+
+@pytest.mark.parametrize("items", [None, 20])
+def test_the_log_is_the_same_over_http_and_in_the_shell(folder, items):
+    storage = f"sqlite:///{folder}/cabai.db"
+    options = {"family": "bernoulli"} if items is None else {"items": [f"q{i}" for i in range(items)]}
+    study = create_study("study", arms=["a", "b"], delta=0.4, storage=storage, **options)
+    for reward in (1, 0, 1):
+        study.tell(study.ask(worker="w"), reward, 1.0)
+    study.stop()
+    log = study.events()
+    assert log[0].get("item") == (None if items is None else study.observations()[0]["item"])
+    server = InThread(storage)
+    try:
+        assert load_study("study", storage=server.address).events() == log
+    finally:
+        server.close()
+    done = here("study", "log", "study", "--storage", storage, "--json")
+    assert json.loads(done.stdout) == {"log": log}
+    lines = here("study", "log", "study", "--storage", storage).stdout.splitlines()
+    assert len(lines) == len(log) == 7
+    assert "ask" in lines[0]
+    assert "worker w" in lines[0]
+    assert time.strftime("%Y-%m-%d", time.gmtime(log[0]["time"])) in lines[0]
+    assert "reason by hand" in lines[-1]
+
+
+# 4. A whole log is moved
+
+
+def whole(study: Study, file: Any) -> None:
+    done = here("study", "export", study.name, "--out", str(file), "--storage", study.storage)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def played(study: Study, turns: int, seed: int) -> Study:
+    chance = random.Random(seed)
+    for _ in range(turns):
+        if study.stopped:
+            break
+        pull = study.ask(worker="w")
+        if chance.random() < 0.1:
+            study.tell(pull, failed="no luck", cost=0.5)
+        else:
+            study.tell(pull, float(chance.random() < (0.6 if pull.arm == "a" else 0.4)), 1.0)
+    return study
+
+
+MOVED = {
+    "sampled": {"family": "bernoulli", "reserve": 0.1, "policy": "top-two"},
+    "race": {"items": [f"q{i}" for i in range(50)], "seed": 5},
+    "cheapest": {"family": "bernoulli", "goal": "cheapest", "epsilon": 0.1, "running_costs": [1, 2, 3]},
+    "ended": {"family": "bernoulli", "max_pulls": 10},
+}
+
+
+@pytest.mark.parametrize("kind", MOVED)
+@BOTH
+def test_a_study_that_was_moved_is_the_same_and_goes_on_the_same(url, folder, kind):
+    storage = f"sqlite:///{folder}/first.db"
+    study = played(create_study("study", arms=["a", "b", "c"], storage=storage, **MOVED[kind]), 30, seed=1)
+    if kind == "sampled":
+        study.add_arm("d", by="me")
+        study.amend(lease=50.0)
+    under_way = None if study.stopped else study.ask(worker="v")
+    whole(study, folder / "study.jsonl")
+    copy = cabai.import_study(folder / "study.jsonl", storage=url)
+    assert copy.name == "study"
+    assert copy.status() == study.status()
+    assert copy.events() == study.events()
+    assert copy.observations() == study.observations()
+    assert copy.amendments() == study.amendments()
+    assert copy.history() == study.history()
+    assert (stored(copy), token(copy)) == (stored(study), token(study))
+    if under_way is not None:
+        for each in (study, copy):
+            each.tell(under_way, 1, 1.0)
+    for each in (study, copy):
+        played(each, 30, seed=2)
+    mine = [(event.kind, event.pull, event.arm, event.item) for event in stored(study)]
+    assert [(event.kind, event.pull, event.arm, event.item) for event in stored(copy)] == mine
+    assert len(mine) == (21 if kind == "ended" else len(mine))
+
+
+def test_a_log_that_is_imported_next_to_its_original_has_another_token(folder):
+    storage = f"sqlite:///{folder}/cabai.db"
+    study = played(create_study("study", **ARMS, storage=storage), 6, seed=1)
+    pull = study.ask()
+    whole(study, folder / "study.jsonl")
+    again = here("study", "import", str(folder / "study.jsonl"), "--storage", storage)
+    assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
+    assert "study 'study' already exists: choose another name, or delete it." in again.stderr
+    done = here("study", "import", str(folder / "study.jsonl"), "--name", "copy", "--storage", storage)
+    assert (done.returncode, done.stdout) == (0, "imported: copy\n")
+    copy = load_study("copy", storage=storage)
+    assert token(copy) != token(study)
+    assert copy.ask().id.partition("-")[0] == token(copy)
+    assert stored(copy)[:-1] == stored(study)
+    with pytest.raises(cabai.InvalidInput, match="is not the id of a pull of study 'copy'"):
+        copy.tell(pull, 1, 1.0)
+    study.tell(pull, 1, 1.0)
+
+
+def test_a_log_keeps_how_arms_are_tried(folder):
+    (folder / "study.toml").write_text(
+        'family = "bernoulli"\narms = ["a", "b"]\ncommand = "echo 1"\nmax_pulls = 3\ncost = "seconds"\n'
+    )
+    assert here("run", "study.toml", cwd=folder).returncode in (0, 3)
+    study = load_study("study", storage=f"sqlite:///{folder}/cabai.db")
+    whole(study, folder / "study.jsonl")
+    copy = cabai.import_study(folder / "study.jsonl", storage=f"sqlite:///{folder}/other.db")
+    tests = "SELECT tests FROM cabai_study"
+    assert looked(copy._storage, tests) == looked(study._storage, tests)
+    assert looked(copy._storage, tests) != [(None,)]
+
+
+def spoilt(lines: list[str]) -> dict[str, list[str]]:
+    """Files that are no logs."""
+    about, first, second, *rest = lines
+
+    def changed(line: str, **values: Any) -> str:
+        return json.dumps(json.loads(line) | values)
+
+    return {
+        "nothing": [], "no JSON": ["nonsense"], "a list": ["[]"],
+        "another format": [changed(about, format=99), *lines[1:]],
+        "no recipe": [json.dumps({"format": 1}), *lines[1:]], "half of it": [about, first, second[: len(second) // 2]],
+        "a gap": [about, second, *rest], "the same twice": [about, first, first], "no event": [about, "{}"],
+        "an unknown field": [about, changed(first, nonsense=1)], "an unknown arm": [about, changed(first, arm=99)],
+        "an impossible reward": [about, first, changed(second, reward=7.0)],
+        "no kind": [about, changed(first, kind="x")],
+        "a bad name": [changed(about, name=5), *lines[1:]], "a bad token": [changed(about, token="x'; --"), *lines[1:]],
+        "a bad time": [changed(about, created="long ago"), *lines[1:]], "deep": ["[" * 100_000],
+        "a bad recipe": [changed(about, recipe={}), *lines[1:]],
+        "another reward at a later place": [*lines[:-1], changed(lines[-1], place=99)],
+        "a time that is no number": [about, changed(first, time="x")],
+        "no JSON number": [about, first, changed(second, cost=float("nan"))],
+    }  # fmt: skip
+
+
+def test_a_damaged_file_is_refused_in_one_line_and_nothing_is_made(folder):
+    storage, other = f"sqlite:///{folder}/cabai.db", f"sqlite:///{folder}/other.db"
+    study = played(create_study("study", **ARMS, storage=storage), 4, seed=1)
+    whole(study, folder / "study.jsonl")
+    lines = (folder / "study.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + 8
+    for how, rest in spoilt(lines).items():
+        (folder / "bad.jsonl").write_text("\n".join(rest))
+        done = here("study", "import", str(folder / "bad.jsonl"), "--storage", other)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (how, done.stderr)
+        assert len(done.stderr) < 700
+        assert cabai.list_studies(storage=other) == []
+    (folder / "bad.jsonl").write_bytes(b"\xff\xfe")
+    for file in (folder / "bad.jsonl", folder / "nowhere.jsonl", folder):
+        done = here("study", "import", str(file), "--storage", other)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert cabai.list_studies(storage=other) == []
+
+
+# 5. Ids and tokens
+
+
+@BOTH
+def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
+    ids, tokens = set(), set()
+    for _ in range(4):
+        study = create_study("study", **ARMS, storage=url)
+        ids.add(study._row.id)
+        tokens.add(token(study))
+        study.tell(study.ask(), 1, 1.0)
+        cabai.delete_study("study", storage=url)
+        assert looked(study._storage, "SELECT count(*) FROM cabai_event") == [(0,)]
+        assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(0,)]
+    assert len(ids) == len(tokens) == 4
+
+
+@pytest.fixture
+def server(folder):
+    found = InThread(f"sqlite:///{folder}/cabai.db")
+    yield found
+    found.close()
+
+
+def made(server: InThread, name: str, key: str, **options: Any) -> tuple[int, dict[str, Any]]:
+    body = ARMS | {"name": name} | options
+    status, _, found = server.send("POST", "/api/studies", body, idempotency_key=key)
+    return status, found
+
+
+def run(server: InThread, name: str) -> int:
+    """Ask and tell over HTTP until it stops; returns how many pulls that took."""
+    for count in range(1000):
+        status, _, found = server.send("POST", f"/api/studies/{name}/ask", {})
+        if status != 200:
+            return count
+        [pull] = found["pulls"]
+        body = {"pull": pull["id"], "reward": float(pull["arm"] == "small"), "cost": 1.0}
+        assert server.send("POST", f"/api/studies/{name}/tell", body)[0] == 200
+    raise AssertionError
+
+
+def test_a_key_that_made_a_study_makes_another_once_that_is_deleted(server, folder):
+    """With the settings of its own."""
+    storage = f"sqlite:///{folder}/cabai.db"
+    assert made(server, "study", "key", delta=0.4)[0] == 201
+    quickly = run(server, "study")
+    cabai.delete_study("study", storage=storage)
+    assert made(server, "study", "key", delta=1e-6)[0] == 201
+    alone = create_study("alone", **ARMS, delta=1e-6, storage="memory")
+    alone.run(lambda arm: (float(arm == "small"), 1.0))
+    assert run(server, "study") == alone.status().pulls > 2 * quickly
+    assert load_study("study", storage=storage).settings.delta == 1e-6
+
+
+def test_the_same_key_for_two_studies_gives_each_its_own_pulls(server):
+    ids = []
+    for name in ("one", "two"):
+        assert made(server, name, "key")[0] == 201
+        [pull] = server.send("POST", f"/api/studies/{name}/ask", {})[2]["pulls"]
+        ids.append(pull["id"])
+    assert ids[0] != ids[1]
+    status, _, found = server.send("POST", "/api/studies/two/tell", {"pull": ids[0], "reward": 1, "cost": 1})
+    assert status == 422
+    assert "is not the id of a pull of study 'two'" in found["detail"]
+
+
+def test_the_same_key_and_name_with_other_settings_is_refused(server, folder):
+    assert made(server, "study", "key", delta=0.1) == made(server, "study", "key", delta=0.1)
+    status, found = made(server, "study", "key", delta=0.2)
+    assert status == 422
+    assert "delta" in found["detail"]
+    assert made(server, "study", "another key", delta=0.1)[0] == 422
+    assert load_study("study", storage=f"sqlite:///{folder}/cabai.db").settings.delta == 0.1
+
+
+def test_sums_that_are_told_again_with_the_same_key_count_once(server, folder):
+    assert made(server, "study", "key")[0] == 201
+    body = {"counts": {"small": [10, 5, 1.0], "large": [10, 6, 1.0]}}
+    path = "/api/studies/study/tell-counts"
+    answers = [server.send("POST", path, body, idempotency_key="once") for _ in range(3)]
+    assert [status for status, *_ in answers] == [200] * 3
+    study = load_study("study", storage=f"sqlite:///{folder}/cabai.db")
+    assert study.status().pulls == 20
+    assert server.send("POST", path, body, idempotency_key="another")[0] == 200
+    assert server.send("POST", path, body)[0] == 200
+    assert server.send("POST", path, body)[0] == 200  # without a key, every request counts
+    assert study.status().pulls == 80
+    other = {"counts": {"small": [11, 5, 1.0]}}
+    assert server.send("POST", path, other, idempotency_key="once")[0] == 409
+    assert study.status().pulls == 80
+
+
+# 6. Studies with items
+
+
+@pytest.mark.parametrize("options", [{"items": 20}, {"items": 20, "goal": "cheapest", "epsilon": 0.1}])
+def test_a_study_with_items_is_not_split(options):
+    study = new(family=None, policy="top-two", **options)
+    study.tell(study.ask(), 1.0, 1.0)
+    with pytest.raises(cabai.InvalidInput, match="has items: its race asks for them one by one"):
+        study.split(10)
+    assert study.status().pulls == 1
+
+
+def test_a_failed_evaluation_that_counts_as_the_worst_score_is_marked_as_counted(folder):
+    storage = f"sqlite:///{folder}/cabai.db"
+    study = create_study("study", arms=["a", "b"], items=20, seed=1, storage=storage)
+    first, second, third, fourth = study.ask(4)
+    study.tell(first, 1.0, 1.0)
+    study.tell(second, failed="429", cost=0.5)
+    for pull in (third, fourth):
+        study.tell(pull, failed="429", cost=0.5)
+    rows = study.observations()
+    assert [(row["reward"], row["failed"], row["counted"]) for row in rows] == [
+        (1.0, None, True), (None, "429", True), (None, "429", True), (None, "429", True)]  # fmt: skip
+    assert here("study", "export", "study", "--out", f"{folder}/study.json", "--storage", storage).returncode == 0
+    exported = json.loads((folder / "study.json").read_text())
+    assert [row["counted"] for row in exported["observations"]] == [True] * 4
+    assert study.scores()[second.arm][second.item] == 0.0
+
+
+def test_an_interrupted_import_makes_nothing(folder, monkeypatch):
+    storage = f"sqlite:///{folder}/cabai.db"
+    study = played(create_study("study", **ARMS, storage=storage), 4, seed=1)
+    whole(study, folder / "study.jsonl")
+    commit = study._storage.commit
+
+    def interrupted(_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(study._storage, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cabai.import_study(folder / "study.jsonl", name="copy", storage=storage)
+    monkeypatch.setattr(study._storage, "commit", commit)
+    assert cabai.list_studies(storage=storage) == ["study"]
+    assert stored(cabai.import_study(folder / "study.jsonl", name="copy", storage=storage)) == stored(study)
