@@ -155,7 +155,7 @@ def large_delta(lab: Lab) -> str:
 
 
 @erratum(
-    "Lemma 1",
+    "Proof of Lemma 1",
     says="costs are independent of the stopping time",
     right="they are not; use Wald's identity",
     minor=True,
@@ -194,17 +194,19 @@ def ties_of_three(lab: Lab) -> str:
 def best_arm_has_no_root(lab: Lab) -> str:
     found = bound(instance("G3"))
     y = float(1 / (found.hardness * found.cost_shares[0] / found.instance.costs[0]))
-    return f"g_1(x) = 0 for all x, and y* = {y:.3f} on the paper's instance: no root"
+    return f"g_1 = 0 < y* = {y:.3f} on the paper's instance"
 
 
 @erratum(
     "Proof of Lemma 7",
     says="B contains T",
-    right="B without it: T is already a factor of the bound",
+    right="B without T",
     minor=True,
 )
 def constant_with_T(lab: Lab) -> str:
-    return "with the printed B the bound is T² exp(-C T^(1/8)), not T exp(-C T^(1/8)), and B is not a constant"
+    T, C = 1e34, 0.08**2
+    right = 4 * 3 * math.exp(3 * C) / (1 - math.exp(-C)) * T * math.exp(-C * T**0.125)
+    return f"K = 3, beta 0.08, T = 1e34: the bound on costs is {right:.0e}, with the printed B {right * T:.0e}"
 
 
 @erratum(
@@ -277,9 +279,8 @@ def one_more_pull(lab: Lab) -> str:
 )
 def technical_lemma(lab: Lab) -> str:
     x = math.log(1.2 * math.e) + math.log(math.log(1.2))
-    right = f"log(c_2 x) = {math.log(1.2 * x):.2f}" if x > 0 else "x is negative and log(c_2 x) does not exist"
-    y = math.log(1.3 * math.e) + math.log(math.log(1.3))
-    return f"c_1 = alpha = 1: for c_2 = 1.2 {right} (x = {x:.2f}); for log c_2 = {math.log(1.3):.3f}, x = {y:.2f}"
+    right = f"log(c_2 x) = {math.log(1.2 * x):.2f}" if x > 0 else "log(c_2 x) does not exist"
+    return f"c_1 = alpha = 1, c_2 = 1.2: x = {x:.2f} and {right}"
 
 
 @erratum(
@@ -330,9 +331,7 @@ def early_ties(lab: Lab) -> str:
         chance = math.prod(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k, p in zip(counts, means, strict=True))
         tied += chance * (counts.count(max(counts)) > 1)
         edge += chance * (0 in counts or n in counts)
-    return (
-        f"Bernoulli instance, first shares (t = 9): chance {tied:.0%} of a tie for best, {edge:.0%} of a mean of 0 or 1"
-    )
+    return f"Bernoulli instance, first shares: the best is tied in {tied:.0%}, a mean is 0 or 1 in {edge:.0%}"
 
 
 @erratum(
@@ -359,7 +358,7 @@ SLIPS = [
     "Assumption 1 has means in [0, 1], experiments use 1.5; costs need only be positive and bounded.",
     "Algorithm 2's c_a must be the estimate.",
     "Proposition 3's proof has w_a/c_1 for w_a/c_a; Lemma 2 swaps its sets; C(t) and J(t) both mean total cost.",
-    "Theorem 1's proof has P(E) <= 1-delta for <= delta; Theorems 2 and 6 allow delta = 0; Theorem 3 leaves out alpha = 1.",
+    "Theorem 1's proof has P(E) <= 1-delta for <= delta; Theorems 2 and 6 allow delta = 0; Theorem 3 omits alpha = 1.",
 ]
 
 

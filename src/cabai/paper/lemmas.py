@@ -21,7 +21,7 @@ from cabai.paper.section import Figure, Section, Table, pm
 from cabai.paper.theorems import DELTAS, TWO
 from cabai.plots import new_figure, title
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[Any]
 Found = tuple[str, bool]
 MEANS = {"gaussian": (0.0, 1.0), "bernoulli": (0.1, 0.9), "poisson": (0.5, 2.5), "exponential": (0.5, 2.5)}
 
@@ -61,14 +61,14 @@ def theorem_6(lab: Lab, section: Section) -> Found:
         for delta, now, rest in zip(DELTAS, scaled, later, strict=True)
     ]  # fmt: skip
     caption = (
-        f"Theorem 6: J/(T* log(1/delta)) of CTAS on the paper's Gaussian instance, {len(results[0])} trajectories, each "
+        f"Theorem 6: J/(T* log(1/delta)) of CTAS on the paper's Gaussian instance, {len(results[0])} trajectories, "
         "followed through all deltas. Last column: the largest value at this delta and all smaller ones of the table."
     )
     header = ["delta", "mean", "median", "99 %", "99.9 %", "99.9 % of the largest from here on"]
     section.tables.append(Table(caption, header, rows, [command(runs) for runs in results]))
     first, last = (quantile_and_error(values, 0.999) for values in (scaled[0], scaled[-1]))
     falls = bool((np.diff([np.quantile(values, 0.999) for values in later]) <= 0).all() and last[0] < first[0])
-    return f"99.9 % quantile of J/(T* log(1/delta)): {pm(*first)} at delta 1e-2, {pm(*last)} at 1e-30", falls
+    return f"99.9 % quantile of J/(T* log(1/delta)): {pm(*first)} at 1e-2, {pm(*last)} at 1e-30", falls
 
 
 def lemma_3(lab: Lab, section: Section) -> Found:
@@ -97,8 +97,8 @@ def lemma_3(lab: Lab, section: Section) -> Found:
     caption = "Lemma 3: |change of w*| / h when every mean moves by up to h, and every cost by up to its share h."
     section.tables.append(Table(caption, ["instances", "h", "mean", "largest"], rows, here(lab)))
     figure = (
-        f"largest |change|/h: {most[0]:.2g} to {most[3]:.2g} for h from 1e-2 to 1e-5; near ties (gap 0.1, 0.001): of two "
-        f"arms {most[4]:.2g}, {most[6]:.2g}, of three {most[7]:.2g}, {most[9]:.3g}"
+        f"|change|/h at most {most[0]:.2g}, {most[3]:.2g} at h = 1e-2, 1e-5; at a gap of 1e-3 {most[6]:.2g} with two "
+        f"close arms, {most[9]:.3g} with three"
     )
     return figure, most[3] < 1.2 * most[1] and most[6] < 1.2 * most[4]
 
@@ -124,15 +124,15 @@ def tracking(lab: Lab, section: Section) -> dict[str, Found]:
         for t in marks
     ]  # fmt: skip
     caption = (
-        f"Lemma 4 and Theorem 5: largest distance of CTAS's plug-in shares, and of its cost shares, from w* after t pulls; "
-        f"random costs, {count} trajectories."
+        f"Lemma 4 and Theorem 5: largest distance of CTAS's plug-in shares, and of its cost shares, from w* after t "
+        f"pulls; random costs, {count} trajectories."
     )
     header = ["pulls t", "plug-in, mean", "cost shares, mean", "plug-in, 95 %", "cost shares, 95 %"]
     section.tables.append(Table(caption, header, rows, here(lab)))
     found = {}
     for name, what, each in (("Lemma 4", "plug-in", plugged), ("Theorem 5", "cost", tracked)):
         early, late = mean_and_error(each[100]), mean_and_error(each[last])
-        figure = f"{what} shares are {pm(*early)} from w* after 100 pulls, {pm(*late)} after {last}"
+        figure = f"distance of {what} shares {pm(*early)} after 100 pulls, {pm(*late)} after {last}"
         found[name] = figure, late[0] < early[0] / 3
     found["Algorithm 1"] = same_pulls(lab, instance("G3", "uniform"), "ctas", pulls)
 
@@ -147,14 +147,14 @@ def tracking(lab: Lab, section: Section) -> dict[str, Found]:
                      f"{worst.max():.2f}"])  # fmt: skip
     caption = (
         "Lemma 5, the same trajectories: t_0, after which plug-in shares stay within epsilon of w*; t_e, from t_0 on, "
-        f"after which cost shares stay within 3(K-1) epsilon = {3 * (K - 1)} epsilon; in how many t_e is later; and the "
-        "largest distance of cost shares from t_0 on, over epsilon."
+        f"after which cost shares stay within 3(K-1) epsilon = {3 * (K - 1)} epsilon; in how many t_e is later; and "
+        "the largest distance of cost shares from t_0 on, over epsilon."
     )
     header = ["epsilon", "t_0, median", "t_0, 95 %", "t_e, median", "t_e, 95 %", "later", "distance, mean", "largest"]
     section.tables.append(Table(caption, header, rows, here(lab)))
     figure = (
-        f"epsilon 0.01: cost shares stay within {3 * (K - 1)} epsilon from pull {rows[-1][3]} on (median; 95 %: "
-        f"{rows[-1][4]}); the plug-in shares reach epsilon no earlier in {count - int(rows[-1][5])} of {count} runs"
+        f"epsilon 0.01: plug-in shares stay from pull {rows[-1][1]} on (median), cost shares within {3 * (K - 1)} "
+        f"epsilon at once in {count - int(rows[-1][5])} of {count} runs, by pull {reached.max()} in all"
     )
     return found | {"Lemma 5": (figure, held)}
 
@@ -164,11 +164,11 @@ def same_pulls(lab: Lab, problem: Instance, policy: str, pulls: Numbers) -> Foun
     runs = lab.runs(problem, policy, 1e-250, grid=[1000], max_pulls=1000)
     ours, theirs = ([mean_and_error(each[:, a]) for a in range(len(problem))] for each in (runs.path[:, 0], pulls))
     apart = max(abs(x - y) / math.hypot(e, f) for (x, e), (y, f) in zip(ours, theirs, strict=True))
-    figure = f"mean pulls after 1000 are {apart:.1f} standard errors from those of a version in NumPy"
+    figure = f"mean pulls {apart:.1f} standard errors from a version in NumPy"
     return figure, apart < 5
 
 
-def after(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
+def after(holds: Numbers) -> Any:
     """For each column, the first row from which on it holds to the end; one past the last if never."""
     return len(holds) - np.logical_and.accumulate(holds[::-1]).sum(axis=0)
 
@@ -202,17 +202,17 @@ def lemma_7(lab: Lab, section: Section) -> Found:
     void = next(x for x in np.arange(1, 1e5) if math.log(B) + 8 * math.log(x) < C * x)
     caption = (
         f"Lemma 7: the chance of the bad event, {count} trajectories of CTAS; Gaussian means 1.5, 1, 0.5 with standard "
-        f"deviation {sd}, random costs 0.6, 0.5, 0.4; boxes of ±{alpha} and ±{beta}. B = {B:.4g} and C = {C:.4g} are those "
-        f"of the proof, without its second T. Simulated to pull {last}; none was outside after pull "
+        f"deviation {sd}, random costs 0.6, 0.5, 0.4; boxes of ±{alpha} and ±{beta}. B = {B:.4g} and C = {C:.4g} are "
+        f"the proof's, without its second T. Simulated to pull {last}; none was outside after pull "
         f"{np.flatnonzero(out.any(axis=1)).max()}."
     )
     header = ["T", "T^(1/8)", "from pull", "chance", "B T exp(-C T^(1/8))"]
     section.tables.append(Table(caption, header, rows, here(lab)))
-    return (
-        f"chance {chances[0]:.3f}, {chances[2]:.3f}, {chances[4]:.4f} at T = 1e2, 1e6, 1e10; the proof's bound is below "
-        f"1 only from T = 1e{8 * math.log10(void):.0f} on",
-        below and chances == sorted(chances, reverse=True),
+    figure = (
+        f"chance {', '.join(row[3] for row in rows[::2])} at T = 1e2, 1e6, 1e10; the proof's bound is below 1 only "
+        f"from T = 1e{8 * math.log10(void):.0f} on"
     )
+    return figure, below and chances == sorted(chances, reverse=True)
 
 
 def square_root_rule(lab: Lab, section: Section) -> dict[str, Found]:
@@ -222,9 +222,7 @@ def square_root_rule(lab: Lab, section: Section) -> dict[str, Found]:
     roots = np.sqrt(TWO.costs)
     goal = roots[0] / roots.sum()
     marks, rows, distances = (30, 100, 300, 1000, 3000, last), [], []
-    for seen in lockstep.lockstep(
-        lockstep.co, TWO.means, TWO.costs, trajectories=count, pulls=last, seed=lab.seed + 2
-    ):
+    for seen in lockstep.lockstep(lockstep.co, TWO.means, TWO.costs, trajectories=count, pulls=last, seed=lab.seed + 2):
         if seen.t == 1000:
             pulls = seen.pulls.copy()
         if seen.t in marks:
@@ -232,11 +230,11 @@ def square_root_rule(lab: Lab, section: Section) -> dict[str, Found]:
             distances.append(mean_and_error(np.abs(share - goal)))
             rows.append([str(seen.t), pm(*mean_and_error(share)), pm(*distances[-1])])
     caption = (
-        f"Lemma 8: CO's cost share of arm 1 after t pulls, costs 1 and 0.1 at random, {count} trajectories; the limit is "
+        f"Lemma 8: CO's cost share of arm 1 after t pulls, mean costs 1 and 0.1, {count} trajectories; the limit is "
         f"sqrt(c_1)/(sqrt(c_1) + sqrt(c_2)) = {goal:.4f}."
     )
     section.tables.append(Table(caption, ["pulls t", "share", "distance from the limit"], rows, here(lab)))
-    figure = f"{pm(*distances[1])} from the limit after 100 pulls, {pm(*distances[-1])} after {last}"
+    figure = f"distance {pm(*distances[1])} after 100 pulls, {pm(*distances[-1])} after {last}"
     random = Instance("gaussian", TWO.means, TWO.costs, cost_model="uniform")
     return {
         "Lemma 8": (figure, distances[-1][0] < distances[1][0] / 5),
@@ -245,14 +243,15 @@ def square_root_rule(lab: Lab, section: Section) -> dict[str, Found]:
 
 
 def co_limit(problem: Instance) -> Numbers:
-    """CO's cost shares as delta goes to 0: arm a is paid sqrt(c_a)/G_a, the best sqrt(c_1) max 1/G_a (cabai.hardness)."""
+    """CO's cost shares as delta goes to 0: arm a gets sqrt(c_a)/G_a, the best sqrt(c_1) max 1/G_a (see hardness.py)."""
     best, rivals = split(problem)
     roots = np.sqrt(problem.costs)
     needed = roots[best] / evidence(problem, roots[best] / roots[rivals])
     paid = roots.copy()
     paid[rivals] *= needed
     paid[best] *= needed.max()
-    return paid / paid.sum()
+    paid /= paid.sum()
+    return paid
 
 
 def co_with_many_arms(lab: Lab, section: Section) -> None:
@@ -270,10 +269,10 @@ def co_with_many_arms(lab: Lab, section: Section) -> None:
         words.append(f"{np.abs(limit - optimal).max():.3f} with {len(problem)} arms")
         commands.append(command(runs))
     section.text.append(
-        "With three and more arms the paper does not say what CO's cost shares tend to. While all arms are in play they "
-        "are proportional to sqrt(c_a). Arms leave one after another, so that at the end arm a has sqrt(c_a)/G_a and the "
-        "best arm sqrt(c_1) max 1/G_a, over their sum, where G_a = g_a(sqrt(c_1/c_a))/sqrt(c_1). That is not w*: the "
-        f"largest difference is {' and '.join(words)}."
+        "The paper does not say what CO's cost shares tend to with three and more arms. While all are in play, they "
+        "are proportional to sqrt(c_a). In the limit arm a gets sqrt(c_a)/G_a, and the best arm sqrt(c_1) max 1/G_a, "
+        "over their sum, where G_a = g_a(sqrt(c_1/c_a))/sqrt(c_1). That is not w*: the largest difference is "
+        f"{' and '.join(words)}."
     )
     caption = "CO's cost shares: all in play, in the limit, simulated at delta 1e-30; and the optimal shares w*."
     header = ["arm", "all in play", "limit", "simulated", "w*"]
@@ -316,7 +315,7 @@ def figure_1(lab: Lab, section: Section) -> Found:
     third = np.cbrt(TWO.costs)
     extra = (third.sum() * (third**2).sum()) / np.sqrt(TWO.costs).sum() ** 2 - 1
     return (
-        f"overlap {overlaps['before']:g}, then {overlaps['after']:g}; the largest decrease per cost is N ~ c^(-2/3), "
-        f"which costs {extra:.1%} more at costs 1 and 0.1 than the square-root rule",
+        f"overlap {overlaps['before']:g}, then {overlaps['after']:g}; narrowing it most per cost gives N ~ c^(-2/3), "
+        f"{extra:.1%} more expensive at costs 1 and 0.1 than the square-root rule",
         overlaps["after"] < overlaps["before"],
     )

@@ -6,7 +6,7 @@ It shares no code with the engine. It never stops, and costs are uniform within 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,12 +37,13 @@ def optimal_shares(means: Rows, costs: Rows) -> Rows:
         x = y / (most - y)
         slope = 2 * (ratios * x * most / (most - y) ** 2).sum(axis=1, keepdims=True)
         y = y - ((ratios * x**2).sum(axis=1, keepdims=True) - 1) / slope
-    shares = ratios * y / (most - y)
+    shares: Rows = ratios * y / (most - y)
     shares[rows, best] = 1.0
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
-def ctas(seen: Seen) -> NDArray[np.int64]:
+def ctas(seen: Seen) -> Any:
     """Algorithm 1: the least-pulled arm if it has fewer than sqrt(t) pulls, else the largest deficit J w_a - C_a."""
     shares = optimal_shares(seen.means, seen.costs / seen.pulls)
     behind = seen.costs.sum(axis=1, keepdims=True) * shares - seen.costs
@@ -50,13 +51,13 @@ def ctas(seen: Seen) -> NDArray[np.int64]:
     return np.where(forced, seen.pulls.argmin(axis=1), behind.argmax(axis=1))
 
 
-def co(seen: Seen) -> NDArray[np.int64]:
+def co(seen: Seen) -> Any:
     """Algorithm 2's sampling rule, all arms in play: the smallest sqrt(mean cost) N, so the smallest C_a N_a."""
     return (seen.costs * seen.pulls).argmin(axis=1)
 
 
 def lockstep(
-    rule: Callable[[Seen], NDArray[np.int64]],
+    rule: Callable[[Seen], Any],
     means: ArrayLike,
     costs: ArrayLike,
     *,
@@ -69,12 +70,12 @@ def lockstep(
     rng = np.random.default_rng(seed)
     mean, cost = np.asarray(means, float), np.asarray(costs, float)
     rows, arms = np.arange(trajectories), len(mean)
-    N, R, C = np.zeros((3, trajectories, arms))
+    N, R, M, C = np.zeros((4, trajectories, arms))
     for t in range(1, pulls + 1):
-        chosen = rule(seen) if t > arms else np.full(trajectories, t - 1)
+        chosen = np.full(trajectories, t - 1) if t <= arms else rule(Seen(t - 1, N, M, C))
         N[rows, chosen] += 1
         R[rows, chosen] += mean[chosen] + sd * rng.standard_normal(trajectories)
         C[rows, chosen] += cost[chosen] * (0.5 + rng.random(trajectories))
         if t >= arms:
-            seen = Seen(t, N, R / N, C)
-            yield seen
+            M[:] = R / N
+            yield Seen(t, N, M, C)
