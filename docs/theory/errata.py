@@ -34,9 +34,7 @@ def page() -> str:
     others = [line(lab, each) for each in ERRATA if each.where not in in_rows]
     parts = [HEADER, *table, "\n## CO with many arms\n", *section.text, "\n## Other errata\n", *others,
              "- **Notation**. " + " ".join(SLIPS)]  # fmt: skip
-    return (
-        ("\n".join(parts) + "\n").replace(" ± ", "±").replace("T*", "T\\*").replace("w*", "w\\*").replace("y*", "y\\*")
-    )
+    return re.sub(r"\b([Twy])\*", r"\1\\*", "\n".join(parts) + "\n").replace(" ± ", "±")
 
 
 def links(code: str, test: str) -> str:
