@@ -32,7 +32,7 @@ def page() -> str:
     table = ["|statement|says|checked|figure|verdict|links|", "|---|---|---|---|---|---|", *rows]
     in_rows = {where for each in STATEMENTS for where in each.errata}
     others = [line(lab, each) for each in ERRATA if each.where not in in_rows]
-    parts = [HEADER, *table, "\n## CO with many arms\n", *section.text, "\n## Other errata\n", *others,
+    parts = [HEADER, *table, "\n## CO with many arms\n", section.tables[-1].caption, "\n## Other errata\n", *others,
              "- **Notation**. " + " ".join(SLIPS)]  # fmt: skip
     return re.sub(r"\b([Twy])\*", r"\1\\*", "\n".join(parts) + "\n").replace(" ± ", "±")
 

@@ -302,7 +302,7 @@ def inverse_constant(lab: Lab) -> str:
 )
 def poisson_base(lab: Lab) -> str:
     total = sum(math.exp(-x) * 1.5**x / math.factorial(x) * math.exp(-1.5) for x in range(100))
-    return f"with the printed h the probabilities for mean 1.5 add up to {total:.3f}; with 1/x! to 1"
+    return f"for mean 1.5 the printed probabilities add up to {total:.3f}"
 
 
 @erratum(

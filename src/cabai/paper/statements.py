@@ -123,7 +123,7 @@ def erratum(lab: Lab, where: str) -> str:
     """An erratum in a row: what is printed, what is correct and, where a result changes, a counterexample."""
     found = next(each for each in ERRATA if each.where == where)
     said = f"{'Proof' if where.startswith('Proof') else 'Printed'}: {found.says}. Correct: {found.right}"
-    return said if where.startswith(("Proof of", "Section 2", "Captions")) else f"{said}; {shown(lab, found)}"
+    return said if where.startswith("Proof") else f"{said}; {shown(lab, found).rstrip('.')}"
 
 
 def exact(lab: Lab) -> dict[str, Found]:
