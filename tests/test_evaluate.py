@@ -290,6 +290,32 @@ def test_everything_reused_is_known_exactly_and_right():
         assert found.statement.endswith("known exactly, since everything was evaluated")
 
 
+def test_scores_on_other_texts_with_the_same_ids_are_not_reused(tmp_path):
+    """Nor by name, from a storage; the ids are named. Items may be added, left out or put in another order."""
+    old = [{"id": f"q{i}", "text": f"old {i}"} for i in range(50)]
+    url = f"sqlite:///{tmp_path}/cabai.db"
+    first = cabai.evaluate(["a", "b"], old, lambda arm, item: arm == "a", seed=1, name="old", storage=url)
+    changed = [item | {"text": "new"} if item["id"] in ("q3", "q40") else item for item in old]
+    for reuse in (first, "old"):
+        with pytest.raises(cabai.InvalidInput, match=r"had other items with the ids q3, q40: .* new ids"):
+            cabai.evaluate(["a", "c"], changed, score, reuse=reuse, name="new", storage=url)
+    other = [{"id": f"q{i}", "text": "new"} for i in range(50)]
+    with pytest.raises(cabai.InvalidInput, match="q0, q1, q2, q3, q4 and 45 more"):
+        cabai.evaluate(["a", "b"], other, score, reuse=first)
+    moved = [{"id": "q50", "text": "more"}, *old[:10:-1]]
+    again = cabai.evaluate(["a", "b"], moved, lambda arm, item: arm == "a", reuse=first, seed=2)
+    assert again.decision == "a"
+    assert again.spent < sum(map(len, again.scores.values()))
+
+
+@pytest.mark.parametrize("result", [(1, 0.02), {"score": 1, "cost": 0.02}])
+def test_costs_that_are_given_and_returned_are_refused(result):
+    with pytest.raises(cabai.RunFailed, match=r"arm '.' returned a cost of 0.02, but costs= already says") as failed:
+        cabai.evaluate(["a", "b"], range(50), lambda arm, item: result, costs=[1, 2])
+    assert (failed.value.evaluation.spent, failed.value.evaluation.status.pulls) == (0, 0)
+    assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: (arm == "a", None), costs=[1, 2]).decision == "a"
+
+
 def test_scores_of_another_dataset_or_range_are_not_reused():
     first = cabai.evaluate(["a", "b"], [f"old {i}" for i in range(50)], lambda arm, item: arm == "a", seed=1)
     with pytest.raises(cabai.InvalidInput, match="had other items"):

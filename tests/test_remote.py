@@ -175,6 +175,16 @@ def test_evaluate_works_over_http(address):
         )
 
 
+def test_items_with_ids_are_evaluated_over_http(address):
+    """Their fingerprints are as many as they are."""
+    items = [{"id": f"q{i}"} for i in range(200)]
+    about = {"seed": 1, "name": "eval with ids", "storage": address}
+    assert cabai.evaluate(["a", "b"], items, lambda arm, item: arm == "b", **about).decision == "b"
+    changed = [*items[:-1], {"id": "q199", "text": "new"}]
+    with pytest.raises(cabai.InvalidInput, match="its items"):
+        cabai.evaluate(["a", "b"], changed, lambda arm, item: arm == "b", **about)
+
+
 def test_what_http_does_not_do_is_said(address, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "docs" / "examples")
     study = cabai.create_study("refusals", **ARMS, storage=address)

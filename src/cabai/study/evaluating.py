@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.core.goal import BEST
-from cabai.datasets.dataset import Dataset
+from cabai.datasets.dataset import Dataset, changed_items
 from cabai.families import Bounded, Family, family_of
 from cabai.study.crew import PATIENCE
 from cabai.study.errors import RunFailed, StorageError
 from cabai.study.failing import is_blamed
 from cabai.study.items import WORST, Items
 from cabai.study.open import STORAGE, load_study, open_study
-from cabai.study.runner import run
+from cabai.study.runner import paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -198,6 +198,11 @@ def evaluate(
             result = awaiting.result_of(result)
         if isinstance(result, Mapping) and "score" in result:
             result = {"reward" if key == "score" else key: value for key, value in result.items()}
+        if costs is not None and (paid := paid_in(result)) is not None:
+            raise RunFailed(
+                f"the test of arm {pull.arm!r} returned a cost of {paid:g}, but costs= already says what each arm "
+                f"costs: leave out one of the two. This evaluation does not count. The study {study.name!r} is kept."
+            )
         return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
 
     try:
@@ -260,6 +265,13 @@ def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[t
             raise InvalidInput(
                 f"study {each.name!r} had other items, or other names for them: its scores cannot be matched to these "
                 'items. Give every item an "id", in both.'
+            )
+        changed = changed_items(before, items)
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise InvalidInput(
+                f"study {each.name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its scores "
+                "are not scores of these items. Give items that have changed new ids."
             )
         told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
         found += [(row["arm"], row["item"], row["reward"]) for row in told]
