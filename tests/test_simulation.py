@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 import sys
+import traceback
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import cabai
 from cabai import InvalidInput, uniform
+from cabai.core.blame import blame
 from cabai.thresholds import Threshold
 from combinations import covering
 from conftest import drawer
@@ -278,7 +280,19 @@ def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_
     assert message.startswith(f"policy mine cannot be compiled: {path}, line 3, `{line}`: ")
     assert WRONG[line] in message
     assert len(message) < 400
-    assert refused.value.__cause__ is not None
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "numba" not in shown  # its pages are not shown, but kept for a debugger
+    assert refused.value.__context__ is not None
+
+
+def test_a_compilers_message_has_no_colours():
+    def mine(arms, run, rules):
+        return 0
+
+    bold, plain = "\x1b[1m", "\x1b[0m"
+    error = ValueError(f"{bold}Failed in nopython mode{plain}\n{bold}No {plain}\x1b[1;31msuch thing{plain}")
+    said = blame(mine, None, error)
+    assert said.endswith("`return 0`: No such thing.")
 
 
 def test_a_helper_of_an_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance):

@@ -35,12 +35,12 @@ def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
         of_policy = not is_ours(function)
         what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
         first = function if of_policy else own[0]
-        raise InvalidInput(f"{what} cannot be compiled: {blame(first, setup.layout, error, own)}") from error
+        raise InvalidInput(f"{what} cannot be compiled: {blame(first, setup.layout, error, own)}") from None
 
 
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
-    told = str(error)
+    told = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
     field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises KeyError if a record lacks a field
     undefined = re.search(r"name '(\w+)' is not defined", told)
     places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]

@@ -270,8 +270,8 @@ def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[t
         if changed:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise InvalidInput(
-                f"study {each.name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its scores "
-                "are not scores of these items. Give items that have changed new ids."
+                f"study {each.name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its "
+                "scores are not scores of these items. Give items that have changed new ids."
             )
         told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
         found += [(row["arm"], row["item"], row["reward"]) for row in told]
