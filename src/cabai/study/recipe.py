@@ -269,7 +269,7 @@ def read_recipe(path: str | Path) -> Recipe:
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     for key in content:
         if key not in (*STUDY, *RUN):
-            close = difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
+            close = ["max_cost"] if key == "budget" else difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
             hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
             raise InvalidInput(f"unknown key {key!r}{hint}")
     measured_by("reward", content)
