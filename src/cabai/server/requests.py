@@ -23,7 +23,7 @@ Name = Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
 Worker = Annotated[StrictStr, Field(max_length=200)] | None
 PullId = Annotated[StrictStr, Field(max_length=100)]
 MOST_ARMS, MOST_PULLS, MOST_RESULTS = 500, 1000, 10_000
-MOST_SCORES = 10_000_000  # arms times items: they are held in memory
+MOST_SCORES = 1_000_000  # arms times items: each takes about 50 bytes while the study is open
 
 
 class Asked(BaseModel):
