@@ -290,6 +290,17 @@ def test_everything_reused_is_known_exactly_and_right():
         assert found.statement.endswith("known exactly, since everything was evaluated")
 
 
+def test_a_new_model_is_not_all_that_a_second_evaluation_pays_for():
+    """Its order is new: the others have no scores on some of the items that come first (docs/datasets.md)."""
+    rng = np.random.default_rng(3)
+    right = {"a": rng.random(600) < 0.75, "b": rng.random(600) < 0.6, "c": rng.random(600) < 0.7}
+    test = lambda arm, item: float(right[arm][item])  # noqa: E731
+    first = cabai.evaluate(["a", "b"], range(600), test, seed=1)
+    second = cabai.evaluate(["a", "b", "c"], range(600), test, seed=2, reuse=first)
+    of_new = len(second.scores["c"])
+    assert 0 < of_new < second.spent
+
+
 def test_scores_on_other_texts_with_the_same_ids_are_not_reused(tmp_path):
     """Nor by name, from a storage; the ids are named. Items may be added, left out or put in another order."""
     old = [{"id": f"q{i}", "text": f"old {i}"} for i in range(50)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +19,7 @@ import pytest
 
 import cabai
 from cabai.cli.main import app
+from cabai.families import poisson
 from cabai.simulation.grid import random_instance
 from cabai.study.absent import stored
 from cabai.thresholds import Calibrated
@@ -409,3 +412,33 @@ def test_the_second_arm_of_the_example_is_found_also_where_no_draw_finds_it(own)
     with np.errstate(over="ignore"):
         chosen = {own["policy"].choose(arms, run, None) for _ in range(12)}
     assert chosen == {0, 1}
+
+
+@dataclass(frozen=True)
+class Counts(cabai.Family):
+    """Poisson rewards, as a family of one's own with what `contrast` needs."""
+
+    name = "counts"
+    means, rewards = "0 or positive", "a whole number, 0 or more,"
+    whole_rewards = True
+    functions = tuple(
+        getattr(poisson, name) for name in ("divergence", "variance_at", "variance_slope", "edges", "draw", "tilted")
+    )
+
+    def spread(self, mean):
+        return math.exp(-mean)  # for `draw`
+
+    def tilt(self, tilt):
+        return math.expm1(tilt), math.expm1(tilt) - tilt
+
+
+def test_a_family_of_ones_own_gets_contrast_if_it_has_what_contrast_needs(own):
+    """And pays what cabai's own family pays; without `tilted`, it gets `mixture`."""
+    assert str(cabai.thresholds.threshold_of(None, own["family"])) == "mixture"
+    about = {"means": [3, 2, 1], "costs": [1, 0.1, 0.01]}
+    mine, ours = (
+        cabai.simulate(cabai.Instance(family, **about), trajectories=50, max_pulls=10_000).summary()
+        for family in (Counts(), "poisson")
+    )
+    assert (mine.threshold, mine.standing) == ("contrast", "not proven for this family")
+    assert mine.mean_cost == pytest.approx(ours.mean_cost, rel=0.02)

@@ -155,8 +155,8 @@ def evaluate(
 
     With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
     again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
-    of the same items, given itself or by its name: you do not pay for them again, and a new model pays mostly for
-    itself.
+    of the same items, given itself or by its name: you do not pay for them again. The order of the items is new, so the
+    earlier arms may have to be evaluated on more of them.
 
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or as `failed`; "stop"
     ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with `RunFailed` and
