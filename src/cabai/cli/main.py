@@ -120,7 +120,7 @@ def failures() -> tuple[type[Exception], ...]:
 
 def usage_message(error: Any) -> str:
     """What is wrong with the command line. A plan's budget is called --max-cost where money is spent."""
-    given = getattr(error, "option_name", None)
+    given = getattr(error, "option_name", "")
     other = {"--budget": "--max-cost", "--max-cost": "--budget"}.get(given)
     if error.ctx is not None and any(other in option.opts for option in error.ctx.command.params):
         return f"No such option: {given}; did you mean {other}?"
