@@ -332,7 +332,7 @@ def test_a_certificate_says_what_was_searched_and_how_surely(certificate):
     for each in certificate.searched:
         assert each.trajectories in (800, 200)
         assert each.rate <= each.upper_limit <= 0.1
-    assert "not proven: with 99 % confidence, on each of these 16 instances" in repr(certificate)
+    assert "not proven: with 99 % confidence, on each of these 19 instances" in repr(certificate)
 
 
 def test_errors_stay_below_delta_on_new_trajectories(certificate):
