@@ -412,12 +412,14 @@ def test_a_run_without_limits_ends_and_is_said_to_be_unfinished(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["co", "racing", "d-lucb"])
 def test_policies_that_drop_arms_leave_some_runs_unfinished_and_end_them(policy):
-    """Of 20,000 runs, a share of about 0.002 does not end; the median of the others is 5500 pulls at most, and the
-    limit ten million."""
+    """Of 20,000 runs, 40, 40 and 19 reach the limit of ten million pulls; of the others, 99 % end within 20,000.
+    (d-lucb drops no arm for good: one of its runs ends after 8.5 million.)"""
     instance = cabai.Instance("gaussian", [0.2, 0, 0], [1, 1, 1])
     runs = cabai.simulate(instance, policy, delta=0.1, trajectories=20_000)
-    print(f"\n{policy}: {runs.summary().unfinished} of 20,000 unfinished")
-    assert runs.steps[runs.finished].max() < 10**6
+    unfinished = runs.summary().unfinished
+    print(f"\n{policy}: {unfinished} of 20,000 unfinished")
+    assert 5 <= unfinished <= 80
+    assert np.quantile(runs.steps[runs.finished], 0.99) < 20_000
     assert (runs.steps[~runs.finished] == 10**7).all()
 
 

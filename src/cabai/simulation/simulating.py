@@ -183,10 +183,7 @@ def simulate(
         raise InvalidInput("grid records pulls in every trajectory: it needs keep='rows'.")
     whole(trajectories, "trajectories", 1)
     whole(seed, "seed", 0, below=2**64)
-    if max_pulls is None:
-        most_pulls = longest_run(instance, min(deltas), epsilon, looked_for)
-    else:
-        most_pulls = whole(max_pulls, "max_pulls", len(instance))
+    most_pulls = LONGEST if max_pulls is None else whole(max_pulls, "max_pulls", len(instance))
     most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
@@ -199,6 +196,8 @@ def simulate(
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         aside(work.compiled)  # here first: errors in a user's own code are then reported in its own terms
+        if max_pulls is None:
+            work.max_pulls = longest_run(instance, min(deltas), epsilon, looked_for)
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)
