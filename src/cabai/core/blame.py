@@ -29,13 +29,17 @@ def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
     try:
         return compiled(form, signature)
     except Exception as error:
-        own = [each for each in functions_in(function) if not is_ours(each)]
-        if not own:
-            raise
-        of_policy = not is_ours(function)
-        what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
-        first = function if of_policy else own[0]
-        raise InvalidInput(f"{what} cannot be compiled: {blame(first, setup.layout, error, own)}") from error
+        raise unusable(setup, (function,), error) from error
+
+
+def unusable(setup: Any, functions: Sequence[Any], error: Exception) -> Exception:
+    """What to raise if some functions cannot be compiled: a user's code is to blame, if there is any."""
+    own = [each for function in functions for each in functions_in(function) if not is_ours(each)]
+    if not own:
+        return error
+    of_policy = own[0] in functions
+    what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
+    return InvalidInput(f"{what} cannot be compiled: {blame(own[0], setup.layout, error, own)}")
 
 
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:

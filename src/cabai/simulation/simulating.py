@@ -190,7 +190,7 @@ def simulate(
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
-        aside(work.compiled)  # here first: errors in a user's own code are then reported in its own terms
+        aside(lambda: place.prepare(work))
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)
