@@ -45,7 +45,8 @@ def unusable(setup: Any, functions: Sequence[Any], error: Exception) -> Exceptio
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
     told = str(error)
-    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises KeyError if a record lacks a field
+    key = error.args[0] if isinstance(error, KeyError) else ""  # a field that a record lacks, or a function
+    field = key if isinstance(key, str) else ""
     undefined = re.search(r"name '(\w+)' is not defined", told)
     places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
     inner = Path(numba.__file__).parent, Path(cabai.__file__).parent
@@ -59,10 +60,12 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
         close = difflib.get_close_matches(field, known, n=1)
         guess = f"; did you mean {close[0]}?" if close else ";"
         why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
+    elif key:
+        why = f"it uses {key}, which cannot be compiled."
     elif "NRT required" in told:
         why = "it creates a list, an array or another object; a policy may only use numbers, tuples and loops."
     else:
-        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
+        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in "))
         why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."
     return f"{file}, line {line}, `{linecache.getline(file, line).strip()}`: {why}"
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ MOST_BYTES = 2**28  # of the results of one task
 STATE_SHARE = 0.1  # of the GPU's free memory, for the trajectories that are under way in one task
 NEXT, PULL, TEST, OVER = range(4)  # what a thread does: take a trajectory, make a pull, wait for a test, nothing
 TAKEN, ENDED, NO_SUCH_ARM = range(3)  # counts: of trajectories, and whether a policy chose an arm that does not exist
+IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "0"  # by numba-cuda, in Python
 ROW, REACHED, MARK, DOING, PLACE = range(5)  # the last words of a thread's state, and how many there are
 
 
@@ -51,31 +51,22 @@ class Tuning(NamedTuple):
     registers: int = 128  # of a thread, at most
     local: int = 1024  # a thread's state is kept in local memory if it has at most so many words
     apart: bool = True  # functions marked `apart` are called, not inlined
-    calls: tuple[str, ...] = ("choose", "stop")  # so are these of the kernel's
+    calls: tuple[str, ...] = ("choose", "stop")  # and so are these
     tables_aside: bool = True  # tables are in global memory; in constant memory, threads read them one by one
     contracted: bool = False  # a * b + c is rounded once, unlike on a CPU
 
 
-class Kernel(NamedTuple):
-    """A compiled kernel, and what its launches have in common."""
+Kernel = tuple[Any, NDArray[np.uint64], NDArray[Any]]  # compiled; run and arms before the first pull; rules per level
 
-    launch: Any
-    first: NDArray[np.uint64]  # run and arms before the first pull
-    rules: NDArray[Any]  # a record for each level
-
-
-# What `take_turns` is made of, until `compiled_turns` puts the real things in place.
-cuda: Any = None
+# What `take_turns` is made of, until `whole_kernel` puts the real things in place.
+cuda = records = choose = stop = may_stop = write = None
 ARM_KIND = RUN_KIND = TRUTH_KIND = np.dtype(np.uint64)
-ROOM = RUN_WORDS = FEW = UNFINISHED = 0
-IS_LOCAL = True
-records: Any = None
-choose = stop = may_stop = write = records
+ROOM, RUN_WORDS, FEW, UNFINISHED, IS_LOCAL = 0, 0, 0, 0, True
 
 
 def take_turns(
     first, truths, numbers, seed, rules, max_pulls, max_cost, grid, results, pulls, path, states, counts, turns
-):  # type: ignore[no-untyped-def]
+):
     """Let each thread continue its trajectory, or take the next one. Rows of `results` are trajectories."""
     state = states[cuda.grid(1)]
     place = len(state) - PLACE
@@ -85,8 +76,8 @@ def take_turns(
     run = records(words[:RUN_WORDS].view(RUN_KIND))[0]
     arms = records(words[RUN_WORDS : len(first)].view(ARM_KIND))
     truth = records(words[len(first) : place].view(TRUTH_KIND))
-    row, reached, mark = np.int64(state[place + ROW]), np.int64(state[place + REACHED]), np.int64(state[place + MARK])
-    doing = np.int64(state[place + DOING])
+    row, reached = np.int64(state[place + ROW]), np.int64(state[place + REACHED])
+    mark, doing = np.int64(state[place + MARK]), np.int64(state[place + DOING])
     K = len(arms)
     for _ in range(turns):
         if doing == NEXT:
@@ -134,15 +125,14 @@ def take_turns(
                 break
     for j in range(place):
         state[j] = words[j]
-    state[place + ROW], state[place + REACHED], state[place + MARK] = row, reached, mark
-    state[place + DOING] = NEXT if doing == OVER else doing  # there may be more in the next task
+    state[place + ROW], state[place + REACHED], state[place + MARK], state[place + DOING] = row, reached, mark, doing
 
 
-def always(arms: Any, run: Any, rules: Any) -> bool:
+def always(arms, run, rules):
     return True
 
 
-def as_they_are(records: Any) -> Any:
+def as_they_are(records):
     return records
 
 
@@ -153,79 +143,72 @@ def numba_cuda() -> Any:
     return cuda
 
 
-def is_simulated() -> bool:
-    """Whether numba-cuda only simulates a GPU, in Python (NUMBA_ENABLE_CUDASIM=1)."""
-    from numba.cuda.core import config
-
-    return bool(config.ENABLE_CUDASIM)
-
-
 def kernel_of(work: Work, tuning: Tuning) -> Kernel:
     """The kernel for some work. If it cannot be compiled because of a user's own code, the error names the line."""
     from cabai.core.blame import unusable
     from cabai.simulation.loop import write
 
-    setup, layout = work.setup, work.setup.layout
+    setup, layout, (arms, run) = work.setup, work.setup.layout, work.start
     bound = binding([*(pair for pair in setup.test_binding if pair[0] != "draw"), *work.drawing])
     called = {slot.__name__: function_for(slot, bound) for slot in (observe, draw, draw_cost, pulls_of_a_choice)}
     called |= {"choose": setup.choose, "stop": setup.stop, "open_streams": open_streams, "write": write}
     by_default = setup.policy.stop is leader_beats_every_rival
     called |= {"may_stop": setup.bound(may_beat_every_rival) if by_default else always, "records": as_they_are}
-    arms, run = work.start
-    first = np.concatenate([np.array([run]).view(np.uint64), np.ascontiguousarray(arms).view(np.uint64)])
+    first = np.concatenate([np.array([run]).view(np.uint64), arms.view(np.uint64)])
     words = len(first) + work.truth.nbytes // 8 + PLACE
-    room = 1 << (words - 1).bit_length()  # in powers of 2, so that a kernel serves several numbers of arms
+    room = 1 << (words - 1).bit_length()  # a power of 2, so that a kernel serves several numbers of arms
     kinds = layout.arm, layout.run, layout.rules, work.truth.dtype
-    rules = np.repeat(np.array([setup.rules]), len(work.levels))
-    rules["level"] = work.levels
     try:
         launch = compiled_turns(tuple(called.items()), kinds, room if room <= tuning.local else 0, tuning)
     except Exception as error:
-        work.compiled()  # if a CPU cannot run it either, this explains why
+        work.compiled()  # if it cannot be compiled for a CPU either, this says why
         raise unusable(setup, (setup.choose, setup.stop, called["observe"]), error) from error
-    return Kernel(launch, first, rules)
+    rules = np.repeat(np.array([setup.rules]), len(work.levels))
+    rules["level"] = work.levels
+    return launch, first, rules
 
 
 @lru_cache(maxsize=64)
 def compiled_turns(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], room: int, tuning: Tuning) -> Any:
     """Compile `take_turns` with these functions for these records, or load it; `room` is 0 for global memory."""
-    from cabai.core.compiling import cache_directory, functions_in, is_ours
-
-    function, signature = whole_kernel(called, kinds, room, tuning)
-    if is_simulated():
-        return numba_cuda().jit(function)
-    folder = cache_directory() if all(is_ours(each) for _, one in called for each in functions_in(one)) else ""
-    with settings(tuning, folder):
-        options = {"max_registers": tuning.registers, "lto": False, "cache": bool(folder)}
-        return numba_cuda().jit(signature, **options)(function)
-
-
-def whole_kernel(
-    called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], room: int, tuning: Tuning
-) -> tuple[Any, Any]:
-    """`take_turns` as one function to compile, and the types of its arguments."""
     from numba import from_dtype, types
+    from numba.cuda.core import config
+    from numba.cuda.cudadrv import nvvm
 
-    from cabai.core.compiling import functions_in
+    from cabai.core.compiling import _settings_changed, cache_directory, functions_in, is_ours
     from cabai.simulation.loop import RESULT, UNFINISHED
 
     arm, run, rules, truth = kinds
     constants = {
         "ARM_KIND": arm, "RUN_KIND": run, "TRUTH_KIND": truth, "RUN_WORDS": run.itemsize // 8, "ROOM": room or 1,
-        "IS_LOCAL": room > 0, "FEW": GROUP - tuning.gather, "UNFINISHED": UNFINISHED,
+        "IS_LOCAL": room > 0, "FEW": 1 if IS_SIMULATED else GROUP - tuning.gather, "UNFINISHED": UNFINISHED,
     }  # fmt: skip
-    if is_simulated():
-        helpers = dict(called) | {"records": Records} | constants | {"FEW": 1}
-    else:
-        helpers = {name: on_device(each, tuning.apart, name in tuning.calls) for name, each in called} | constants
-    function = copied(take_turns, helpers | {"cuda": numba_cuda()})
-    parts = [f"{each.__module__}.{each.__qualname__}" for _, one in called for each in functions_in(one)]
-    function.__qualname__ += "_" + hashlib.sha256(repr((parts, constants, tuning)).encode()).hexdigest()[:12]
+    helpers = dict(called) | {"records": Records}
+    if not IS_SIMULATED:
+        helpers = {name: on_device(each, tuning.apart, name in tuning.calls) for name, each in called}
+    function = copied(take_turns, helpers | constants | {"cuda": numba_cuda()})
+    if IS_SIMULATED:
+        return numba_cuda().jit(function)
+    inside = [each for _, one in called for each in functions_in(one)]
+    parts = repr(([f"{each.__module__}.{each.__qualname__}" for each in inside], constants, tuning))
+    function.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
     words, wholes, rows = types.uint64[::1], types.int64[::1], types.int64[:, :, ::1]
-    return function, types.void(
+    signature = types.void(
         words, types.uint64[:, ::1], words, types.uint64, from_dtype(rules)[::1], types.int64, types.float64, wholes,
         from_dtype(RESULT)[:, ::1], rows, rows, types.uint64[:, ::1], wholes, types.int64,
     )  # fmt: skip
+    with _settings_changed:  # they are those of the whole process, and some are private
+        before = config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT
+        config.CACHE_DIR = cache_directory() if all(map(is_ours, inside)) else ""
+        if not tuning.contracted:
+            nvvm.compile_ir = lambda *code, **options: before[1](*code, **options | {"fma": False})
+        if tuning.tables_aside:
+            nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL
+        try:
+            options = {"max_registers": tuning.registers, "lto": False, "cache": bool(config.CACHE_DIR)}
+            return numba_cuda().jit(signature, **options)(function)
+        finally:
+            config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT = before
 
 
 @cache
@@ -245,29 +228,6 @@ def on_device(function: Any, apart: bool, call: bool = False) -> Any:
     return found
 
 
-_settings_changed = threading.RLock()
-
-
-@contextmanager
-def settings(tuning: Tuning, folder: str = "") -> Iterator[None]:
-    """Numba's settings while it compiles, which the whole process shares: where to cache, and what Tuning says."""
-    from numba.cuda.core import config
-    from numba.cuda.cudadrv import nvvm
-
-    with _settings_changed:
-        compile_ir = nvvm.compile_ir
-        before = config.CACHE_DIR, compile_ir, nvvm.ADDRSPACE_CONSTANT
-        config.CACHE_DIR = folder
-        if not tuning.contracted:
-            nvvm.compile_ir = lambda *code, **options: compile_ir(*code, **options | {"fma": False})
-        if tuning.tables_aside:
-            nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL
-        try:
-            yield
-        finally:
-            config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT = before
-
-
 class Cuda(Engine):
     where = "on the GPU"
     aim = shortest = 1.0
@@ -275,29 +235,25 @@ class Cuda(Engine):
 
     def __init__(self, workers: int | None = None, tuning: Tuning | None = None) -> None:
         """All GPUs of this machine, or the first `workers` of them."""
+        gpus = numba_cuda().gpus
         try:
-            found = len(numba_cuda().gpus)
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:  # from the driver
+            found = len(gpus)
+        except Exception as error:  # there is no driver
             raise EngineFailed("engine 'cuda' needs an NVIDIA GPU, and this machine has no driver for one.") from error
         if not found:
             raise EngineFailed("engine 'cuda' needs an NVIDIA GPU, and this machine has none.")
         self.workers, self.tuning, self.stopped = workers, tuning or Tuning(), threading.Event()
-        self.gpus = list(range(found))[:workers]
-        self.free: SimpleQueue[int] = SimpleQueue()
-        self.tasks = 1 if is_simulated() else TASKS  # per GPU
-        for gpu in self.gpus * self.tasks:
+        self.free: SimpleQueue[int] = SimpleQueue()  # a GPU for each task
+        self.places = list(range(found))[:workers] * (1 if IS_SIMULATED else TASKS)
+        for gpu in self.places:
             self.free.put(gpu)
         self.pool = ThreadPoolExecutor(self.cores)
 
     @property
     def cores(self) -> int:
-        return self.tasks * len(self.gpus)
+        return len(self.places)
 
-    @property
-    def room(self) -> int:
-        return self.cores
+    room = cores
 
     def most(self, work: Work) -> int:
         return max(1, MOST_BYTES // work.row_bytes)
@@ -306,44 +262,41 @@ class Cuda(Engine):
         self.share(work)
 
     def share(self, work: Work) -> tuple[Work, Kernel]:
-        with numba_cuda().gpus[self.gpus[0]]:
+        with numba_cuda().gpus[0]:
             return work, kernel_of(work, self.tuning)
 
     def submit(self, shared: tuple[Work, Kernel], first: int, count: int) -> Future[Part]:
         return self.pool.submit(self.run, *shared, first, count)
 
     def run(self, work: Work, kernel: Kernel, first: int, count: int) -> Part:
-        gpu = self.free.get()
-        started = time.perf_counter()
+        gpu, started = self.free.get(), time.perf_counter()
         try:
             with numba_cuda().gpus[gpu]:
-                rows = self.rows(work, kernel, first, count)
+                rows = self.rows(work, *kernel, first, count)
         finally:
             self.free.put(gpu)
         seconds = time.perf_counter() - started
         kept, sums = (rows, []) if work.keeps_rows else ((), work.sums(*rows))
         return Part(first, count, seconds, kept, sums)
 
-    def rows(self, work: Work, kernel: Kernel, first: int, count: int) -> Rows:
+    def rows(self, work: Work, launch: Any, start: NDArray[Any], rules: NDArray[Any], first: int, count: int) -> Rows:
         """The results, pulls and paths of these trajectories."""
         from cabai.simulation.loop import RESULT
 
         cuda, arms, shape = numba_cuda(), len(work.instance), (count, len(work.levels))
-        stream = cuda.stream()
         truths, numbers = work.inputs(first, count)
-        words = len(kernel.first) + truths.shape[1] + PLACE
-        blocks, threads = self.blocks(kernel, words, count)
+        stream, results = cuda.stream(), cuda.device_array(shape, RESULT)
+        pulls = cuda.device_array((*shape, arms), np.int64)
         path, counts = np.full((count, len(work.grid), arms), -1, np.int64), np.zeros(3, np.int64)
-        results, pulls = cuda.device_array(shape, RESULT), cuda.device_array((*shape, arms), np.int64)
-        sent = (cuda.to_device(each, stream) for each in (kernel.first, truths, numbers, kernel.rules, work.grid))
-        first_words, truths, numbers, rules, grid = sent
-        path, counts = cuda.to_device(path, stream), cuda.to_device(counts, stream)
-        states = cuda.to_device(np.zeros((blocks * threads, words), np.uint64), stream)
+        states = self.states(launch, len(start) + truths.shape[1] + PLACE)
+        blocks, threads = max(1, len(states) // GROUP), min(len(states), GROUP)
+        sent = start, truths, numbers, rules, work.grid, path, counts, states
+        start, truths, numbers, rules, grid, path, counts, states = (cuda.to_device(each, stream) for each in sent)
         turns = 64
         while not self.stopped.is_set():
-            started = time.perf_counter()
-            kernel.launch[blocks, threads, stream](
-                first_words, truths, numbers, np.uint64(work.seed), rules, work.max_pulls, work.max_cost, grid, results,
+            began = time.perf_counter()
+            launch[blocks, threads, stream](
+                start, truths, numbers, np.uint64(work.seed), rules, work.max_pulls, work.max_cost, grid, results,
                 pulls, path, states, counts, turns,
             )  # fmt: skip
             now = counts.copy_to_host(stream=stream)
@@ -351,19 +304,20 @@ class Cuda(Engine):
             if now[NO_SUCH_ARM]:
                 raise InvalidInput(f"policy {work.setup.policy} chose an arm that does not exist.")
             if now[ENDED] == count:
-                return tuple(each.copy_to_host(stream=stream) for each in (results, pulls, path))  # type: ignore
-            turns = math.ceil(turns * min(max(LAUNCH / (time.perf_counter() - started), 0.25), 4.0))
+                rows = [each.copy_to_host(stream=stream) for each in (results, pulls, path)]
+                stream.synchronize()
+                return rows[0], rows[1], rows[2]
+            turns = math.ceil(turns * min(max(LAUNCH / (time.perf_counter() - began), 0.25), 4.0))
         raise CancelledError
 
-    def blocks(self, kernel: Kernel, words: int, count: int) -> tuple[int, int]:
-        """How many blocks of how many threads run at a time, as far as registers and memory allow."""
-        if is_simulated():
-            return 2, 2
-        cuda = numba_cuda()
-        registers = -(-kernel.launch.get_regs_per_thread() // 8) * 8
-        there = cuda.get_current_device().MULTIPROCESSOR_COUNT * min(32, 2**16 // (GROUP * registers))
-        fit = int(STATE_SHARE * cuda.current_context().get_memory_info().free) // (8 * words * GROUP)
-        return max(1, min(there, fit, count)), GROUP
+    def states(self, launch: Any, words: int) -> NDArray[np.uint64]:
+        """The first state of each thread: as many as run at a time, as far as registers and memory allow."""
+        if IS_SIMULATED:
+            return np.zeros((2, words), np.uint64)
+        registers = -(-launch.get_regs_per_thread() // 8) * 8
+        there = numba_cuda().get_current_device().MULTIPROCESSOR_COUNT * min(32, 2**16 // (GROUP * registers))
+        fit = int(STATE_SHARE * numba_cuda().current_context().get_memory_info().free) // (8 * words * GROUP)
+        return np.zeros((GROUP * max(128, min(there, fit)), words), np.uint64)
 
     def cancel(self) -> None:
         self.stopped.set()
