@@ -1,6 +1,6 @@
 """How fast engine "cuda" is: trajectories per second, against one core and all cores of the same machine.
 
-    python benchmarks/bench_gpu.py [--quick] [--cells NAME,...] [--variants] [--first] [--out FILE.json]
+    python benchmarks/bench_gpu.py [--quick] [--cells NAME,...] [--variants] [--first] [--seconds S] [--out FILE]
 
 Each cell is simulated with keep="summary" on the GPU, in one thread and in all threads, warm; then a number of
 trajectories is made both ways, and those that differ in anything are counted. Goals: 200 times one core for top-two
@@ -71,9 +71,10 @@ CELLS = {
 QUICK = ["gaussian-top-two", "bernoulli-top-two", "gaussian-30-top-two"]
 ALL_CALLS = ("choose", "stop", "observe", "may_stop", "draw", "open_streams")
 VARIANTS = [
-    *({"gather": n} for n in (1, 4, 8, 16, 20, 26)),
-    *({"registers": n} for n in (64, 80, 96, 168, 255)),
-    {"calls": ()}, {"calls": ALL_CALLS}, {"calls": ALL_CALLS, "registers": 96}, {"calls": ALL_CALLS, "registers": 80},
+    *({"gather": n} for n in (1, 6, 18, 25)),
+    *({"registers": n} for n in (64, 96, 168, 255)),
+    {"large": 250}, {"large": 250, "registers": 96}, {"large": 250, "registers": 168}, {"large": 450},
+    {"calls": ()}, {"calls": ALL_CALLS}, {"calls": ALL_CALLS, "large": 250, "registers": 80},
     {"apart": False, "calls": ()}, {"tables_aside": False}, {"contracted": True}, {"local": 0},
 ]  # fmt: skip
 
@@ -150,7 +151,8 @@ def main() -> None:
 
     quick, kept = "--quick" in sys.argv, option("--out")
     names = option("--cells").split(",") if option("--cells") else QUICK if quick else list(CELLS)
-    seconds, told = 1.0 if quick else 2.0, {"gpu": str(device.get_current_device().name), "cores": os.cpu_count()}
+    seconds = float(option("--seconds", "1" if quick else "2"))
+    told = {"gpu": str(device.get_current_device().name), "cores": os.cpu_count()}
     print(f"{told['gpu']}, {told['cores']} cores", flush=True)
 
     def keep(part: str, value: Any) -> None:

@@ -52,6 +52,7 @@ class Tuning(NamedTuple):
     local: int = 1024  # a thread's state is kept in local memory if it has at most so many words
     apart: bool = True  # functions marked `apart` are called, not inlined
     calls: tuple[str, ...] = ("choose", "stop")  # and so are these
+    large: int = 10**9  # and so are those whose code is longer
     tables_aside: bool = True  # tables are in global memory; in constant memory, threads read them one by one
     contracted: bool = False  # a * b + c is rounded once, unlike on a CPU
 
@@ -185,7 +186,7 @@ def compiled_turns(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], 
     }  # fmt: skip
     helpers = dict(called) | {"records": Records}
     if not IS_SIMULATED:
-        helpers = {name: on_device(each, tuning.apart, name in tuning.calls) for name, each in called}
+        helpers = {name: on_device(each, tuning.apart, tuning.large, name in tuning.calls) for name, each in called}
     function = copied(take_turns, helpers | constants | {"cuda": numba_cuda()})
     if IS_SIMULATED:
         return numba_cuda().jit(function)
@@ -212,11 +213,11 @@ def compiled_turns(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], 
 
 
 @cache
-def on_device(function: Any, apart: bool, call: bool = False) -> Any:
+def on_device(function: Any, apart: bool, large: int, call: bool = False) -> Any:
     """A function for the GPU, and with it every plain function that it calls."""
-    helpers = {name: on_device(each, apart) for name, each in plain_functions_of(function).items()}
+    helpers = {name: on_device(each, apart, large) for name, each in plain_functions_of(function).items()}
     found = numba_cuda().jit(device=True)(copied(function, helpers) if helpers else function)
-    if call or (apart and getattr(function, "apart", False)):
+    if call or (apart and getattr(function, "apart", False)) or len(function.__code__.co_code) > large:
         compile_device = found.compile_device
 
         def compile_apart(*kinds: Any) -> Any:
