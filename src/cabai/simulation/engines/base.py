@@ -49,7 +49,7 @@ class Engine(ABC):
         """The most trajectories of a task."""
         return max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else sys.maxsize
 
-    def prepare(self, work: Work) -> None:
+    def prepare(self, work: Work) -> Any:
         """Compile here first: errors in a user's own code are then reported in its own terms."""
         work.compiled()
 

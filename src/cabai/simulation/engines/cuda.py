@@ -1,9 +1,8 @@
 """GPUs of this machine, by numba-cuda: the functions that a CPU runs are compiled for the GPU as they are.
 
-A GPU runs its threads in groups of 32, in which all do the same thing or wait. So a thread that has ended a trajectory
+A GPU runs threads in groups of 32, in which all do the same thing or wait. So a thread that has ended a trajectory
 takes the next one at once, and the full test of whether to stop, which is rare and takes long, is put off until several
-threads of a group need it. A launch is a number of turns. Threads keep their state until the next launch, so that no
-launch takes long, however long a trajectory is.
+threads of a group need it. Threads keep their state between launches: none takes long, however long a trajectory is.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import threading
 import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import cache, lru_cache
-from queue import SimpleQueue
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import observe
 from cabai.core.state import Records
-from cabai.core.stopping import leader_beats_every_rival, may_beat_every_rival
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
 from cabai.simulation.engines.base import Engine, EngineFailed
@@ -44,22 +42,14 @@ IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "0"  # by numba-cu
 ROW, REACHED, MARK, DOING, PLACE = range(5)  # the last words of a thread's state, and how many there are
 
 
-class Tuning(NamedTuple):
-    """What makes a kernel fast. Only `contracted` changes results."""
-
+class Tuning(NamedTuple):  # of a kernel; it changes no result
     gather: int = 12  # how many threads of a group wait for a full test before it is made
     registers: int = 128  # of a thread, at most
     local: int = 1024  # a thread's state is kept in local memory if it has at most so many words
-    apart: bool = True  # functions marked `apart` are called, not inlined
-    calls: tuple[str, ...] = ("choose", "stop")  # and so are these
-    large: int = 10**9  # and so are those whose code is longer
-    tables_aside: bool = True  # tables are in global memory; in constant memory, threads read them one by one
-    contracted: bool = False  # a * b + c is rounded once, unlike on a CPU
+    large: int = 250  # bytes of code: longer functions are called, not inlined, as are those marked `apart`
 
 
-Kernel = tuple[Any, NDArray[np.uint64], NDArray[Any]]  # compiled; run and arms before the first pull; rules per level
-
-# What `take_turns` is made of, until `whole_kernel` puts the real things in place.
+# What `take_turns` is made of, until `compiled_turns` puts the real things in place.
 cuda = records = choose = stop = may_stop = write = None
 ARM_KIND = RUN_KIND = TRUTH_KIND = np.dtype(np.uint64)
 ROOM, RUN_WORDS, FEW, UNFINISHED, IS_LOCAL = 0, 0, 0, 0, True
@@ -129,10 +119,6 @@ def take_turns(
     state[place + ROW], state[place + REACHED], state[place + MARK], state[place + DOING] = row, reached, mark, doing
 
 
-def always(arms, run, rules):
-    return True
-
-
 def as_they_are(records):
     return records
 
@@ -144,8 +130,8 @@ def numba_cuda() -> Any:
     return cuda
 
 
-def kernel_of(work: Work, tuning: Tuning) -> Kernel:
-    """The kernel for some work. If it cannot be compiled because of a user's own code, the error names the line."""
+def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[np.uint64], NDArray[Any]]:
+    """The kernel, run and arms before the first pull, and the rules of each level; an error names a user's own line."""
     from cabai.core.blame import unusable
     from cabai.simulation.loop import write
 
@@ -153,8 +139,7 @@ def kernel_of(work: Work, tuning: Tuning) -> Kernel:
     bound = binding([*(pair for pair in setup.test_binding if pair[0] != "draw"), *work.drawing])
     called = {slot.__name__: function_for(slot, bound) for slot in (observe, draw, draw_cost, pulls_of_a_choice)}
     called |= {"choose": setup.choose, "stop": setup.stop, "open_streams": open_streams, "write": write}
-    by_default = setup.policy.stop is leader_beats_every_rival
-    called |= {"may_stop": setup.bound(may_beat_every_rival) if by_default else always, "records": as_they_are}
+    called |= {"may_stop": setup.may_stop, "records": as_they_are}
     first = np.concatenate([np.array([run]).view(np.uint64), arms.view(np.uint64)])
     words = len(first) + work.truth.nbytes // 8 + PLACE
     room = 1 << (words - 1).bit_length()  # a power of 2, so that a kernel serves several numbers of arms
@@ -180,18 +165,16 @@ def compiled_turns(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], 
     from cabai.simulation.loop import RESULT, UNFINISHED
 
     arm, run, rules, truth = kinds
-    constants = {
+    constants: dict[str, Any] = {
         "ARM_KIND": arm, "RUN_KIND": run, "TRUTH_KIND": truth, "RUN_WORDS": run.itemsize // 8, "ROOM": room or 1,
-        "IS_LOCAL": room > 0, "FEW": 1 if IS_SIMULATED else GROUP - tuning.gather, "UNFINISHED": UNFINISHED,
+        "IS_LOCAL": room > 0, "FEW": GROUP - tuning.gather, "UNFINISHED": UNFINISHED,
     }  # fmt: skip
-    helpers = dict(called) | {"records": Records}
-    if not IS_SIMULATED:
-        helpers = {name: on_device(each, tuning.apart, tuning.large, name in tuning.calls) for name, each in called}
-    function = copied(take_turns, helpers | constants | {"cuda": numba_cuda()})
+    constants["cuda"] = cuda = numba_cuda()
     if IS_SIMULATED:
-        return numba_cuda().jit(function)
+        return cuda.jit(copied(take_turns, dict(called) | constants | {"records": Records, "FEW": 1}))
+    function = copied(take_turns, {name: on_device(each, tuning.large) for name, each in called} | constants)
     inside = [each for _, one in called for each in functions_in(one)]
-    parts = repr(([f"{each.__module__}.{each.__qualname__}" for each in inside], constants, tuning))
+    parts = repr(([f"{each.__module__}.{each.__qualname__}" for each in inside], kinds, room, tuning))
     function.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
     words, wholes, rows = types.uint64[::1], types.int64[::1], types.int64[:, :, ::1]
     signature = types.void(
@@ -201,23 +184,21 @@ def compiled_turns(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], 
     with _settings_changed:  # they are those of the whole process, and some are private
         before = config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT
         config.CACHE_DIR = cache_directory() if all(map(is_ours, inside)) else ""
-        if not tuning.contracted:
-            nvvm.compile_ir = lambda *code, **options: before[1](*code, **options | {"fma": False})
-        if tuning.tables_aside:
-            nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL
+        nvvm.compile_ir = lambda *code, **options: before[1](*code, **options | {"fma": False})  # rounded as on a CPU
+        nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL  # threads would read tables there one by one
         try:
             options = {"max_registers": tuning.registers, "lto": False, "cache": bool(config.CACHE_DIR)}
-            return numba_cuda().jit(signature, **options)(function)
+            return cuda.jit(signature, **options)(function)
         finally:
             config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT = before
 
 
 @cache
-def on_device(function: Any, apart: bool, large: int, call: bool = False) -> Any:
+def on_device(function: Any, large: int) -> Any:
     """A function for the GPU, and with it every plain function that it calls."""
-    helpers = {name: on_device(each, apart, large) for name, each in plain_functions_of(function).items()}
+    helpers = {name: on_device(each, large) for name, each in plain_functions_of(function).items()}
     found = numba_cuda().jit(device=True)(copied(function, helpers) if helpers else function)
-    if call or (apart and getattr(function, "apart", False)) or len(function.__code__.co_code) > large:
+    if getattr(function, "apart", False) or len(function.__code__.co_code) > large:
         compile_device = found.compile_device
 
         def compile_apart(*kinds: Any) -> Any:
@@ -231,94 +212,70 @@ def on_device(function: Any, apart: bool, large: int, call: bool = False) -> Any
 
 class Cuda(Engine):
     where = "on the GPU"
-    aim = shortest = 1.0
-    pilot = 2**16
+    aim, shortest, pilot = 1.0, 1.0, 2**16
 
     def __init__(self, workers: int | None = None, tuning: Tuning | None = None) -> None:
         """All GPUs of this machine, or the first `workers` of them."""
-        gpus = numba_cuda().gpus
-        try:
-            found = len(gpus)
-        except Exception as error:  # there is no driver
-            raise EngineFailed("engine 'cuda' needs an NVIDIA GPU, and this machine has no driver for one.") from error
-        if not found:
-            raise EngineFailed("engine 'cuda' needs an NVIDIA GPU, and this machine has none.")
+        cuda = numba_cuda()
+        if not IS_SIMULATED and not cuda.cudadrv.driver.driver.is_available:
+            raise EngineFailed("engine 'cuda' needs an NVIDIA GPU with its driver, and this machine has none.")
         self.workers, self.tuning, self.stopped = workers, tuning or Tuning(), threading.Event()
-        self.free: SimpleQueue[int] = SimpleQueue()  # a GPU for each task
-        self.places = list(range(found))[:workers] * (1 if IS_SIMULATED else TASKS)
-        for gpu in self.places:
-            self.free.put(gpu)
-        self.pool = ThreadPoolExecutor(self.cores)
+        self.places = list(range(len(cuda.gpus)))[:workers] * (1 if IS_SIMULATED else TASKS)
+        self.next_place, self.pool = cycle(self.places), ThreadPoolExecutor(self.cores)
 
     @property
     def cores(self) -> int:
         return len(self.places)
 
-    room = cores
-
     def most(self, work: Work) -> int:
         return max(1, MOST_BYTES // work.row_bytes)
 
-    def prepare(self, work: Work) -> None:
-        self.share(work)
-
-    def share(self, work: Work) -> tuple[Work, Kernel]:
+    def share(self, work: Work) -> Any:
         with numba_cuda().gpus[0]:
-            return work, kernel_of(work, self.tuning)
+            return work, *kernel_of(work, self.tuning)
 
-    def submit(self, shared: tuple[Work, Kernel], first: int, count: int) -> Future[Part]:
-        return self.pool.submit(self.run, *shared, first, count)
+    prepare = share
 
-    def run(self, work: Work, kernel: Kernel, first: int, count: int) -> Part:
-        gpu, started = self.free.get(), time.perf_counter()
-        try:
-            with numba_cuda().gpus[gpu]:
-                rows = self.rows(work, *kernel, first, count)
-        finally:
-            self.free.put(gpu)
+    def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
+        return self.pool.submit(self.run, next(self.next_place), shared, first, count)
+
+    def run(self, gpu: int, shared: Any, first: int, count: int) -> Part:
+        started, work = time.perf_counter(), shared[0]
+        with numba_cuda().gpus[gpu]:
+            rows = self.rows(shared, first, count)
         seconds = time.perf_counter() - started
-        kept, sums = (rows, []) if work.keeps_rows else ((), work.sums(*rows))
-        return Part(first, count, seconds, kept, sums)
+        return Part(first, count, seconds, *((rows, []) if work.keeps_rows else ((), work.sums(*rows))))
 
-    def rows(self, work: Work, launch: Any, start: NDArray[Any], rules: NDArray[Any], first: int, count: int) -> Rows:
+    def rows(self, shared: Any, first: int, count: int) -> Rows:
         """The results, pulls and paths of these trajectories."""
         from cabai.simulation.loop import RESULT
 
-        cuda, arms, shape = numba_cuda(), len(work.instance), (count, len(work.levels))
+        work, launch, start, rules = shared
+        cuda, shape, arms = numba_cuda(), (count, len(work.levels)), len(work.instance)
         truths, numbers = work.inputs(first, count)
-        stream, results = cuda.stream(), cuda.device_array(shape, RESULT)
-        pulls = cuda.device_array((*shape, arms), np.int64)
-        path, counts = np.full((count, len(work.grid), arms), -1, np.int64), np.zeros(3, np.int64)
-        states = self.states(launch, len(start) + truths.shape[1] + PLACE)
+        states = first_states(launch, len(start) + truths.shape[1] + PLACE)
         blocks, threads = max(1, len(states) // GROUP), min(len(states), GROUP)
-        sent = start, truths, numbers, rules, work.grid, path, counts, states
+        path, counts = np.full((count, len(work.grid), arms), -1, np.int64), np.zeros(3, np.int64)
+        sent, stream, turns = (start, truths, numbers, rules, work.grid, path, counts, states), cuda.stream(), 64
         start, truths, numbers, rules, grid, path, counts, states = (cuda.to_device(each, stream) for each in sent)
-        turns = 64
+        results, pulls = cuda.device_array(shape, RESULT), cuda.device_array((*shape, arms), np.int64)
         while not self.stopped.is_set():
             began = time.perf_counter()
             launch[blocks, threads, stream](
                 start, truths, numbers, np.uint64(work.seed), rules, work.max_pulls, work.max_cost, grid, results,
                 pulls, path, states, counts, turns,
             )  # fmt: skip
-            now = counts.copy_to_host(stream=stream)
-            stream.synchronize()
+            now = counts.copy_to_host(None, stream)  # waits for the launch
             if now[NO_SUCH_ARM]:
                 raise InvalidInput(f"policy {work.setup.policy} chose an arm that does not exist.")
             if now[ENDED] == count:
-                rows = [each.copy_to_host(stream=stream) for each in (results, pulls, path)]
-                stream.synchronize()
-                return rows[0], rows[1], rows[2]
+                return (
+                    results.copy_to_host(None, stream),
+                    pulls.copy_to_host(None, stream),
+                    path.copy_to_host(None, stream),
+                )
             turns = math.ceil(turns * min(max(LAUNCH / (time.perf_counter() - began), 0.25), 4.0))
         raise CancelledError
-
-    def states(self, launch: Any, words: int) -> NDArray[np.uint64]:
-        """The first state of each thread: as many as run at a time, as far as registers and memory allow."""
-        if IS_SIMULATED:
-            return np.zeros((2, words), np.uint64)
-        registers = -(-launch.get_regs_per_thread() // 8) * 8
-        there = numba_cuda().get_current_device().MULTIPROCESSOR_COUNT * min(32, 2**16 // (GROUP * registers))
-        fit = int(STATE_SHARE * numba_cuda().current_context().get_memory_info().free) // (8 * words * GROUP)
-        return np.zeros((GROUP * max(128, min(there, fit)), words), np.uint64)
 
     def cancel(self) -> None:
         self.stopped.set()
@@ -330,3 +287,13 @@ class Cuda(Engine):
         if type(error).__module__.startswith(("numba.", "cuda.")):
             return EngineFailed(f"the GPU cannot do this work: {str(error).strip().splitlines()[0]}")
         return error
+
+
+def first_states(launch: Any, words: int) -> NDArray[np.uint64]:
+    """The state of each thread before the first launch: as many as registers and memory allow to run at a time."""
+    if IS_SIMULATED:
+        return np.zeros((2, words), np.uint64)
+    registers = -(-launch.get_regs_per_thread() // 8) * 8
+    there = numba_cuda().get_current_device().MULTIPROCESSOR_COUNT * min(32, 2**16 // (GROUP * registers))
+    fit = int(STATE_SHARE * numba_cuda().current_context().get_memory_info().free) // (8 * words * GROUP)
+    return np.zeros((GROUP * max(128, min(there, fit)), words), np.uint64)
