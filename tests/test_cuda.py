@@ -243,5 +243,5 @@ def test_sums_and_plans_on_a_gpu_are_those_of_threads():
     sums = [cabai.simulate(instance, keep="summary", trajectories=200_000, engine=each).sums for each in (None, "cuda")]
     assert vars(sums[0]).keys() == vars(sums[1]).keys()
     assert all(np.array_equal(vars(sums[0])[name], vars(sums[1])[name]) for name in vars(sums[0]))
-    known = {"family": "gaussian", "means": ["0..1", "0..1"], "draws": 100, "worth": False}
+    known = {"family": "gaussian(variance=1)", "means": ["0..1", "0..1"], "draws": 100, "worth": False}
     assert repr(cabai.plan(**known)) == repr(cabai.plan(**known, engine="cuda"))
