@@ -182,7 +182,32 @@ def test_hard_instances_have_their_best_arm_last_and_the_costs_given(family, cos
         assert each.instance.best == len(costs) - 1
         assert sorted(each.instance.costs) == sorted(costs)
         assert each.instance.cost_model == "beta"
-    assert {each.instance.costs[-1] for each in found} == {min(costs), max(costs)}
+    middling = sorted(costs)[len(costs) // 2]
+    assert {each.instance.costs[-1] for each in found} == {min(costs), max(costs), middling}
+
+
+MIDDLING = [-0.45, -1e-9, 0.0], [0.01, 1, 0.1]  # means and costs: the hardest known instance of these costs
+
+
+def test_a_middling_best_arm_is_searched_tied_with_its_more_expensive_neighbour():
+    found = hard_instances(family_of("gaussian"), [1, 0.1, 0.01], 0.05, 1000, "fixed")
+    assert MIDDLING in [(each.instance.means.tolist(), each.instance.costs.tolist()) for each in found]
+    more = [each.instance for each in more_instances(family_of("gaussian"), [*range(1, 8)], "fixed", 3)]
+    tied = {tuple(each.costs[each.means > -1e-8].tolist()) for each in more}
+    assert {(5, 4), (5, 6, 7, 4)} <= tied  # the best last
+
+
+@pytest.mark.slow
+def test_a_tight_certificate_holds_where_a_middling_arm_is_tied():
+    """Without that instance, c was 0.508 and its rate 0.0510. 400,000 trajectories: at the rate of 0.047 that a
+    certificate from 40,000 aims at, more than delta would be 9 standard deviations."""
+    found = calibrate("gaussian", [1, 0.1, 0.01], delta=0.05, max_pulls=1000, trajectories=40_000)
+    runs = cabai.simulate(
+        cabai.Instance("gaussian", *MIDDLING), threshold=found.threshold, delta=0.05, max_pulls=1000,
+        trajectories=400_000, keep="summary", seed=20,
+    )  # fmt: skip
+    print(f"\nc = {found.c}: {runs.sums.errors / 400_000:.5f}")
+    assert runs.sums.errors <= 0.05 * 400_000
 
 
 @pytest.mark.parametrize("family", FAMILIES.names)
@@ -303,11 +328,11 @@ def test_a_certificate_says_what_was_searched_and_how_surely(certificate):
         f"calibrated(c={certificate.c:g}, policy=co, family=bernoulli, arms=3, delta=0.1, max_pulls=500)"
     )
     # at so short a horizon, both gaps are the widest there is; three were found among pairs of like cost and at random
-    assert len(certificate.searched) == 13 + 3
+    assert len(certificate.searched) == 16 + 3
     for each in certificate.searched:
         assert each.trajectories in (800, 200)
         assert each.rate <= each.upper_limit <= 0.1
-    assert "not proven: with 99 % confidence, on each of these 16 instances" in repr(certificate)
+    assert "not proven: with 99 % confidence, on each of these 19 instances" in repr(certificate)
 
 
 def test_errors_stay_below_delta_on_new_trajectories(certificate):

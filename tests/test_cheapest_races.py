@@ -137,9 +137,7 @@ def test_an_evaluation_is_a_replay(behind):
     names, costs = ["small", "medium", "large"], {"small": 0.1, "medium": 0.5, "large": 2.0}
     table = scores_of(table_of(150, behind, seed=3), names)
     looked_for = {"goal": "cheapest", "epsilon": 0.08, "slack": 0.04, "running_costs": [1, 2, 3]}
-    found = cabai.evaluate(
-        names, range(150), lambda arm, item: (table[arm][item], costs[arm]), seed=9, costs=costs, **looked_for
-    )
+    found = cabai.evaluate(names, range(150), lambda arm, item: table[arm][item], seed=9, costs=costs, **looked_for)
     again = cabai.replay(table, costs=costs, repeats=1, seed=9, **looked_for)
     assert found.decision == names[again.decisions[0]]
     assert [arm.pulls for arm in found.status.arms] == again.pulls[0].tolist()

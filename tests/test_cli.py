@@ -99,6 +99,8 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
         ),
         (["bound", "--means", "1,0", "--costs", "1,1"], "Missing option '--family'"),
         (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
+        (["plan", "--max-cost", "5"], "No such option: --max-cost; did you mean --budget?"),
+        (["simulate", *PAPER, "--budget", "5"], "No such option: --budget; did you mean --max-cost?"),
         (["bond"], "No such command 'bond'"),
         (["compare", *PAPER, "--trajectories", "2", "--plot", "x.gif"], "must end in .png or .svg, got 'x.gif'"),
         (["simulate", *PAPER, "--policy", "best"], "unknown policy 'best'; known: co,"),

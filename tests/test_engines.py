@@ -399,7 +399,10 @@ def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "joblib"}, "one of 'processes', 'dask' and 'ray', or a dask.distributed.Client, got 'joblib'"),
+        (
+            {"engine": "joblib"},
+            "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'joblib'",
+        ),
         ({"engine": 7}, "got 7"),
         ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
         ({"address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got None"),

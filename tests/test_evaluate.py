@@ -290,6 +290,43 @@ def test_everything_reused_is_known_exactly_and_right():
         assert found.statement.endswith("known exactly, since everything was evaluated")
 
 
+def test_a_new_model_is_not_all_that_a_second_evaluation_pays_for():
+    """Its order is new: the others have no scores on some of the items that come first (docs/datasets.md)."""
+    rng = np.random.default_rng(3)
+    right = {"a": rng.random(600) < 0.75, "b": rng.random(600) < 0.6, "c": rng.random(600) < 0.7}
+    test = lambda arm, item: float(right[arm][item])  # noqa: E731
+    first = cabai.evaluate(["a", "b"], range(600), test, seed=1)
+    second = cabai.evaluate(["a", "b", "c"], range(600), test, seed=2, reuse=first)
+    of_new = len(second.scores["c"])
+    assert 0 < of_new < second.spent
+
+
+def test_scores_on_other_texts_with_the_same_ids_are_not_reused(tmp_path):
+    """Nor by name, from a storage; the ids are named. Items may be added, left out or put in another order."""
+    old = [{"id": f"q{i}", "text": f"old {i}"} for i in range(50)]
+    url = f"sqlite:///{tmp_path}/cabai.db"
+    first = cabai.evaluate(["a", "b"], old, lambda arm, item: arm == "a", seed=1, name="old", storage=url)
+    changed = [item | {"text": "new"} if item["id"] in ("q3", "q40") else item for item in old]
+    for reuse in (first, "old"):
+        with pytest.raises(cabai.InvalidInput, match=r"had other items with the ids q3, q40: .* new ids"):
+            cabai.evaluate(["a", "c"], changed, score, reuse=reuse, name="new", storage=url)
+    other = [{"id": f"q{i}", "text": "new"} for i in range(50)]
+    with pytest.raises(cabai.InvalidInput, match="q0, q1, q2, q3, q4 and 45 more"):
+        cabai.evaluate(["a", "b"], other, score, reuse=first)
+    moved = [{"id": "q50", "text": "more"}, *old[:10:-1]]
+    again = cabai.evaluate(["a", "b"], moved, lambda arm, item: arm == "a", reuse=first, seed=2)
+    assert again.decision == "a"
+    assert again.spent < sum(map(len, again.scores.values()))
+
+
+@pytest.mark.parametrize("result", [(1, 0.02), {"score": 1, "cost": 0.02}])
+def test_costs_that_are_given_and_returned_are_refused(result):
+    with pytest.raises(cabai.RunFailed, match=r"arm '.' returned a cost of 0.02, but costs= already says") as failed:
+        cabai.evaluate(["a", "b"], range(50), lambda arm, item: result, costs=[1, 2])
+    assert (failed.value.evaluation.spent, failed.value.evaluation.status.pulls) == (0, 0)
+    assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: (arm == "a", None), costs=[1, 2]).decision == "a"
+
+
 def test_scores_of_another_dataset_or_range_are_not_reused():
     first = cabai.evaluate(["a", "b"], [f"old {i}" for i in range(50)], lambda arm, item: arm == "a", seed=1)
     with pytest.raises(cabai.InvalidInput, match="had other items"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
 from pathlib import Path
+
+import pytest
 
 import cabai
 
@@ -137,3 +140,15 @@ def test_rooms_list_nothing_but_names_in_their_init():
         kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.If)
         own = [node for node in tree.body if not isinstance(node, kinds)]
         assert [node.name for node in own if isinstance(node, ast.FunctionDef) and node.name != "__getattr__"] == []
+
+
+def test_nothing_that_tools_leave_behind_is_committed():
+    """Nothing that .gitignore names, and no folder of a tool that it forgets."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        pytest.skip("not a clone")
+    listed = ["git", "-C", str(root), "ls-files"]
+    committed = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\n")
+    hidden = {name.partition("/")[0] for name in committed if name.startswith(".") and "/" in name}
+    assert hidden <= {".ci", ".github"}
+    assert subprocess.run([*listed, "-ci", "--exclude-standard"], capture_output=True, text=True).stdout == ""

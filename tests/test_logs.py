@@ -73,6 +73,8 @@ def changes(said: dict[str, Any], before: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_the_pulls_and_the_decision_of_a_log_are_made_again(name, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(LOGS))  # the example as it was then
+    monkeypatch.delitem(sys.modules, "thompson", raising=False)
     log = json.loads(gzip.decompress((LOGS / f"{name}.json.gz").read_bytes()))
     given = usual(log["study"])
     imported = sum(event["kind"] == "import" for event in log["events"])
@@ -91,7 +93,8 @@ def test_the_pulls_and_the_decision_of_a_log_are_made_again(name, monkeypatch):
             found = state.verdict()
             assert (found.arm, found.confidence) == (following.arm, following.reward)
     check_final(log["final"], state, counts=name not in COUNTED_LATER)
-    sys.modules.pop("eliminating_ctas", None)
+    for own in ("eliminating_ctas", "thompson"):
+        sys.modules.pop(own, None)
 
 
 # There several results came in one call, and the version before counted them after the last; now each counts at once,

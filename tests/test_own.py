@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import cabai
 from cabai.cli.main import app
+from cabai.families import poisson
 from cabai.simulation.grid import random_instance
 from cabai.study.absent import stored
 from cabai.thresholds import Calibrated
@@ -350,3 +355,90 @@ def test_what_has_no_name_and_what_no_grid_can_draw_are_refused(own):
         cabai.InvalidInput, match=r"random instances are drawn only for gaussian, .* got family geometric"
     ):
         random_instance(own["family"], 3, seed=0, number=0)
+
+
+def test_a_plain_function_is_told_how_to_become_a_policy(tmp_path, monkeypatch):
+    def mine(arms, run, rules):
+        return run.leader
+
+    instance = cabai.Instance("gaussian", [1, 0], [1, 1])
+    for call in (
+        lambda: cabai.simulate(instance, mine),
+        lambda: cabai.create_study("plain", arms=ARMS, family="bernoulli", policy=mine, storage="memory"),
+    ):
+        with pytest.raises(cabai.InvalidInput, match=r"policy must be a name .* write @cabai\.policy above it\.$"):
+            call()
+    (tmp_path / "undecorated.py").write_text("def mine(arms, run, rules):\n    return run.leader\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(cabai.InvalidInput, match=r"'undecorated:mine' is a function, .* write @cabai\.policy above it"):
+        cabai.simulate(instance, "undecorated:mine")
+
+
+def plain_top_two_thompson(means, pulls, rng):
+    """Russo (2016), "Simple Bayesian algorithms for best arm identification", section 3.3, with a coin of 1/2."""
+
+    def best_of_a_draw():
+        return int(np.argmax(rng.normal(means, 1 / np.sqrt(pulls))))
+
+    first = second = best_of_a_draw()
+    if rng.random() < 0.5:
+        return first
+    while second == first:
+        second = best_of_a_draw()
+    return second
+
+
+@pytest.mark.parametrize(
+    ("means", "pulls"),
+    [([1.0, 0.6, 0.5], [50, 400, 4]), ([0.0, 0.0, 0.0, 0.0], [1, 9, 4, 2]), ([0.0, 1.0, 0.8], [3, 8, 30])],
+)
+def test_the_example_is_top_two_thompson_sampling(own, means, pulls):
+    """Of 3000 choices after the same rewards, each arm gets the share that a plain version gives it. 0.07 is 5.4
+    standard deviations of the difference of two shares: a chance of 1e-7 for each arm."""
+    arms = [SimpleNamespace(mean=mean, pulls=n) for mean, n in zip(means, pulls, strict=True)]
+    run = SimpleNamespace(stream=np.uint64(7))
+    rng, times = np.random.default_rng(7), 3000
+    with np.errstate(over="ignore"):
+        ours = [own["policy"].choose(arms, run, None) for _ in range(times)]
+    plain = [plain_top_two_thompson(means, pulls, rng) for _ in range(times)]
+    shares = [np.bincount(each, minlength=len(means)) / times for each in (ours, plain)]
+    assert np.abs(shares[0] - shares[1]).max() < 0.07
+
+
+def test_the_second_arm_of_the_example_is_found_also_where_no_draw_finds_it(own):
+    """After 1000 draws, it is the arm that came closest, so the leader is pulled half of the time."""
+    arms = [SimpleNamespace(mean=mean, pulls=10_000) for mean in (1.0, 0.5, 0.4)]
+    run = SimpleNamespace(stream=np.uint64(1))
+    with np.errstate(over="ignore"):
+        chosen = {own["policy"].choose(arms, run, None) for _ in range(12)}
+    assert chosen == {0, 1}
+
+
+@dataclass(frozen=True)
+class Counts(cabai.Family):
+    """Poisson rewards, as a family of one's own with what `contrast` needs."""
+
+    name = "counts"
+    means, rewards = "0 or positive", "a whole number, 0 or more,"
+    whole_rewards = True
+    functions = tuple(
+        getattr(poisson, name) for name in ("divergence", "variance_at", "variance_slope", "edges", "draw", "tilted")
+    )
+
+    def spread(self, mean):
+        return math.exp(-mean)  # for `draw`
+
+    def tilt(self, tilt):
+        return math.expm1(tilt), math.expm1(tilt) - tilt
+
+
+def test_a_family_of_ones_own_gets_contrast_if_it_has_what_contrast_needs(own):
+    """And pays what cabai's own family pays; without `tilted`, it gets `mixture`."""
+    assert str(cabai.thresholds.threshold_of(None, own["family"])) == "mixture"
+    about = {"means": [3, 2, 1], "costs": [1, 0.1, 0.01]}
+    mine, ours = (
+        cabai.simulate(cabai.Instance(family, **about), trajectories=50, max_pulls=10_000).summary()
+        for family in (Counts(), "poisson")
+    )
+    assert (mine.threshold, mine.standing) == ("contrast", "not proven for this family")
+    assert mine.mean_cost == pytest.approx(ours.mean_cost, rel=0.02)

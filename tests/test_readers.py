@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import io
 import json
 import math
+import re
 import struct
 import zipfile
 import zlib
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from cabai.datasets import read_inspect, read_lm_eval, read_table
@@ -279,3 +284,173 @@ def test_the_shell_replays_logs(logs, tmp_path):
     write_samples(tmp_path / "out" / "m1", "piqa", [lm_eval_sample(i, acc=1.0) for i in range(3)])
     write_samples(tmp_path / "out" / "m2", "piqa", [lm_eval_sample(i, acc=0.0) for i in range(3)])
     assert json.loads(here("replay", str(tmp_path / "out"), "--repeats", "2", "--json").stdout)["same_winner"] == 1
+
+
+# --- Damaged and odd files -------------------------------------------------------------------------------------------
+
+ODD = [
+    None, True, -1, 0, 1.5, 2**70, "", "x", "\ud800", [], [1], [[]], {}, {"value": []}, {"value": {}}, {"x": 1},
+    math.nan, math.inf, "9" * 5000,
+]  # fmt: skip
+
+
+def with_odd_values(value, rng):
+    """A copy of a JSON value in which one of its parts is replaced by something else, taken away, or nested deep."""
+    parts = []
+
+    def walk(inside):
+        for key in inside if isinstance(inside, dict) else range(len(inside)):
+            parts.append((inside, key))
+            if isinstance(inside[key], (dict, list)):
+                walk(inside[key])
+
+    copy = json.loads(json.dumps(value))
+    walk(copy)
+    inside, key = parts[rng.integers(len(parts))]
+    if rng.random() < 0.1:
+        del inside[key]
+    else:
+        inside[key] = ODD[rng.integers(len(ODD))]
+    return copy
+
+
+def with_other_bytes(content, rng):
+    """Bytes of which some are changed, or the end or a piece is missing."""
+    found, at = bytearray(content), int(rng.integers(len(content)))
+    kind = rng.integers(4)
+    if kind == 0:
+        return bytes(found[:at])
+    if kind == 1:
+        del found[at : at + int(rng.integers(1, 30))]
+        return bytes(found)
+    for _ in range(1 if kind == 2 else 20):
+        found[int(rng.integers(len(found)))] = int(rng.integers(256))
+    return bytes(found)
+
+
+def deflated(members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name, json.dumps(content))
+    return file.getvalue()
+
+
+def broken_inspect(folder, rng):
+    header = about("m", config={"epochs": 2})
+    usage = {"m": {"total_cost": 0.1}}
+    samples = [sample(i, {"match": "C", "judge": 0.5}, epoch, model_usage=usage) for i in (1, 2) for epoch in (1, 2)]
+    kind, path = rng.integers(4), folder / "log.eval"
+    if kind == 0:
+        whole = with_odd_values({**header, "samples": samples}, rng)
+        path = folder / "log.json"
+        path.write_text(json.dumps(whole))
+    elif kind == 1:
+        path.write_bytes(deflated(with_odd_values({"header.json": header, "summaries.json": samples}, rng)))
+    elif kind == 2:
+        path.write_bytes(with_other_bytes(deflated({"header.json": header, "summaries.json": samples}), rng))
+    else:
+        path.write_bytes(with_other_bytes(write_eval(folder / "zstd.eval", header, samples).read_bytes(), rng))
+    good = folder / "good.json"
+    good.write_text(json.dumps({**about("good", config={"epochs": 2}), "samples": samples}))
+    return read_table([path, good], scorer="match")
+
+
+def broken_lm_eval(folder, rng):
+    samples = [lm_eval_sample(i, "none", acc=1.0) for i in range(3)]
+    for model in "ab":
+        write_samples(folder / model, "piqa", with_odd_values(samples, rng) if rng.random() < 0.7 else samples)
+    path = next((folder / "a").glob("*.jsonl"))
+    if rng.random() < 0.4:
+        path.write_bytes(with_other_bytes(path.read_bytes(), rng))
+    return read_table(folder)
+
+
+def broken_parquet(folder, rng):
+    columns = {"arm": ["a", "a", "b", "b"], "item": [1, 2, 1, 2], "score": [0.0, 1.0, 0.5, 0.25]}
+    if rng.random() < 0.3:
+        odd = [
+            [b"\xff", b"a", b"b", b"c"], [[1], [2], [1], [2]], [{"x": 1}] * 4, [True] * 4, [None] * 4,
+            [datetime.datetime.max] * 4, [Decimal("0.5")] * 4, [datetime.timedelta(1)] * 4,
+        ]  # fmt: skip
+        columns[str(rng.choice([*columns]))] = odd[rng.integers(len(odd))]
+    file = folder / "scores.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), file, compression=str(rng.choice(["none", "zstd", "snappy"])))
+    if rng.random() < 0.8:
+        file.write_bytes(b"PAR1" + with_other_bytes(file.read_bytes(), rng)[4:])
+    return read_table(file)
+
+
+@pytest.mark.parametrize("times", [150, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("broken", [broken_inspect, broken_lm_eval, broken_parquet])
+def test_a_broken_file_is_read_or_refused_in_one_line(broken, times, tmp_path):
+    """Nothing else is raised: the shell would call it a bug in cabai."""
+    refused = []
+    for number in range(times):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            broken(folder, np.random.default_rng(number))
+        except InvalidInput as error:
+            refused.append(str(error))
+    assert times > len(refused) > times / 4
+    assert max(map(len, refused)) < 1500
+    assert not any("\n" in message for message in refused)
+
+
+def with_method(content, method, encrypted=False):
+    """A zip file whose members claim to be compressed in another way, or encrypted."""
+    found = bytearray(content)
+    for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        place = found.find(mark)
+        while place >= 0:
+            struct.pack_into("<HH", found, place + at, int(encrypted), method)
+            place = found.find(mark, place + 4)
+    return bytes(found)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+PACKED = deflated({"header.json": about("m"), "summaries.json": [sample("q", {"match": "C"})]})
+WRONG = {
+    "corrupt.eval": PACKED[:60] + bytes(40) + PACKED[100:],
+    "unknown compression.eval": with_method(PACKED, 77),
+    "bzip2.eval": with_method(PACKED, 12),
+    "lzma.eval": with_method(PACKED, 14),
+    "zstandard.eval": with_method(PACKED, 93),
+    "encrypted.eval": with_method(PACKED, 8, encrypted=True),
+    "deep.json": DEEP.encode(),
+    "deep.jsonl": DEEP.encode(),
+    "deep part.json": f'{{"eval": {{"model": "m"}}, "samples": {DEEP}}}'.encode(),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_unpacked_is_one_line_in_the_shell(name, tmp_path):
+    (tmp_path / name).write_bytes(WRONG[name])
+    done = here("replay", str(tmp_path / name))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert re.search("is not a log of Inspect, or is damaged|line 1: it is not a sample|cannot read .*: ", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"epoch": "two"}, "sample 'q': epoch must be a whole number, 1 or more, got 'two'"),
+        ({"scores": [1]}, "sample 'q': scores must have a name and a value each, got [1]"),
+        ({"scores": {"match": {"explanation": ""}}}, "sample 'q': scores must have a name and a value each"),
+        ({"model_usage": {"m": {"total_cost": "free"}}}, "sample 'q': each model's usage must have a number"),
+    ],
+)
+def test_odd_values_in_a_log_of_inspect_are_named(more, message, tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({**about("m"), "samples": [{**sample("q", {"match": 1}), **more}]}))
+    with pytest.raises(InvalidInput) as refused:
+        read_inspect(tmp_path)
+    assert f"{path}, {message}" in str(refused.value)
+
+
+@pytest.mark.parametrize(("field", "value"), [("filter", ["none"]), ("metrics", 5), ("metrics", [["acc"]])])
+def test_odd_values_in_samples_of_lm_eval_are_named(field, value, tmp_path):
+    path = write_samples(tmp_path, "piqa", [lm_eval_sample(0, acc=1.0), {**lm_eval_sample(1, acc=1.0), field: value}])
+    with pytest.raises(InvalidInput, match=rf"\.jsonl, line 2: {field} must be (a name|names), got"):
+        read_lm_eval(path)

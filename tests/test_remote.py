@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cabai.study import http
 
 import cabai
-from cabai.study import Study
+from cabai.study import Study, http
 from cabai.study.remote import RemoteStudy
 from served import InThread, Line, Process
 from shell import here
@@ -174,6 +173,16 @@ def test_evaluate_works_over_http(address):
         cabai.evaluate(
             ["small", "x"], range(200), lambda arm, item: 1, **about | {"name": "e", "seed": 2}, reuse="eval"
         )
+
+
+def test_items_with_ids_are_evaluated_over_http(address):
+    """Their fingerprints are as many as they are."""
+    items = [{"id": f"q{i}"} for i in range(200)]
+    about = {"seed": 1, "name": "eval with ids", "storage": address}
+    assert cabai.evaluate(["a", "b"], items, lambda arm, item: arm == "b", **about).decision == "b"
+    changed = [*items[:-1], {"id": "q199", "text": "new"}]
+    with pytest.raises(cabai.InvalidInput, match="its items"):
+        cabai.evaluate(["a", "b"], changed, lambda arm, item: arm == "b", **about)
 
 
 def test_what_http_does_not_do_is_said(address, tmp_path, monkeypatch):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from cabai import InvalidInput
+from cabai import Instance, InvalidInput, bound, simulate
 from cabai.paper import PARTS, reproduce
+from cabai.paper.errata import ERRATA, shown
+from cabai.paper.lab import Lab
+from cabai.paper.lemmas import after, co_limit
+from cabai.paper.lockstep import optimal_shares
+from cabai.paper.published import instance
+from cabai.paper.statements import STATEMENTS
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +42,15 @@ def test_report_has_every_part_as_text_page_figures_and_data(report):
         assert f'<section id="{section["name"]}">' in page
         assert f"## {section['title']}" in text
     figures = {path.stem for path in (out / "figures").iterdir()}
-    assert figures == {"figure2a-bernoulli", "figure2a-poisson", "figure2b", "theorems"}
+    assert figures == {"figure1", "figure2a-bernoulli", "figure2a-poisson", "figure2b", "theorems"}
     assert page.count("data:image/png;base64,") == len(figures)
     assert all(
         (out / "figures" / f"{name}.{kind}").stat().st_size > 5000 for name in figures for kind in ("svg", "png")
     )
     data = {path.stem for path in (out / "data").iterdir()}
-    assert data == {"table1", "table2", "claims", "theorem2", "figure2a-bernoulli", "figure2a-poisson", "figure2b"}
+    assert data == {
+        "table1", "table2", "claims", "theorem2", "figure2a-bernoulli", "figure2a-poisson", "figure2b", "statements",
+    }  # fmt: skip
 
 
 def test_page_opens_offline(report):
@@ -50,7 +63,7 @@ def test_every_table_and_figure_names_its_commands(report):
     page, printed = (report[0] / "report.html").read_text(), report[1]
     tables = sum(len(section["tables"]) for section in printed["sections"])
     commands = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
-    assert len(commands) == tables + 4
+    assert len(commands) == tables + 5
     assert all(line.startswith("cabai ") for block in commands for line in block.splitlines())
     assert sum("--seed 0" in block for block in commands) >= tables
 
@@ -104,20 +117,81 @@ def test_bad_input_is_refused(tmp_path):
         reproduce("table1", quick=True, out=tmp_path / "file")
 
 
-def test_the_errata_page_is_what_the_code_shows():
-    import importlib.util
-    from pathlib import Path
+NUMBERED = {"Theorem": 6, "Proposition": 3, "Corollary": 2, "Lemma": 8, "Algorithm": 3, "Assumption": 2,
+            "Definition": 1, "Remark": 2, "Equation": 1, "Table": 2, "Figure": 2}  # fmt: skip
 
-    script = Path(__file__).parent.parent / "docs" / "theory" / "errata.py"
+
+def test_every_statement_is_confirmed(report):
+    """100 trajectories, 500 for quantiles, 20 of 2,000 pulls for Lemmas 4 and 5; the seed is fixed."""
+    frame = pd.read_parquet(report[0] / "data" / "statements.parquet")
+    assert sorted(frame["statement"]) == sorted(f"{kind} {i + 1}" for kind, n in NUMBERED.items() for i in range(n))
+    assert set(frame["checked"]) == {"exact", "numerical", "experiment", "erratum"}
+    assert frame.loc[frame["verdict"] == "not confirmed", "statement"].tolist() == []
+    wrong = frame.loc[frame["verdict"].isin(["false as printed", "not proven as printed"]), "statement"]
+    assert sorted(wrong) == ["Corollary 2", "Lemma 6", "Proposition 1", "Proposition 2", "Remark 2"]
+
+
+def test_the_code_and_the_test_of_every_statement_exist():
+    for each in STATEMENTS:
+        file, test = each.test.split("::")
+        assert (ROOT / "src" / "cabai" / each.code).is_file()
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text()
+        assert set(each.errata) <= {erratum.where for erratum in ERRATA}
+
+
+def test_shares_in_numpy_are_those_of_the_bound():
+    draw = np.random.default_rng(0)
+    for arms in (2, 3, 10, 50):
+        means, costs = draw.uniform(0, 1, (20, arms)), 10 ** draw.uniform(-2, 0, (20, arms))
+        solved = [bound(Instance("gaussian", *each)).cost_shares for each in zip(means, costs, strict=True)]
+        assert np.abs(optimal_shares(means, costs) - solved).max() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["G3", "G10", "B10"])
+def test_co_pays_its_arms_as_its_limit_says(name):
+    """20 trajectories at delta 1e-100, where a share is off by a few hundredths of itself; within 0.01 and 5 errors."""
+    problem = instance(name)
+    runs = simulate(problem, "co", delta=1e-100, trajectories=20, threshold="paper")
+    paid = runs.pulls * problem.costs / runs.costs[:, None]
+    error = paid.std(axis=0, ddof=1) / np.sqrt(len(runs))
+    assert (np.abs(paid.mean(axis=0) - co_limit(problem)) < 0.01 + 5 * error).all()
+
+
+def test_a_property_holds_after_its_last_failure():
+    holds = np.array([[True, False, True], [False, False, True], [True, False, True], [True, False, True]])
+    assert after(holds).tolist() == [2, 4, 0]
+
+
+def errata_page():
+    script = ROOT / "docs" / "theory" / "errata.py"
     spec = importlib.util.spec_from_file_location("errata_page", script)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert script.with_suffix(".md").read_text() == module.page()
+    return module, script.with_suffix(".md").read_text()
+
+
+def test_the_errata_page_has_every_statement_and_erratum_as_the_code_does():
+    module, page = errata_page()
+    page = page.replace("\\*", "*").replace("\\|", "/").replace("±", " ± ")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
+    assert [row[:3] + row[4:] for row in rows[2:]] == [
+        [each.name, each.says, each.how, each.verdict, module.links(f"src/cabai/{each.code}", f"tests/{each.test}")]
+        for each in STATEMENTS
+    ]
+    lab = Lab()
+    for each in ERRATA:
+        assert f"{each.says}. Correct: {each.right}" in page
+        if not each.minor:
+            assert shown(lab, each) in page
+
+
+@pytest.mark.slow
+def test_the_errata_page_is_what_the_code_shows():
+    module, page = errata_page()
+    assert page == module.page()
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, monkeypatch):
-    from pathlib import Path
-
     from cabai.support.files import write_whole
 
     target = write_whole(tmp_path / "report.md", b"old")

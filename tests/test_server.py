@@ -10,6 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,7 +22,7 @@ import pytest
 import cabai
 from cabai.server import Access, tokens_in
 from cabai.server.access import ATTEMPTS
-from cabai.server.studies import Studies
+from cabai.server.studies import Studies, scores_of
 from cabai.study.wire import LARGEST
 from served import InThread, Process
 from shell import here
@@ -549,6 +553,109 @@ def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, stora
 def test_no_more_streams_than_the_server_can_serve(server, study, monkeypatch):
     monkeypatch.setattr("cabai.server.events.MOST", 0)
     refused(server.send("GET", f"{study.path}/events"), 503, "too-many-streams")
+
+
+def test_no_stream_more_gets_in_when_many_come_at_once(server, study, monkeypatch):
+    """Of 30 that ask at the same moment, 5 get in; when one goes, another may come."""
+    monkeypatch.setattr("cabai.server.events.MOST", 5)
+    token = {"Authorization": f"Bearer {server.tokens['read']}"}
+    everybody = threading.Barrier(30)
+
+    def ask(_):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.connect()
+        everybody.wait(20)
+        connection.request("GET", f"{study.path}/events", headers=token)
+        return connection, connection.getresponse()
+
+    with ThreadPoolExecutor(30) as pool:
+        found = list(pool.map(ask, range(30)))
+    assert sorted(answer.status for _, answer in found) == [200] * 5 + [503] * 25
+    for connection, answer in found:
+        answer.close()
+        connection.close()
+    for _ in range(100):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("GET", f"{study.path}/events", headers=token)
+        answer = connection.getresponse()
+        code = answer.status
+        answer.close()
+        connection.close()
+        if code == 200:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the streams that have ended still count")
+
+
+def half_sent(server, count=1, sent=b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "):
+    found = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(count)]
+    for each in found:
+        each.sendall(sent)
+    return found
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX: ", b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"])
+def test_headers_that_do_not_end_end_the_connection(server, study, monkeypatch, sent):
+    """Also of a second request; and also if a byte comes now and then. Who waits for an answer is left alone."""
+    monkeypatch.setattr("cabai.server.connections.SLOWEST", 0.5)
+    stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    stream.request("GET", f"{study.path}/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
+    events = stream.getresponse()
+    [slow] = half_sent(server, sent=sent[:40])
+    if sent[40:]:
+        assert slow.recv(12) == b"HTTP/1.1 421"
+        slow.sendall(sent[40:])
+    deadline = time.monotonic() + 20
+    with suppress(ConnectionError):
+        while time.monotonic() < deadline:
+            slow.settimeout(0.1)
+            try:
+                if not slow.recv(4096):
+                    break
+            except TimeoutError:
+                if sent:
+                    slow.sendall(b"x")
+        else:
+            raise AssertionError("it is still open")
+    slow.close()
+    study.ask()
+    while b"event: status" not in events.readline():
+        pass
+    stream.close()
+
+
+def test_half_sent_requests_keep_nobody_out(server, study, monkeypatch):
+    """More than may wait: those that have waited longest are closed, and everybody else is answered."""
+    monkeypatch.setattr("cabai.server.connections.MOST_WAITING", 20)
+    slow = half_sent(server, 100)
+    assert server.send("GET", study.path)[0] == 200
+    closed = 0
+    for each in slow:
+        each.settimeout(0.01)
+        try:
+            closed += each.recv(1) == b""
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            closed += 1
+        each.close()
+    assert closed >= 80
+
+
+def test_a_study_over_http_may_not_hold_too_many_scores(server):
+    body = {"name": "large", "arms": ["a", "b"], "items": 500_001}
+    said = refused(server.send("POST", "/api/studies", body), 422, "invalid-input")
+    assert said.startswith("over HTTP, arms times items may be at most 1000000, got 2 times 500001")
+
+
+def test_few_large_studies_are_kept_open(storage, monkeypatch):
+    monkeypatch.setattr("cabai.server.studies.MOST_SCORES", 500)
+    studies = Studies(storage)
+    for number in range(4):
+        cabai.create_study(f"large {number}", arms=["a", "b"], items=100, storage=storage, load_if_exists=True)
+        studies.do(f"large {number}", lambda study: study.status())
+        assert sum(map(scores_of, studies._open.values())) <= 500
+    assert list(studies._open) == ["large 2", "large 3"]
 
 
 def test_a_server_ends_though_somebody_still_listens(storage):

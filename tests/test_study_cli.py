@@ -357,6 +357,7 @@ def test_functions_are_arms_too(tmp_path):
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 numbers"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ntimout = 3', "did you mean timeout?"),
+        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nbudget = 3', "did you mean max_cost?"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nworkers = 0', "workers"),
         ('family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"', "one table [arms.NAME] each"),
         ('family = "bernoulli"\narms = ["a"]\ncommand = "true"', "at least 2 arms"),

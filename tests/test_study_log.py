@@ -494,7 +494,7 @@ def test_a_key_that_made_a_study_makes_another_once_that_is_deleted(server, fold
     quickly = run(server, "study")
     cabai.delete_study("study", storage=storage)
     assert made(server, "study", "key", delta=1e-6)[0] == 201
-    alone = create_study("alone", **ARMS, delta=1e-6, storage="memory")
+    alone = create_study("alone in its log", **ARMS, delta=1e-6, storage="memory")
     alone.run(lambda arm: (float(arm == "small"), 1.0))
     assert run(server, "study") == alone.status().pulls > 2 * quickly
     assert load_study("study", storage=storage).settings.delta == 1e-6

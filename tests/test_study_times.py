@@ -95,7 +95,7 @@ def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
     ("text", "message"),
     [
         ('reward = "seconds"\n', "there is no 'family', and times have no largest value"),
-        ('reward = "hours"\ntimeout = 1\n', "reward must be one of seconds, cpu, or left out"),
+        ('reward = "hours"\ntimeout = 1\n', "reward must be one of seconds, cpu, success, or left out"),
         ("reward = 1\n", "reward must be one of seconds, cpu"),
         ('reward = "cpu"\ntimeout = 1\n', "there is no 'family'"),
         ('reward = "seconds"\ntimeout = -1\n', "timeout must be positive"),
@@ -140,7 +140,7 @@ def test_a_shell_gets_names_as_they_are_and_runs_none_of_them(tmp_path):
 
 
 def test_without_a_shell_nothing_is_expanded(tmp_path):
-    text = 'family = "bernoulli"\nmax_pulls = 2\narms = ["a", "b"]\ncommand = "echo $HOME | cat"\n'
+    text = 'family = "bernoulli"\nmax_pulls = 2\narms = ["a", "b"]\ncommand = ["echo", "$HOME", "|", "cat"]\n'
     assert "its last line of output is not JSON: '$HOME | cat'" in run(tmp_path, text).stderr
 
 
@@ -183,3 +183,94 @@ def test_a_time_out_kills_what_the_shell_has_started(tmp_path):
     assert [each["mean"] for each in json.loads(run(tmp_path, text).stdout)["arms"]] == [0.2, 0.2]
     assert time.monotonic() - started < 20
     assert not (tmp_path / "late").exists()
+
+
+# --- Crashes, timeouts and success -----------------------------------------------------------------------------------
+
+
+def crashing(folder, more):
+    """Arm 1 crashes in the second of its three runs, at once; arm 0 never does, and takes longer."""
+    (folder / "flaky.py").write_text(
+        "import pathlib, sys, time\n"
+        "log = pathlib.Path(sys.argv[1])\n"
+        "runs = len(log.read_text()) if log.exists() else 0\n"
+        "log.write_text('x' * (runs + 1))\n"
+        "sys.exit(3 if sys.argv[1] == 'quick' and runs == 1 else time.sleep(0.05 * (sys.argv[1] == 'sure')))\n"
+    )
+    text = 'policy = "uniform"\nmax_pulls = 6\narms = ["quick", "sure"]\n'
+    text += f'command = "{sys.executable} flaky.py {{arm}}"\n'
+    return run(folder, text + more)
+
+
+def test_a_crash_does_not_count_as_fast_and_is_said(tmp_path):
+    done = crashing(tmp_path, 'reward = "seconds"\ntimeout = 9\n')
+    assert json.loads(done.stdout)["failures"] == 1
+    assert done.stderr.count("\n") == 1
+    assert "a run of arm 'quick' failed (exit code 3) and does not count" in done.stderr
+    assert 'on_crash = "timeout"' in done.stderr
+
+
+def test_a_crash_may_count_as_the_timeout(tmp_path):
+    done = crashing(tmp_path, 'reward = "seconds"\ntimeout = 9\non_crash = "timeout"\n')
+    shown = json.loads(done.stdout)
+    assert (shown["failures"], shown["leader"], done.stderr) == (0, "sure", "")
+    crashed = [each for each in observed(tmp_path) if each["reward"] == 9]
+    assert [each["arm"] for each in crashed] == ["quick"]
+    assert crashed[0]["cost"] < 9  # what it took
+    kept = run(tmp_path, (tmp_path / "times.toml").read_text().replace('"timeout"\n', '"fail"\n'))
+    assert "the on_crash of arm 'quick' is None, but was timeout" in kept.stderr
+
+
+def test_success_is_an_exit_code_of_0_in_time(tmp_path):
+    done = crashing(tmp_path, 'reward = "success"\n')
+    shown = json.loads(done.stdout)
+    assert (shown["family"], shown["direction"], shown["failures"], done.stderr) == ("bernoulli", "maximize", 0, "")
+    assert sorted((each["arm"], each["reward"]) for each in observed(tmp_path)) == [
+        ("quick", 0), ("quick", 1), ("quick", 1), ("sure", 1), ("sure", 1), ("sure", 1),
+    ]  # fmt: skip
+    assert all(each["cost"] > 0 for each in observed(tmp_path))  # seconds
+    (tmp_path / "cabai.db").unlink()
+    run(tmp_path, 'reward = "success"\ntimeout = 0.3\nmax_pulls = 2\ncommand = "sleep {arm}"\narms = ["0.01", "30"]\n')
+    assert [(each["arm"], each["reward"]) for each in observed(tmp_path)] == [("0.01", 1), ("30", 0)]
+
+
+def test_functions_crash_and_succeed_as_commands_do(tmp_path):
+    (tmp_path / "crashing_functions.py").write_text("def test(arm):\n    if arm == 'bad':\n        raise OSError\n")
+    text = 'max_pulls = 2\nfunction = "crashing_functions:test"\narms = ["bad", "good"]\nreward = "success"\n'
+    run(tmp_path, text)
+    assert [each["reward"] for each in observed(tmp_path)] == [0, 1]
+    (tmp_path / "cabai.db").unlink()
+    run(tmp_path, text.replace("success", "seconds") + 'timeout = 7\non_crash = "timeout"\n')
+    assert [each["reward"] == 7 for each in observed(tmp_path)] == [True, False]
+
+
+def test_most_runs_at_the_timeout_are_said_once_per_arm(tmp_path):
+    text = 'reward = "seconds"\ntimeout = 0.02\nmax_pulls = 14\npolicy = "uniform"\ncommand = "sleep {arm}"\n'
+    done = run(tmp_path, text + 'arms = ["20", "30"]\n')
+    assert done.stderr.count("\n") == 2
+    for arm in ("20", "30"):
+        assert f"5 of 5 runs of arm '{arm}' reached the timeout of 0.02 seconds" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('on_crash = "never"\n', "on_crash must be one of fail, timeout, got 'never'"),
+        ('reward = "success"\ntimeout = 1\non_crash = "timeout"\n', 'needs reward = "seconds" and a timeout'),
+        ('family = "gaussian(variance=1)"\nreward = "seconds"\non_crash = "timeout"\n', "and a timeout"),
+        ('cost = "success"\nfamily = "bernoulli"\n', "cost must be one of seconds, cpu, or left out"),
+    ],
+)
+def test_what_a_crash_counts_as_is_checked(more, message, tmp_path):
+    (tmp_path / "times.toml").write_text(more + SLEEP)
+    with pytest.raises(cabai.InvalidInput, match=message):
+        read_recipe(tmp_path / "times.toml")
+
+
+@pytest.mark.parametrize("command", ["cat a.txt | wc -l", "sleep 1 && echo 1", "judge.py > log.txt", "a ; b"])
+def test_what_only_a_shell_understands_is_refused_without_one(command, tmp_path):
+    (tmp_path / "times.toml").write_text(f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{command}"\n')
+    with pytest.raises(cabai.InvalidInput, match=r"only a shell understands the .*set shell = true"):
+        read_recipe(tmp_path / "times.toml")
+    (tmp_path / "times.toml").write_text(f'shell = true\nfamily = "bernoulli"\narms = ["a"]\ncommand = "{command}"\n')
+    read_recipe(tmp_path / "times.toml")

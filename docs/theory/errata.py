@@ -1,34 +1,48 @@
-"""Write docs/theory/errata.md from the errata that `cabai reproduce errata` shows: python docs/theory/errata.py"""
+"""Write docs/theory/errata.md from what `cabai reproduce statements` shows: python docs/theory/errata.py"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from cabai.paper.errata import ERRATA, SLIPS, Erratum
+from cabai.paper.errata import ERRATA, SLIPS, Erratum, shown
 from cabai.paper.lab import Lab
+from cabai.paper.statements import STATEMENTS, statements
 
-HEADER = """# Errata of the paper
+HEADER = """# The paper, statement by statement
 
-These statements of the paper are wrong, or not proven as printed. cabai uses the corrected ones. This command prints
-them with a check of each:
+Every numbered statement of the paper, how cabai checks it, and what it found (± one standard error). Where one is wrong
+or not proven as printed, its row has the correct one, which cabai uses, and a counterexample. These commands print all:
 
 ```console
+$ cabai reproduce statements
 $ cabai reproduce errata
 ```
 """
 
 
 def page() -> str:
-    """What changes a result, with its number; then what does not."""
+    """The table with links, what CO does with many arms, and the errata that are in no row."""
     lab = Lab()
-    results = [f"{line(each)} Check: {each.shown(lab)}." for each in ERRATA if not each.minor]
-    slips = [line(each) for each in ERRATA if each.minor] + ["- **Notation**. " + " ".join(SLIPS)]
-    parts = [HEADER, "## Results\n", *results, "\n## Proofs and notation\n", *slips]
-    return ("\n".join(parts) + "\n").replace("T*", "T\\*")
+    section = statements(lab)
+    rows = [
+        "|".join(["", *(cell.replace("|", "\\|") for cell in row[:5]), links(*row[5:]), ""])
+        for row in section.tables[0].rows
+    ]
+    table = ["|statement|says|checked|figure|verdict|links|", "|---|---|---|---|---|---|", *rows]
+    in_rows = {where for each in STATEMENTS for where in each.errata}
+    others = [line(lab, each) for each in ERRATA if each.where not in in_rows]
+    parts = [HEADER, *table, "\n## CO with many arms\n", section.tables[-1].caption, "\n## Other errata\n", *others,
+             "- **Notation**. " + " ".join(SLIPS)]  # fmt: skip
+    return re.sub(r"\b([Twy])\*", r"\1\\*", "\n".join(parts) + "\n").replace(" ± ", "±")
 
 
-def line(each: Erratum) -> str:
-    return f"- **{each.where}**. {each.source}: {each.says}. Correct: {each.right}."
+def links(code: str, test: str) -> str:
+    return f"[code](../../{code}),[test](../../{test.partition('::')[0]})"
+
+
+def line(lab: Lab, each: Erratum) -> str:
+    return f"- **{each.where}**. {each.source}: {each.says}. Correct: {each.right}. Check: {shown(lab, each)}."
 
 
 if __name__ == "__main__":

@@ -67,12 +67,12 @@ def calibrate(
     `simulate`: where the trajectories run. `progress` is called with a line about what is being done.
 
     The instances searched have the best arm nearly tied with one, some or all others, or ahead of all by a gap that the
-    run can just see, with the best arm the most expensive or the cheapest, and mean rewards in the middle of the family
-    and near its edge. The worst of many more are added, found with fewer trajectories: two tied arms of similar cost,
-    and random instances, which depend on the seed. `bounded` is searched with rewards of 0 and 1, which vary most. With
-    `epsilon`, an arm within epsilon of the best is a right answer; rivals that were tied are then a little more than
-    epsilon worse. The threshold is for that epsilon alone: of gaussian rewards in units of their standard deviation, of
-    bounded ones as a share of their range.
+    run can just see, with the best arm the most expensive or the cheapest, or a middling one tied with the next more
+    expensive, and mean rewards in the middle of the family and near its edge. The worst of many more are added, found
+    with fewer trajectories: two tied arms of similar cost, and random instances, which depend on the seed. `bounded` is
+    searched with rewards of 0 and 1, which vary most. With `epsilon`, an arm within epsilon of the best is a right
+    answer; rivals that were tied are then a little more than epsilon worse. The threshold is for that epsilon alone: of
+    gaussian rewards in units of their standard deviation, of bounded ones as a share of their range.
 
     >>> certificate = calibrate("gaussian", [1, 1], "racing", delta=0.1, max_pulls=100, trajectories=1000)
     >>> certificate.threshold

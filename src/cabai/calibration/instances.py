@@ -13,6 +13,7 @@ from cabai.instance import Instance
 
 TIE = 1e-9  # standard deviations between arms that are nearly equal
 NEAR, FAR = 0.3, 6.0  # standard deviations by which arms that are not close rivals may be worse than the best
+CLOSE = 0.45  # and by which a cheap one misleads most while two others are tied
 RANDOM = 24  # instances drawn at random
 
 
@@ -69,6 +70,11 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
             for near in sorted({max(level - gap, least) for gap in gaps}, reverse=True):
                 ahead = f"best ahead by {(level - near) / spread:.2g} sd"
                 standings[ahead + where + at] = Standing(level, near, far, price, others, K - 1)
+        if K >= 3 and "any" not in places:  # a middling arm, tied with the next more expensive one
+            price, rival, *others = [ordered[a] for a in (K // 2, K // 2 + 1, *range(K // 2), *range(K // 2 + 2, K))]
+            near = below(family, level, CLOSE)
+            what = f"2 tied, of costs {price:.2g} (best) and {rival:.2g}, others {CLOSE:g} sd below{at}"
+            standings[what] = Standing(level, level - TIE * spread, near, price, [rival, *others], 1)
     return [Hard(what, standing.instance(family, cost_model)) for what, standing in standings.items()]
 
 
@@ -84,8 +90,8 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     """Instances among which to look for hard ones, the best arm last.
 
     The best arm is tied with the one whose cost is next to its own: for the most expensive, a middling and the cheapest
-    arm, with the others at several distances below. And there are random ones. None has all arms tied: `hard_instances`
-    has those. So there is none for two arms.
+    arm, with the others at several distances below; the middling one also with all that are more expensive. And there
+    are random ones. None has all arms tied: `hard_instances` has those. So there is none for two arms.
     """
     K, ordered = len(costs), sorted(costs)
     if K == 2:
@@ -103,12 +109,15 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
         found.append(Hard(what, Instance(drawn, means, [ordered[a] for a in order], cost_model=cost_model)))
 
     distances = {"close": [1.0], "spread": [1.0, 2.2, 4.0], "far": [FAR]}
-    for best, rival in {K - 1: K - 2, K // 2: K // 2 - 1, 0: 1}.items():
-        rest = [a for a in range(K) if a not in (best, rival)]
+    middle, above = K // 2, [*range(K // 2 + 1, K)]
+    pairs = [(K - 1, [K - 2]), (middle, [middle - 1]), (middle, above[:1]), (0, [1])]
+    for best, rivals in [*pairs, (middle, above)] if len(above) > 1 else pairs:
+        rest = [a for a in range(K) if a not in (best, *rivals)]
         for how, steps in distances.items():
             gaps = {a: steps[i % len(steps)] for i, a in enumerate(rest)}
-            what = f"2 tied, of costs {ordered[best]:.2g} (best) and {ordered[rival]:.2g}, others {how} below"
-            add(what, family.typical_means[0], best, [rival], gaps)
+            and_rivals = ", ".join(f"{ordered[a]:.2g}" for a in rivals)
+            what = f"{1 + len(rivals)} tied, of costs {ordered[best]:.2g} (best) and {and_rivals}, others {how} below"
+            add(what, family.typical_means[0], best, rivals, gaps)
     random = np.random.default_rng(seed)
     for number in range(RANDOM):
         level = family.typical_means[int(random.integers(len(family.typical_means)))]

@@ -118,6 +118,15 @@ def failures() -> tuple[type[Exception], ...]:
     return (StorageError, RunFailed) if engines is None else (StorageError, RunFailed, engines.EngineFailed)
 
 
+def usage_message(error: Any) -> str:
+    """What is wrong with the command line. A plan's budget is called --max-cost where money is spent."""
+    given = getattr(error, "option_name", "")
+    other = {"--budget": "--max-cost", "--max-cost": "--budget"}.get(given)
+    if error.ctx is not None and any(other in option.opts for option in error.ctx.command.params):
+        return f"No such option: {given}; did you mean {other}?"
+    return str(error.format_message())
+
+
 def main() -> None:
     """Run the command line.
 
@@ -155,7 +164,7 @@ def guarded(error: BaseException | None = None) -> None:
     except Interrupted as error:
         fail(str(error), interrupts.CODE)
     except usage_error as error:
-        fail(error.format_message(), 2)
+        fail(usage_message(error), 2)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRAS:
             raise

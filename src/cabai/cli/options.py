@@ -90,7 +90,7 @@ def workers_option(what: str) -> Any:
 WorkersOption = Annotated[int | None, workers_option("trajectories")]
 EngineOption = Annotated[
     str | None,
-    typer.Option("--engine", help="Where to run trajectories: processes, dask or ray. Default: in threads."),
+    typer.Option("--engine", help="Where to run trajectories: processes, dask, ray or cuda. Default: in threads."),
 ]
 SchedulerOption = Annotated[
     str | None, typer.Option("--scheduler", help="With --engine dask: address of the scheduler: tcp://host:8786")

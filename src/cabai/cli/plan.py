@@ -9,11 +9,15 @@ import typer
 from cabai import policies
 from cabai.cli.options import (
     POLICY_HELP,
+    AddressOption,
     CostModelOption,
+    EngineOption,
     LawOption,
     NamesOption,
+    SchedulerOption,
     SeedOption,
     ThresholdOption,
+    read_engine,
     workers_option,
 )
 from cabai.cli.tools import JsonOption, show_json, status_line
@@ -135,6 +139,9 @@ def plan(
     ] = 500,
     seed: SeedOption = 0,
     workers: Annotated[int | None, workers_option("simulated studies")] = None,
+    engine: EngineOption = None,
+    scheduler: SchedulerOption = None,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate what a study will cost, before you pay for it.
@@ -164,6 +171,7 @@ def plan(
         file_to_write(plot)
     if study is not None and source is not None:
         raise InvalidInput("give a file or --study, not both.")
+    place = read_engine(engine, scheduler, address)
     start: Any = source
     if study is not None:
         from cabai.study import load_study
@@ -176,6 +184,7 @@ def plan(
             epsilon=epsilon, chance=chance, policy=policy, threshold=threshold, direction=direction,
             pilot=pilot, items=items, race=race, cost_model=cost_model, law=law, sd=sd,
             curve=curve or plot is not None, worth=worth, draws=draws, seed=seed, workers=workers, progress=progress,
+            **place,
         )  # fmt: skip
     if plot is not None:
         save(plan_figure(found), plot)

@@ -51,8 +51,8 @@ def run(
 
     A command prints {"reward": 1, "cost": 0.02} as its last line of output. With cost = "seconds" or cost = "cpu" in
     the file, the cost is the time the command takes, and the reward alone is enough. With reward = "seconds", the
-    reward is the time, the study looks for the fastest arm, and the output is not read. With shell = true, the command
-    runs in a shell.
+    reward is the time, the study looks for the fastest arm, and the output is not read. With reward = "success", it is
+    1 if the command exits with 0, else 0. With shell = true, the command runs in a shell.
 
     With items = "questions.jsonl", the arms are evaluated on the items of a dataset. The command reads the item as
     JSON from standard input; {item} is the item's id.
@@ -73,7 +73,7 @@ def run(
     plan = read_recipe(recipe)
     at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
     over = threading.Event()
-    test = plan.test(over)
+    test = plan.test(over, lambda text: typer.echo(text, err=True))
     study = plan.study(changed=changed)  # last, after everything else was checked
     for line in plan.amended(study):
         typer.echo(line, err=True)

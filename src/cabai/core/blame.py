@@ -29,19 +29,24 @@ def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:
     try:
         return compiled(form, signature)
     except Exception as error:
-        own = [each for each in functions_in(function) if not is_ours(each)]
-        if not own:
-            raise
-        of_policy = not is_ours(function)
-        what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
-        first = function if of_policy else own[0]
-        raise InvalidInput(f"{what} cannot be compiled: {blame(first, setup.layout, error, own)}") from error
+        raise unusable(setup, (function,), error) from None
+
+
+def unusable(setup: Any, functions: Sequence[Any], error: Exception) -> Exception:
+    """What to raise if some functions cannot be compiled: a user's code is to blame, if there is any."""
+    own = [each for function in functions for each in functions_in(function) if not is_ours(each)]
+    if not own:
+        return error
+    of_policy = own[0] in functions
+    what = f"policy {setup.policy}" if of_policy else f"family {setup.family} or threshold {setup.threshold}"
+    return InvalidInput(f"{what} cannot be compiled: {blame(own[0], setup.layout, error, own)}")
 
 
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
-    told = str(error)
-    field = str(error.args[0]) if isinstance(error, KeyError) else ""  # Numba raises KeyError if a record lacks a field
+    told = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
+    key = error.args[0] if isinstance(error, KeyError) else ""  # a field that a record lacks, or a function
+    field = key if isinstance(key, str) else ""
     undefined = re.search(r"name '(\w+)' is not defined", told)
     places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
     inner = Path(numba.__file__).parent, Path(cabai.__file__).parent
@@ -55,10 +60,12 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
         close = difflib.get_close_matches(field, known, n=1)
         guess = f"; did you mean {close[0]}?" if close else ";"
         why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
+    elif key:
+        why = f"it uses {key}, which cannot be compiled."
     elif "NRT required" in told:
         why = "it creates a list, an array or another object; a policy may only use numbers, tuples and loops."
     else:
-        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in nopython"))
+        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in "))
         why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."
     return f"{file}, line {line}, `{linecache.getline(file, line).strip()}`: {why}"
 

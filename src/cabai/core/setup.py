@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.core.observe import observe
 from cabai.core.state import RULES, Layout, record
-from cabai.core.stopping import leader_beats_every_rival
+from cabai.core.stopping import leader_beats_every_rival, may_beat_every_rival, may_stop_at_any_time
 from cabai.core.within import WITHIN
 from cabai.families import Family
 from cabai.support.lazy import lazy
 from cabai.support.specialise import SLOTS, Binding, binding, check_known, function_for, needs
 from cabai.support.validation import InvalidInput, probability, whole
 
-MADE = ("binding", "test_binding", "choose", "stop")  # attributes with functions, created on first use
+MADE = ("binding", "test_binding", "choose", "stop", "may_stop")  # attributes with functions, created on first use
 TOLERANCE = 1e-7  # relative tolerance of shares computed in a policy
 
 
@@ -114,6 +114,12 @@ class Setup:
     @lazy
     def stop(self) -> Any:
         return self.bound(leader_beats_every_rival if self.policy is None else self.policy.stop)
+
+    @lazy
+    def may_stop(self) -> Any:
+        """A cheap test: where it fails, `stop` would return false and change nothing."""
+        usual = self.policy is None or self.policy.stop is leader_beats_every_rival
+        return self.bound(may_beat_every_rival) if usual else may_stop_at_any_time
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without functions, which the other process creates again."""

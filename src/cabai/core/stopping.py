@@ -58,6 +58,12 @@ def is_settled(rules, t, b, a):
     return beats(rules, t, b, a)
 
 
+@slot
+def is_worth_testing(rules, t, b, a):
+    """Whether `is_settled` may be true: where this cheaper test fails, it is false."""
+    return True
+
+
 def leader_beats_every_rival(arms, run, rules):
     """The stopping rule: the leader beats every other arm, up to epsilon. Checks first the rival that last prevented
     stopping."""
@@ -68,4 +74,17 @@ def leader_beats_every_rival(arms, run, rules):
         if a != run.leader and not is_settled(rules, run.t, leader, arms[a]):
             run.rival = a
             return False
+    return True
+
+
+def may_beat_every_rival(arms, run, rules):
+    """Whether the stopping rule may be met. If not, the rival that last prevented stopping still does, and calling the
+    rule would change nothing."""
+    if run.rival < 0 or run.rival == run.leader:
+        return True
+    return is_worth_testing(rules, run.t, arms[run.leader], arms[run.rival])
+
+
+def may_stop_at_any_time(arms, run, rules):
+    """The same for any other stopping rule."""
     return True

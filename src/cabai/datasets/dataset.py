@@ -52,18 +52,37 @@ class Dataset:
         named = [row["id"] for row in rows if isinstance(row, Mapping) and "id" in row]
         if named and len(named) < len(rows):
             raise InvalidInput(f"{len(rows) - len(named)} of {len(rows)} items have no id: all must have one, or none.")
-        return cls(rows, tuple(named) if named else None, fingerprint(rows))
+        return cls(rows, tuple(named) if named else None, fingerprint(rows, has_ids=bool(named)))
 
 
-def fingerprint(rows: Sequence[Any]) -> str | None:
+WHOLE, EACH = 32, 8  # hexadecimal digits of a fingerprint: of all items, then of each if they have ids
+
+
+def fingerprint(rows: Sequence[Any], *, has_ids: bool) -> str | None:
     """The fingerprint of items that JSON can represent."""
-    digest = hashlib.sha256()
+    digest, each = hashlib.sha256(), list[str]()
     try:
         for row in rows:
-            digest.update(json.dumps(row, sort_keys=True).encode() + b"\n")
+            line = json.dumps(row, sort_keys=True).encode() + b"\n"
+            digest.update(line)
+            if has_ids:
+                each.append(hashlib.sha256(line).hexdigest()[:EACH])
     except (TypeError, ValueError, RecursionError):
         return None
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()[:WHOLE] + "".join(each)
+
+
+def changed_items(before: Any, now: Any) -> list[str | int]:
+    """The ids that two datasets share, but for different items, as far as that is known."""
+    old, new = item_fingerprints(before), item_fingerprints(now)
+    return [id_ for id_ in old if id_ in new and new[id_] != old[id_]]
+
+
+def item_fingerprints(dataset: Any) -> dict[str | int, str]:
+    if dataset.ids is None or dataset.digest is None:
+        return {}
+    each = [dataset.digest[at : at + EACH] for at in range(WHOLE, len(dataset.digest), EACH)]
+    return dict(zip(dataset.ids, each, strict=False))  # of a study stored before there were any: none
 
 
 def read_items(path: Path) -> list[Any]:

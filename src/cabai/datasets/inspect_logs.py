@@ -64,6 +64,8 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
     logs = logs_in(*paths)
+    for log in logs:
+        check(log)
     chosen = the_scorer(logs, scorer)
     several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
     found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several)], ADVICE)
@@ -97,18 +99,54 @@ def logs_in(*paths: str | Path) -> list[Log]:
 
 
 def load(path: Path) -> Log:
-    from zipfile import BadZipFile
-
     try:
         about, samples = from_zip(path) if is_zip(path) else from_json(path)
-        last = {(str(each["id"]), each.get("epoch", 1)): each for each in samples}  # the last entry of each
+        last = {(str(each["id"]), str(each.get("epoch", 1))): each for each in samples}  # the last entry of each
         if not isinstance(about["model"], str):
             raise ValueError
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, BadZipFile) as error:
+    except (ModuleNotFoundError, MemoryError):
+        raise
+    except (
+        Exception
+    ) as error:  # each compression has errors of its own, and so has what is encrypted or nested too deep
         raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
     return Log(path, about, [*last.values()])
+
+
+def check(log: Log) -> None:
+    """Refuse a log with values of the wrong kind where the rest of this file looks."""
+
+    def expect(is_right: bool, where: str, what: str, got: Any) -> None:
+        if not is_right:
+            raise InvalidInput(f"{log.path}{where}: {what}, got {shown(got)}.")
+
+    task, config = log.about.get("task"), log.about.get("config") or {}
+    expect(task is None or isinstance(task, str), "", "the task must be a name", task)
+    expect(isinstance(config, dict), "", "config must be a table", config)
+    epochs = config.get("epochs")
+    expect(epochs is None or is_count(epochs), "", "config.epochs must be a whole number, 1 or more", epochs)
+    for sample in log.samples:
+        where = f", sample {shown(sample['id'])}"
+        epoch, scores, usage = sample.get("epoch", 1), sample.get("scores") or {}, sample.get("model_usage") or {}
+        expect(is_count(epoch), where, "epoch must be a whole number, 1 or more", epoch)
+        are_scores = isinstance(scores, dict) and all(
+            not isinstance(score, dict) or "value" in score for score in scores.values()
+        )
+        expect(are_scores, where, "scores must have a name and a value each", scores)
+        are_costs = isinstance(usage, dict) and all(
+            isinstance(each, dict) and is_cost(each.get("total_cost")) for each in usage.values()
+        )
+        expect(are_costs, where, "each model's usage must have a number as its total_cost, or none", usage)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def is_cost(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
 
 
 def is_zip(path: Path) -> bool:
@@ -175,13 +213,14 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
         names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
         if not names:  # all of it failed
             continue
+        listed = ", ".join(each[:80] for each in names[:10])
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several scores: {', '.join(names)}. Choose one: scorer={names[0]!r} (--scorer "
-                f"{names[0]})."
+                f"{log.path} has several scores: {listed}. Choose one: scorer={names[0][:80]!r} (--scorer "
+                f"{names[0][:80]})."
             )
         if wanted is not None and wanted not in names:
-            raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {', '.join(names)}.")
+            raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {listed}.")
         wanted = wanted or names[0]
     if wanted is None:
         raise InvalidInput("these logs have no scores.")

@@ -81,10 +81,15 @@ def load(path: Path) -> Log:
                     try:
                         sample = json.loads(line)
                         sample["doc_id"]
-                    except (ValueError, TypeError, KeyError) as error:
+                    except (ValueError, TypeError, KeyError, RecursionError) as error:
                         raise InvalidInput(
                             f"{path}, line {number}: it is not a sample of lm-evaluation-harness, with a doc_id."
                         ) from error
+                    filtered, metrics = sample.get("filter"), sample.get("metrics") or []
+                    if not isinstance(filtered, str | None):
+                        raise InvalidInput(f"{path}, line {number}: filter must be a name, got {shown(filtered)}.")
+                    if not isinstance(metrics, list) or not all(isinstance(each, str) for each in metrics):
+                        raise InvalidInput(f"{path}, line {number}: metrics must be names, got {shown(metrics)}.")
                     samples.append(sample)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
@@ -100,7 +105,7 @@ def model_of(path: Path, date: str | None) -> str | None:
     for beside in [] if date is None else sorted(path.parent.glob(f"*_{date}.json")):
         try:
             name = json.loads(beside.read_text(encoding="utf-8"))["model_name"]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             continue
         if isinstance(name, str) and name:
             return name
@@ -125,13 +130,14 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
         names = [f"{name},{filtered}" if len(filters) > 1 else name for name, filtered in pairs]
         if not names:
             raise InvalidInput(f"{log.path} has no metric that is a number.")
+        listed = "; ".join(each[:80] for each in names[:10])
         if wanted is None and len(names) > 1:
             raise InvalidInput(
-                f"{log.path} has several metrics: {'; '.join(names)}. Choose one: metric={names[0]!r} (--metric "
-                f"{names[0]})."
+                f"{log.path} has several metrics: {listed}. Choose one: metric={names[0][:80]!r} (--metric "
+                f"{names[0][:80]})."
             )
         if wanted is not None and wanted not in names:
-            raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {'; '.join(names)}.")
+            raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {listed}.")
         wanted = wanted or names[0]
     assert wanted is not None
     name, _, filtered = wanted.partition(",")

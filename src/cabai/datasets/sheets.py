@@ -93,9 +93,13 @@ def parquet_sheet(path: Path) -> Sheet:
     pa, parquet = optional("pyarrow"), optional("pyarrow.parquet")
     try:
         table = parquet.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    columns = {name: plain(column, pa) for name, column in zip(table.column_names, table.columns, strict=True)}
+        columns = {name: plain(column, pa) for name, column in zip(table.column_names, table.columns, strict=True)}
+    except Exception as error:  # Arrow's own, and those of values that Python does not have
+        raise InvalidInput(
+            f"cannot read {path}: {next(iter(str(error).splitlines()), type(error).__name__)}"
+        ) from error
+    if len(columns) < table.num_columns:
+        raise InvalidInput(f"{path}: its columns must have different names, got {', '.join(table.column_names)}.")
     index = columns.pop(NO_NAME, None)
     return Sheet(str(path), list(columns), list(columns.values()), range(table.num_rows), index)
 

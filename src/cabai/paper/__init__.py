@@ -20,6 +20,7 @@ PARTS = {
     "figure2": ("figures", "figure_2"),
     "claims": ("claims", "claims"),
     "theorems": ("theorems", "theorems"),
+    "statements": ("statements", "statements"),
     "errata": ("errata", "errata"),
 }
 MORE = {"beyond": ("beyond", "beyond")}  # not in the paper, and not in the report of `all`

@@ -23,6 +23,7 @@ class Lab:
     quick: bool = False
     progress: Callable[[str], None] = lambda text: None
     done: dict[tuple[object, ...], Runs] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)  # the numbers of errata, by where
 
     def runs(
         self,

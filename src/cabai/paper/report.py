@@ -18,6 +18,7 @@ h1, h2 { font-family: Helvetica, Arial, sans-serif; line-height: 1.2; } h2 { mar
 table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1rem 0 .3rem; width: 100%; }
 th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
 th { border-bottom: 2px solid #111; } td.text, th.text { text-align: left; }
+td.text { overflow-wrap: anywhere; min-width: 5rem; }
 figure { margin: 1.5rem 0; } figure img { width: 100%; }
 figcaption, caption { text-align: left; font-size: 14px; color: #333; }
 caption { caption-side: top; padding-bottom: .3rem; }

@@ -11,17 +11,17 @@ from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.paper.lab import Lab, command
 from cabai.paper.published import instance
-from cabai.paper.section import Figure, Section, Table, pm
+from cabai.paper.section import Figure, Section, Table
 from cabai.plots import STYLES, direct_labels, new_figure, title
 
 DELTAS = [10.0**-k for k in (2, 3, 4, 6, 8, 10, 15, 20, 25, 30)]
 TWO = Instance("gaussian", [1.0, 0.5], [1.0, 0.1])
+ERROR_RATES = Instance("bernoulli", [0.5, 0.4, 0.3], [1, 0.1, 0.01])  # with few enough pulls to make errors
 
 
 def theorems(lab: Lab) -> Section:
     section = Section("theorems", "Theorems, as experiments")
     optimality(lab, section)
-    convergence(lab, section)
     error_rates(lab, section)
     return section
 
@@ -68,33 +68,14 @@ def optimality(lab: Lab, section: Section) -> None:
     section.data["theorem2"] = frame
 
 
-def convergence(lab: Lab, section: Section) -> None:
-    """Theorem 5: CTAS's cost shares converge to w*."""
-    problem = instance("G3")
-    goal = bound(problem).cost_shares
-    grid = [30, 100, 300, 1000, 3000, 10_000]
-    runs = lab.runs(problem, "ctas", 1e-250, grid=grid, max_pulls=grid[-1], share=0.3)
-    rows = []
-    for j, t in enumerate(grid):
-        paid = runs.path[:, j] * problem.costs
-        distance = np.abs(paid / paid.sum(axis=1, keepdims=True) - goal).max(axis=1)
-        rows.append([str(t), pm(distance.mean(), distance.std(ddof=1) / math.sqrt(len(runs))),
-                     f"{np.quantile(distance, 0.95):.3f}"])  # fmt: skip
-    caption = f"Theorem 5: largest distance of CTAS's cost shares from w* after t pulls, {len(runs)} trajectories."
-    section.tables.append(
-        Table(caption, ["pulls t", "mean distance", "95 %"], rows, [command(runs) + f" --max-pulls {grid[-1]}"])
-    )
-
-
 def error_rates(lab: Lab, section: Section) -> None:
     """Propositions 1 and 2: errors against delta, with the paper's threshold, a proven one and an unproven one."""
-    problem = Instance("bernoulli", [0.5, 0.4, 0.3], [1, 0.1, 0.01])
     rows, commands = [], []
     for threshold in ("paper", "evalue", "stylized"):
         for policy in ("ctas", "co"):
             row = [threshold, policy]
             for delta in (0.3, 0.1, 0.03):
-                runs = lab.runs(problem, policy, delta, threshold=threshold)
+                runs = lab.runs(ERROR_RATES, policy, delta, threshold=threshold)
                 wrong = float(runs.wrong.mean())
                 row.append(f"{wrong:.4f} ± {math.sqrt(max(wrong, 1 / len(runs)) / len(runs)):.4f}")
                 commands.append(command(runs))

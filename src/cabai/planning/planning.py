@@ -13,6 +13,7 @@ from cabai.planning.simulating import Progress
 from cabai.planning.sources import source_of
 from cabai.planning.studies import plan_study
 from cabai.policies import Policy
+from cabai.simulation.engines import EngineLike
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
 from cabai.thresholds import Threshold
 
@@ -44,6 +45,8 @@ def plan(
     draws: int = 500,
     seed: int = 0,
     workers: int | None = None,
+    engine: EngineLike = None,
+    address: str | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Simulate a study before you pay: what it will cost, what a budget can conclude, and what would be enough.
@@ -63,7 +66,7 @@ def plan(
     the smallest epsilon, delta and gap (the best arm ahead of the next by that much, the others as given), if you left
     these out. Without a budget, it gives the budget that is enough. With `worth`, it gives what each arm adds to the
     mean bill. `curve` is "gap" or "epsilon": what studies pay at several of them; True is gap, or epsilon for a race.
-    All numbers are from the same truths and rewards.
+    All numbers are from the same truths and rewards. `workers`, `engine` and `address` are those of `simulate`.
 
     >>> plan(family="bernoulli", means=["0.7..0.9", "0.4..0.6"], costs=[1, 0.5], budget=60, draws=200)
     bernoulli, maximize, 2 arms, delta 0.05, policy top-two, threshold contrast
@@ -100,10 +103,12 @@ def plan(
     if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
         if means is not None or sd is not None or law is not None:
             raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
+        if engine is not None:
+            raise InvalidInput("a race on a dataset is planned in threads: leave out the engine.")
         rest["curve"] = "epsilon" if curve is True else curve or None
         return plan_races(found.pilot, given, arms=arms, costs=costs, **rest)
     rest["curve"] = "gap" if curve is True else curve or None
     return plan_study(
         given, found.pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
-        pays_reward=found.pays_reward, **rest,
+        pays_reward=found.pays_reward, engine=engine, address=address, **rest,
     )  # fmt: skip

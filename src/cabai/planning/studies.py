@@ -17,7 +17,7 @@ from cabai.planning.results import ArmPlan, Plan, Point
 from cabai.planning.searching import Found
 from cabai.planning.simulating import Lab, Progress, with_epsilon, without_arm
 from cabai.planning.truths import Truths, costs_of, truths_of
-from cabai.simulation.engines import opened
+from cabai.simulation.engines import EngineLike, opened
 from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
@@ -32,7 +32,8 @@ FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the curve's middle
 def plan_study(
     given: dict[str, Any], pilot: Pilot | None, *, means: Any, costs: Any, arms: Any, cost_model: str, law: str | None,
     sd: Any, pays_reward: bool, budget: float | None, chance: float, left_out: list[str], worth: bool,
-    curve: str | None, draws: int, seed: int, workers: int | None, progress: Progress | None,
+    curve: str | None, draws: int, seed: int, workers: int | None, engine: EngineLike, address: str | None,
+    progress: Progress | None,
 ) -> Plan:  # fmt: skip
     """The plan of a study without items."""
     if "max_pulls" in given and given["max_pulls"] is None:
@@ -64,8 +65,8 @@ def plan_study(
     if pays_reward and not has_costs:
         truths, words = dataclasses.replace(truths, costs=truths.means), [(mean, "its time") for mean, _ in words]
     say = progress or (lambda _: None)
-    with opened(None, workers=workers) as engine:
-        lab = Lab(engine, seed, effort_of(settings))
+    with opened(engine, workers=workers, address=address) as place:
+        lab = Lab(place, seed, effort_of(settings))
         say("simulating studies")
         bills = lab.bill(settings, truths, max_cost=math.inf if budget is None else BEYOND * budget)
         some = truths.first(SEARCHED)

@@ -38,8 +38,9 @@ DEFAULT = "top-two"
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
 #: cabai's policies by name; `POLICIES.names` lists them.
 POLICIES: Registry[Policy] = Registry(
-    "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,)
-)
+    "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,),
+    hint=" To make a policy of a function, write @cabai.policy above it.",
+)  # fmt: skip
 
 
 def policy_of(given: str | Policy, goal: str = BEST) -> Policy:

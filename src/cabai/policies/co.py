@@ -68,7 +68,8 @@ def choose(arms, run, rules):
 class CO(Policy):
     """Chernoff-Overlap: drop the arms that the leader beats, pull the arm in play with the smallest sqrt(cost) N.
 
-    With the threshold `bets`, N is divided by the standard deviation of the arm's rewards.
+    With the threshold `bets`, N is divided by the standard deviation of the arm's rewards. A run that drops the best
+    arm, and is left with tied ones, never ends (arXiv 2411.01808), so the mean cost is then infinite.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -57,7 +57,8 @@ class DLUCB(Policy):
 
     It ignores costs. An arm's interval is {q : N_a d(mean_a, q) <= beta(t, delta)}; with `evalue`, the anytime-valid
     interval {q : N_a d(mean_a, q) <= log(K/delta) + price_a}. `contrast` and `bets` test pairs of arms and have no
-    intervals, so those of `evalue` are used instead.
+    intervals, so those of `evalue` are used instead. A run in which the best arm looks worse than tied ones, by bad
+    luck, may never end (arXiv 2411.01808).
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])

@@ -18,7 +18,7 @@ from cabai import views
 from cabai.server import answers, page, problems
 from cabai.server.access import Access
 from cabai.server.creating import create
-from cabai.server.events import Streams
+from cabai.server.events import EventStream, Streams
 from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
 from cabai.server.requests import (
@@ -320,9 +320,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
         await anyio.to_thread.run_sync(studies.do, name, in_short)  # does it exist?
-        if streams.is_full:
-            return problem("too-many-streams", 503, "too many event streams are open.", problems.SOON)
-        return StreamingResponse(of(name), media_type="text/event-stream")
+        return EventStream(streams, of(name))
 
 
 def handed_out(study: StoredStudy, asked: Ask, key: str | None) -> list[Pull]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cabai.datasets.dataset import Dataset
+from cabai.datasets.dataset import EACH, WHOLE, Dataset
 from cabai.server.requests import MOST_SCORES, Create
 from cabai.study import Study
 from cabai.study.create import described, open_study
@@ -32,6 +32,8 @@ def create(asked: Create, storage: str, request: str | None) -> Study:
         given["speculate"] = math.inf
     if asked.digest is not None and count:
         ids = tuple(items) if isinstance(items, list) else None
+        if len(asked.digest) > WHOLE + EACH * len(ids or ()):
+            raise InvalidInput(f"digest must be the fingerprint of these {count} items, got {shown(asked.digest)}.")
         given["items"] = Dataset(range(count), ids, asked.digest)
     name, load_if_exists = given.pop("name"), given.pop("load_if_exists")
     return open_study(name, *described(**given), storage, load_if_exists=load_if_exists, request=request)

@@ -7,8 +7,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import anyio
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from cabai.server.page import Pages, changes, event
+from cabai.server.problems import SOON, problem
 from cabai.server.studies import Studies
 from cabai.study import StorageError, StudyNotFound
 from cabai.study.service import revision, status_now
@@ -22,7 +25,8 @@ class Streams:
     """The streams that are open; all end when the server does."""
 
     def __init__(self, studies: Studies) -> None:
-        self.studies, self.over, self.open = studies, threading.Event(), 0
+        self.studies, self.over = studies, threading.Event()
+        self.open = 0
         self.pages = Pages(studies)
         self.last_words: str | None = None  # for viewers, if nothing comes after the end
         self._looking: anyio.CapacityLimiter | None = None
@@ -33,10 +37,6 @@ class Streams:
         if self._looking is None:
             self._looking = anyio.CapacityLimiter(AT_A_TIME)
         return self._looking
-
-    @property
-    def is_full(self) -> bool:
-        return self.open >= MOST
 
     async def of(self, name: str) -> AsyncIterator[str]:
         """The status, whenever it has changed."""
@@ -65,30 +65,46 @@ class Streams:
 
     async def _stream(self, look: Callable[[], str], forget: Callable[[], object]) -> AsyncIterator[str]:
         """What is new at every check, until the server ends; with a sign of life now and then in any case."""
-        self.open += 1
-        try:
-            yield "retry: 2000\n\n"
-            said = due = time.monotonic()
-            while True:
-                is_over, started = self.over.is_set(), time.monotonic()
-                if started >= due or is_over:
-                    try:
-                        text = await anyio.to_thread.run_sync(look, limiter=self.looking)
-                        if text:
-                            said = started
-                            yield text
-                    except StorageError:  # it may come back
-                        forget()
-                    except (StudyNotFound, InvalidInput):  # it was deleted
-                        return
-                    due = started + 20 * (time.monotonic() - started)  # checking must not take more time than working
-                if is_over:  # that was the last check
-                    if self.last_words is not None:
-                        yield event("end", self.last_words)
+        yield "retry: 2000\n\n"
+        said = due = time.monotonic()
+        while True:
+            is_over, started = self.over.is_set(), time.monotonic()
+            if started >= due or is_over:
+                try:
+                    text = await anyio.to_thread.run_sync(look, limiter=self.looking)
+                    if text:
+                        said = started
+                        yield text
+                except StorageError:  # it may come back
+                    forget()
+                except (StudyNotFound, InvalidInput):  # it was deleted
                     return
-                if time.monotonic() - said >= QUIET:
-                    said = time.monotonic()
-                    yield ": nothing new\n\n"
-                await anyio.sleep(LOOK)
+                due = started + 20 * (time.monotonic() - started)  # checking must not take more time than working
+            if is_over:  # that was the last check
+                if self.last_words is not None:
+                    yield event("end", self.last_words)
+                return
+            if time.monotonic() - said >= QUIET:
+                said = time.monotonic()
+                yield ": nothing new\n\n"
+            await anyio.sleep(LOOK)
+
+
+class EventStream(StreamingResponse):
+    """A stream, or a refusal if there are too many. It is counted in one step with the check, before anything is
+    sent."""
+
+    def __init__(self, streams: Streams, events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.streams.open >= MOST:
+            refusal = problem("too-many-streams", 503, "too many event streams are open.", SOON)
+            await refusal(scope, receive, send)
+            return
+        self.streams.open += 1
+        try:
+            await super().__call__(scope, receive, send)
         finally:
-            self.open -= 1
+            self.streams.open -= 1

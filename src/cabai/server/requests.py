@@ -13,6 +13,7 @@ from cabai.policies import POLICIES
 from cabai.study import LEASE
 from cabai.study.items import WORST
 from cabai.study.settings import DIRECTIONS, LONGEST_NAME, ON_LAPSE
+from cabai.study.wire import LARGEST
 from cabai.thresholds import THRESHOLDS
 
 Number = Annotated[float, Strict()]
@@ -22,7 +23,7 @@ Name = Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
 Worker = Annotated[StrictStr, Field(max_length=200)] | None
 PullId = Annotated[StrictStr, Field(max_length=100)]
 MOST_ARMS, MOST_PULLS, MOST_RESULTS = 500, 1000, 10_000
-MOST_SCORES = 10_000_000  # arms times items: they are held in memory
+MOST_SCORES = 1_000_000  # arms times items: each takes about 50 bytes while the study is open
 
 
 class Asked(BaseModel):
@@ -53,7 +54,7 @@ class Create(Asked):
     on_lapse: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(ON_LAPSE)})] = ON_LAPSE[0]
     seed: StrictInt | None = None
     items: StrictInt | list[StrictStr | StrictInt] | None = None
-    digest: Annotated[StrictStr, Field(max_length=128)] | None = None
+    digest: Annotated[StrictStr, Field(max_length=LARGEST)] | None = None
     race: Annotated[StrictStr, Field(max_length=50)] | None = None
     failed: StrictStr | Number = WORST
     speculate: Annotated[Number | None, Field(description="null: without a limit")] = 0.1

@@ -12,7 +12,12 @@ from cabai.study import Status, StorageError, StudyNotFound, load_study, service
 
 T = TypeVar("T")
 REASON = re.compile(r"failed: .* (Everything acknowledged before)", re.S)
-MOST = 1000  # studies that are kept open
+MOST, MOST_SCORES = 1000, 5_000_000  # studies that are kept open, and their scores: arms times items
+
+
+def scores_of(study: Any) -> int:
+    """How many scores a study with items holds in memory."""
+    return 0 if study.settings.items is None else study.settings.items.count * len(study.arms)
 
 
 class Studies:
@@ -46,7 +51,7 @@ class Studies:
             return self.only
         found = load_study(name, storage=self.url)
         with self._guard:
-            if len(self._open) >= MOST:
+            if len(self._open) >= MOST or sum(map(scores_of, [found, *self._open.values()])) > MOST_SCORES:
                 self._open.clear()
             return self._open.setdefault(name, found)
 

@@ -11,9 +11,9 @@ GROWTH = 16  # a task is at most so many times larger than those measured: a few
 class Chunks:
     """Trajectories 0 ... n - 1, cut as they are handed out. How they are cut changes no result."""
 
-    def __init__(self, trajectories: int, aim: float, shortest: float, most: int) -> None:
+    def __init__(self, trajectories: int, aim: float, shortest: float, most: int, pilot: int = PILOT) -> None:
         self.left, self.next_first = trajectories, 0
-        self.aim, self.shortest, self.most = aim, shortest, most  # seconds, and trajectories
+        self.aim, self.shortest, self.most, self.pilot = aim, shortest, most, pilot  # seconds, and trajectories
         self.measured, self.seconds, self.largest = 0, 0.0, 0
 
     def next(self, cores: int) -> tuple[int, int]:
@@ -25,7 +25,7 @@ class Chunks:
     def size(self, cores: int) -> int:
         """What takes `aim` seconds; less towards the end, so that all cores end together, but not below `shortest`."""
         if not self.measured:  # a few that may be long are shared by all cores
-            return max(1, min(PILOT, math.ceil(self.left / (4 * cores))))
+            return max(1, min(self.pilot, math.ceil(self.left / (4 * cores))))
         per_second = self.measured / max(self.seconds, 1e-9)
         even = max(self.left / (2 * cores), self.shortest * per_second)
         return max(1, min(math.ceil(min(self.aim * per_second, even)), GROWTH * self.largest, self.most))

@@ -87,11 +87,11 @@ def compare(
     """Run several policies on one instance, facing the same rewards and costs; the options are those of `simulate`.
 
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
-    delta 1e-06, threshold contrast, 1000 trajectories, lower bound 191.819
-    policy  mean cost  ± 95 %  ratio  median    99 %  mean pulls  errors  unfinished
-    co        252.322     5.2  1.315  240.15  491.02        1189  0/1000           0
-    ctas      252.442     5.2  1.316   241.4  492.67      842.88  0/1000           0
-    tas       315.533     6.3  1.645  311.38  574.46      613.45  0/1000           0
+    delta 1e-06, threshold contrast, 1000 trajectories, lower bound 191.819, ± is a standard error
+    policy  mean cost    ±  ratio  median    99 %  mean pulls  errors  unfinished
+    co        252.322  2.6  1.315  240.15  491.02        1189  0/1000           0
+    ctas      252.442  2.6  1.316   241.4  492.67      842.88  0/1000           0
+    tas       315.533  3.2  1.645  311.38  574.46      613.45  0/1000           0
     """
     if isinstance(policies, str) or not policies:
         raise InvalidInput(f"policies must be a list of policies, got {policies!r}.")

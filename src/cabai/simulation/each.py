@@ -60,6 +60,10 @@ class EachWork(Work):
             return [("draw", negated_draw), ("draw_to_be_negated", self.draw), *drawing]
         return [("draw", self.draw), *drawing]
 
+    def inputs(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        truths = np.stack(self.truths[first : first + count])
+        return truths.view(np.uint64), self.numbers[first : first + count].astype(np.uint64)
+
     def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         for row in range(len(results[0])):
             found, pulls, path = (each[row : row + 1] for each in results)
@@ -90,6 +94,6 @@ def simulate_each(
     grows long: what it pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
     """
     work = EachWork(instances, numbers, setups, seed, max_pulls, max_cost, negated, in_steps)
-    work.compiled()  # here first: errors in a user's own code are then reported in its own terms
+    engine.prepare(work)
     results, pulls, _ = rows_of(work, len(instances), engine, progress)
     return Each(results["decision"].copy(), results["cost"].copy(), results["steps"].copy(), pulls)

@@ -20,7 +20,7 @@ from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: otherwise `write` would be compiled twice
 STOP_EARLY, NO_SUCH_ARM = 0, 1
-RESULT = np.dtype([("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
+RESULT = np.dtype([("decision", "i8"), ("cost", "f8"), ("steps", "i8")], align=True)
 
 
 class State(NamedTuple):

@@ -18,7 +18,6 @@ from cabai.simulation.work import Part, Work
 from cabai.support.aside import heard
 
 Progress = Callable[[int], None]
-MOST_BYTES = 2**24  # bytes that the rows of one task may take
 RETRIES = 3  # of a chunk whose process has died
 
 
@@ -55,8 +54,7 @@ def run_all(
     progress: Progress | None,
 ) -> None:
     """Run chunks until all trajectories are done; none of it in this thread, which stays free to handle Ctrl-C."""
-    most = max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else trajectories
-    chunks = Chunks(trajectories, engine.aim, engine.shortest, most)
+    chunks = Chunks(trajectories, engine.aim, engine.shortest, engine.most(work), engine.pilot)
     shared = engine.share(work)
     ended: SimpleQueue[Future[Part]] = SimpleQueue()
     under_way: dict[Future[Part], tuple[int, int, int]] = {}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
 TWO_SIDED_95 = 1.959963984540054
+CUT = "ended at a limit of pulls or cost, so the mean cost is too low"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Summary:
             ["cost quantiles", ", ".join(f"{q}: {value:.4g}" for q, value in self.cost_quantiles.items())],
             ["mean pulls", ", ".join(f"{pulls:.4g}" for pulls in self.mean_pulls)],
             ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
-            ["unfinished", str(self.unfinished)],
+            ["unfinished", f"{self.unfinished}{': ' + CUT if self.unfinished else ''}"],
         ]
         threshold = f"threshold {self.threshold}{in_brackets(self.standing)}"
         heading = f"{self.policy}, {threshold}, {self.allowed}, {self.trajectories} trajectories"
@@ -442,12 +443,12 @@ class Comparison(Generic[Found]):
 
     def _shown(self) -> tuple[str, list[list[str]], list[str]]:
         """A heading, a table of the policies, and remarks."""
-        header = ["policy", "mean cost", "± 95 %", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
+        header = ["policy", "mean cost", "±", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
         rows = [
             [
                 row["policy"],
                 f"{row['mean_cost']:.6g}",
-                f"{TWO_SIDED_95 * row['se_cost']:.2g}",
+                f"{row['se_cost']:.2g}",
                 "-" if row["ratio"] is None else f"{row['ratio']:.3f}",
                 f"{row['cost_quantiles']['0.5']:.5g}",
                 f"{row['cost_quantiles']['0.99']:.5g}",
@@ -461,8 +462,9 @@ class Comparison(Generic[Found]):
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
         standing = self.runs[0].threshold.standing(self.instance.family)
         threshold = f"threshold {first.threshold}{in_brackets(standing)}"
-        heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}"
-        remarks = [
+        heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}, ± is a standard error"
+        remarks = [f"{each.policy}: {each.unfinished} {CUT}." for each in self.summaries if each.unfinished]
+        remarks += [
             f"{runs.policy} stops by its own rule, not by the threshold: nothing is proven about it, and the lower "
             "bound need not hold."
             for runs in self.runs

@@ -11,7 +11,8 @@ from typing import Literal, overload
 import numpy as np
 
 from cabai import policies
-from cabai.core.goal import BEST, CHEAPEST, checked_goal
+from cabai.bound import bound
+from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_goal
 from cabai.core.setup import Setup
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
@@ -23,6 +24,8 @@ from cabai.support.aside import aside
 from cabai.support.interrupted import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, probability, whole
 from cabai.thresholds import Threshold, threshold_of
+
+LONGEST, LONGEST_UNBOUNDED = 10**7, 10**9  # pulls
 
 
 @overload
@@ -137,8 +140,10 @@ def simulate(
     """Run a policy on an instance many times.
 
     Trajectory i depends only on (seed, i), not on the number of workers, and all policies face the same rewards: arm
-    a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished;
-    without them, a run on arms that are tied, or nearly tied, may never end. A list of deltas gives a list of results
+    a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished.
+    Without `max_pulls`, a run that would not end, as between tied arms, is ended far beyond what any other needs: after
+    ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is no lower
+    bound. A list of deltas gives a list of results
     from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
     Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
@@ -178,7 +183,10 @@ def simulate(
         raise InvalidInput("grid records pulls in every trajectory: it needs keep='rows'.")
     whole(trajectories, "trajectories", 1)
     whole(seed, "seed", 0, below=2**64)
-    most_pulls = 2**62 if max_pulls is None else whole(max_pulls, "max_pulls", len(instance))
+    if max_pulls is None:
+        most_pulls = longest_run(instance, min(deltas), epsilon, looked_for)
+    else:
+        most_pulls = whole(max_pulls, "max_pulls", len(instance))
     most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 
@@ -190,7 +198,7 @@ def simulate(
     work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
-        aside(work.compiled)  # here first: errors in a user's own code are then reported in its own terms
+        aside(lambda: place.prepare(work))
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)
@@ -211,6 +219,18 @@ def simulate(
             seconds, *rest,
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
+
+
+def longest_run(instance: Instance, delta: float, epsilon: float, goal: Cheapest | None) -> int:
+    """After how many pulls a run is ended that would not end by itself: more than any other needs."""
+    if goal is None and len(instance.best_arms) > 1 and epsilon == 0:  # tied: only an error ends such a run
+        return LONGEST
+    try:
+        optimum = bound(instance, epsilon)
+        pulls = optimum.cost(delta) * float((optimum.cost_shares / instance.costs).sum())
+    except Exception:  # there is none for this family, delta or epsilon; or a user's family fails, which is told later
+        return LONGEST_UNBOUNDED
+    return min(max(LONGEST, math.ceil(1000 * len(instance) * pulls)), 2**62)
 
 
 def check_memory(trajectories: int, deltas: int, arms: int, marks: int) -> None:

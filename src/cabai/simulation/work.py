@@ -110,6 +110,11 @@ class Work:
         done = self.fill(first, results, signals)
         return done, tuple(each[:done] for each in results)
 
+    def inputs(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """What trajectories from `first` on start from, as words: their truths, or one for all; their numbers, or that
+        of the first."""
+        return self.truth[None].view(np.uint64), np.array([first], np.uint64)
+
     def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """Run trajectories from `first` on, one for each row of `results`; how many were run."""
         return self.run_on(self.truth, first, results, signals)

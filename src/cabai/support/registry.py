@@ -7,6 +7,7 @@ They are written the same way in Python, on the command line and in storage: `ct
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -83,9 +84,10 @@ class Registry(Generic[T]):
     2.0
     """
 
-    def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = ()) -> None:
-        """`unlisted` classes can be found by name too, but are not in the list of names."""
-        self.kind = kind
+    def __init__(self, kind: str, *classes: type[T], unlisted: tuple[type[T], ...] = (), hint: str = "") -> None:
+        """`unlisted` classes can be found by name too, but are not in the list of names. `hint` is for those who give a
+        function."""
+        self.kind, self.hint = kind, hint
         self.names = [cls.name for cls in classes]
         self.classes = {cls.name: cls for cls in (*classes, *unlisted)}
 
@@ -101,7 +103,8 @@ class Registry(Generic[T]):
             self._check_named(given)
             return given()
         if not isinstance(given, str):
-            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.")
+            hint = self.hint if inspect.isfunction(given) else ""
+            raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.{hint}")
         match = re.fullmatch(r"\s*([\w-]+|[\w.]+:[\w.]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
         if match is not None and ":" in match[1]:
             return self._own(match[1], match[2])
@@ -123,6 +126,8 @@ class Registry(Generic[T]):
             return self._build(found, arguments or "")  # type: ignore[arg-type]
         if isinstance(found, Named) and found.kind == self.kind and arguments is None:
             return found  # type: ignore[return-value]
+        if self.hint and inspect.isfunction(found):
+            raise InvalidInput(f"{address!r} is a function, not a {self.kind}.{self.hint}")
         raise InvalidInput(
             f"{address!r} is not a {self.kind}. To store it or send it to other processes, define it in its "
             "module under its own name: see docs/own.md."

@@ -43,6 +43,7 @@ EXTRAS = {
     "genai_prices": "prices",
     "joblib": "processes",
     "matplotlib": "plots",
+    "numba_cuda": "cuda",
     "pandas": "frames",
     "psycopg": "postgres",
     "pyarrow": "frames",

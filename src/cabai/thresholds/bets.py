@@ -31,7 +31,7 @@ from cabai.thresholds import bets_moments as moments
 from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
 from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, parts_shown, solve_shares
-from cabai.thresholds.bets_worth import reserved_variance, start
+from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance, start
 from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
 
 KEPT, COUNT = 18, 36  # number of stakes with sums kept; number of all stakes
@@ -101,6 +101,14 @@ def beats(rules, t, b, a):
     if not b.tested_mean > a.tested_mean:
         return False
     return test(rules, b, a, 0.0, rules.level, rules.level) > rules.level
+
+
+def is_worth_testing(rules, t, b, a):
+    """As far as it can be told without logarithms, also with an epsilon."""
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return False
+    most = both_worth_at_most(b, a, rules.epsilon, first_guess(b, a, rules.epsilon))
+    return most > rules.level + LEAST_PRICE
 
 
 def is_settled_within(rules, t, b, a):
@@ -234,7 +242,7 @@ class Bets(Threshold):
     name = "bets"
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
-    functions = required, has_prices, keep, weigh, beats, surplus, faintest, pair_log_e
+    functions = required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e
     within = ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown
     choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}

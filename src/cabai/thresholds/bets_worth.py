@@ -20,15 +20,11 @@ def start(b, a, epsilon, enough):
     The first guess is exact for gaussian rewards; then the secant method on the slope (Illinois).
     """
     n_b, n_a, mean_b, mean_a = b.tested, a.tested, b.tested_mean, a.tested_mean
-    per_b, per_a = n_b / b.reserved, n_a / a.reserved
     v_b, v_a = b.variance, a.variance
     low, high = max(mean_a - epsilon, 0.0), min(mean_b, 1.0 - epsilon)
-    m = (per_b * mean_b + per_a * (mean_a - epsilon)) / (per_b + per_a)
-    m = min(max(m, low), high)
-    if enough > 0.0:
-        most = n_b * worth_at_most(mean_b - m, v_b, 1.0 - m)
-        if most + n_a * worth_at_most(m + epsilon - mean_a, v_a, m + epsilon) <= enough:
-            return m, 0.0, 0.0, 0.0
+    m = first_guess(b, a, epsilon)
+    if enough > 0.0 and both_worth_at_most(b, a, epsilon, m) <= enough:
+        return m, 0.0, 0.0, 0.0
     at_low = at_high = up = down = 0.0
     side = 0
     for _ in range(STEPS):
@@ -50,7 +46,20 @@ def start(b, a, epsilon, enough):
         m = 0.5 * (low + high)
         if at_low < 0.0 < at_high:
             m = (low * at_high - high * at_low) / (at_high - at_low)
-    return m, up, down, math.sqrt(1.0 / (per_b + per_a))
+    return m, up, down, math.sqrt(1.0 / (n_b / b.reserved + n_a / a.reserved))
+
+
+def first_guess(b, a, epsilon):
+    """The m at which bets would be worth the least if rewards were gaussian."""
+    per_b, per_a = b.tested / b.reserved, a.tested / a.reserved
+    m = (per_b * b.tested_mean + per_a * (a.tested_mean - epsilon)) / (per_b + per_a)
+    return min(max(m, a.tested_mean - epsilon, 0.0), b.tested_mean, 1.0 - epsilon)
+
+
+def both_worth_at_most(b, a, epsilon, m):
+    """An upper bound, without logarithms, on the worth of the best bets on b and a at m."""
+    up = worth_at_most(b.tested_mean - m, b.variance, 1.0 - m)
+    return b.tested * up + a.tested * worth_at_most(m + epsilon - a.tested_mean, a.variance, m + epsilon)
 
 
 def reserved_variance(arm):

@@ -62,13 +62,15 @@ def has_prices(rules):
 
 
 def beats(rules, t, b, a):
+    return is_worth_testing(rules, t, b, a) and plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
+
+
+def is_worth_testing(rules, t, b, a):
     """log E <= Z, so most pairs are rejected by a bound on Z, without logarithms."""
     if not evidence_at_most(rules, b, a) > rules.level + LEAST_PRICE:
         return False
     z = evidence(rules, b, a)
-    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
-        return False
-    return plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
+    return z > rules.level + LEAST_PRICE and is_worth_a_try(rules, z, b, a)
 
 
 def surplus(rules, t, b, a):
@@ -116,12 +118,20 @@ def surplus_within(rules, t, b, a):
     return excess(rules, t, b, a, rules.epsilon)
 
 
+def is_worth_testing_within(rules, t, b, a):
+    return may_be_shown(rules, b, a, rules.epsilon)
+
+
 def is_shown(rules, t, b, a, epsilon):
-    part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
-    z = part_b + part_a
-    if not z > rules.level + LEAST_PRICE or not is_worth_a_try(rules, z, b, a):
+    if not may_be_shown(rules, b, a, epsilon):
         return False
     return log_e_within(rules, b, a, epsilon, rules.level, rules.level) > rules.level
+
+
+def may_be_shown(rules, b, a, epsilon):
+    part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
+    z = part_b + part_a
+    return z > rules.level + LEAST_PRICE and is_worth_a_try(rules, z, b, a)
 
 
 def excess(rules, t, b, a, epsilon):
@@ -314,8 +324,11 @@ class Contrast(Threshold):
     name = "contrast"
     proof = "Ville's inequality for a mixture of tilts"
     proven_for = ALL_FAMILIES
-    functions = required, has_prices, beats, surplus
-    within = ("is_settled", is_settled_within), ("surplus", surplus_within), is_shown, excess
+    functions = required, has_prices, beats, is_worth_testing, surplus
+    within = (
+        ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
+        is_shown, excess,
+    )  # fmt: skip
     rule_fields: ClassVar[Fields] = {
         "tilts": np.zeros((COUNT, 6)),
         "tilt_width": 0.0,

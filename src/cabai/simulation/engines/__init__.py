@@ -1,4 +1,4 @@
-"""Where trajectories run: threads or processes of this machine, a Dask cluster, or a Ray cluster."""
+"""Where trajectories run: threads or processes of this machine, its GPUs, a Dask or a Ray cluster."""
 
 from cabai.simulation.engines.base import Engine, EngineFailed
 from cabai.simulation.engines.opening import EngineLike, opened

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ClassVar
 
+from cabai.simulation.chunks import PILOT
 from cabai.simulation.work import Part, Work
+
+MOST_BYTES = 2**24  # bytes that the rows of one task may take
 
 
 class EngineFailed(RuntimeError):
@@ -22,6 +26,7 @@ class Engine(ABC):
 
     where: ClassVar[str]  # in words
     shortest: ClassVar[float] = 0.2  # seconds that a task should take at least, while there is enough to do
+    pilot: ClassVar[int] = PILOT  # trajectories of a task while it is not known how long they take
     workers: int | None = None  # the most tasks at a time, if the user has said so
 
     @property
@@ -39,6 +44,14 @@ class Engine(ABC):
     def room(self) -> int:
         """How many tasks may be under way: one waits for each that runs, so that no core is idle in between."""
         return 2 * self.cores
+
+    def most(self, work: Work) -> int:
+        """The most trajectories of a task."""
+        return max(1, MOST_BYTES // work.row_bytes) if work.keeps_rows else sys.maxsize
+
+    def prepare(self, work: Work) -> Any:
+        """Compile here first: errors in a user's own code are then reported in its own terms."""
+        work.compiled()
 
     @abstractmethod
     def share(self, work: Work) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EngineLike: TypeAlias = "str | Engine | Client | None"
-NAMES = ("processes", "dask", "ray")
+NAMES = ("processes", "dask", "ray", "cuda")
 ADDRESSED = ("dask", "ray")
 
 
@@ -35,6 +35,10 @@ def opened(
         from cabai.simulation.engines.processes import Processes
 
         return Processes(workers)
+    if engine == "cuda":
+        from cabai.simulation.engines.cuda import Cuda
+
+        return Cuda(workers)
     if engine == "ray":
         from cabai.simulation.engines.ray import Ray
 
@@ -44,7 +48,7 @@ def opened(
 
         return Dask(None if engine == "dask" else engine, address, workers)
     raise InvalidInput(
-        "engine must be None, for threads of this process, one of 'processes', 'dask' and 'ray', or a "
+        "engine must be None, for threads of this process, one of 'processes', 'dask', 'ray' and 'cuda', or a "
         f"dask.distributed.Client, got {shown(engine)}."
     )
 

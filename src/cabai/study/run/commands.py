@@ -29,19 +29,34 @@ TIMED_OUT = "it took longer than the timeout"
 LAST_LINE = 10_000  # characters of output within which the last line must lie
 
 
+SUCCESS, AS_FAILED, AS_TIMEOUT = "success", "fail", "timeout"
+
+
 @dataclass(frozen=True)
 class Measure:
-    """What is measured instead of read from the output of a trial: seconds, or CPU seconds."""
+    """What is measured instead of read from the output of a trial: seconds, CPU seconds, or whether it succeeds."""
 
     cost: str | None = None
     reward: str | None = None  # its output is then not read at all
+    on_crash: str = AS_FAILED  # or AS_TIMEOUT: where seconds are the reward, a crash counts as the timeout
 
     def result(self, line: str, spent: Mapping[str, float], timeout: float) -> dict[str, Any] | Failed:
         """The reward and cost of a trial, from its last line of output and the seconds that it has taken."""
         if self.reward is None:
             return read_result(line, self.cost_of(spent))
+        return self.told(1.0 if self.reward == SUCCESS else min(spent[self.reward], timeout), spent)
+
+    def of_failure(self, spent: Mapping[str, float], timeout: float, *, late: bool = False) -> dict[str, Any] | None:
+        """The reward and cost of a trial that crashed or, if `late`, was killed at the timeout; None: it failed."""
+        if self.reward == SUCCESS:
+            return self.told(0.0, spent)
+        if self.reward == "seconds" and (late or self.on_crash == AS_TIMEOUT):
+            return self.told(timeout, {**spent, "seconds": timeout} if late else spent)
+        return None
+
+    def told(self, reward: float, spent: Mapping[str, float]) -> dict[str, Any]:
         paid = self.cost_of(spent)
-        return {"reward": min(spent[self.reward], timeout), **({} if paid is None else {"cost": paid})}
+        return {"reward": reward, **({} if paid is None else {"cost": paid})}
 
     def cost_of(self, spent: Mapping[str, float]) -> float | None:
         return None if self.cost is None else spent[self.cost]
@@ -64,7 +79,7 @@ def run_command(
     the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
     standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The command is
     killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
-    leave out what takes long would make slow arms look fast.
+    leave out what takes long would make slow arms look fast. Where success is the reward, 1 is an exit code of 0.
     """
     named = {"arm": pull.arm, "pull": pull.id, **({} if pull.item is None else {"item": str(pull.item)})}
     about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
@@ -87,11 +102,13 @@ def run_command(
             raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
         ended = wait_for(process, started + timeout, over)
         spent = {"seconds": max(ended.at - started, 1e-9), "cpu": max(ended.cpu, 1e-9)}
-        if ended.cut_short == TIMED_OUT and measure.reward == "seconds":
-            return measure.result("", spent | {"seconds": timeout}, timeout)
         if isinstance(words, str) and not ended.cut_short and ended.code in CANNOT_START:
             raise cannot_start(pull, words, last_line(err) or CANNOT_START[ended.code])
         if ended.cut_short or ended.code != 0:
+            is_late = ended.cut_short == TIMED_OUT
+            counts = measure.of_failure(spent, timeout, late=is_late) if is_late or not ended.cut_short else None
+            if counts is not None:
+                return counts
             why = ended.cut_short or f"exit code {ended.code}"
             said = last_line(err)
             result = {} if measure.reward else read_result(last_line(out), None)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.core.goal import BEST
-from cabai.datasets.dataset import Dataset
+from cabai.datasets.dataset import Dataset, changed_items
 from cabai.families import Bounded, Family, family_of
 from cabai.study.create import STORAGE, load_study, open_study
 from cabai.study.errors import RunFailed, StorageError
 from cabai.study.items import WORST, Items
 from cabai.study.run.failing import is_blamed
-from cabai.study.run.loop import PATIENCE, RETRIES, run
+from cabai.study.run.loop import PATIENCE, RETRIES, paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def evaluate(
 
     With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
     again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
-    of the same items, given itself or by its name: you do not pay for them again, and a new model pays mostly for
-    itself.
+    of the same items, given itself or by its name: you do not pay for them again. The order of the items is new, so the
+    earlier arms may have to be evaluated on more of them.
 
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or as `failed`; "stop"
     ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with `RunFailed` and
@@ -196,6 +196,11 @@ def evaluate(
             result = awaiting.result_of(result)
         if isinstance(result, Mapping) and "score" in result:
             result = {"reward" if key == "score" else key: value for key, value in result.items()}
+        if costs is not None and (paid := paid_in(result)) is not None:
+            raise RunFailed(
+                f"the test of arm {pull.arm!r} returned a cost of {paid:g}, but costs= already says what each arm "
+                f"costs: leave out one of the two. This evaluation does not count. The study {study.name!r} is kept."
+            )
         return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
 
     try:
@@ -258,6 +263,13 @@ def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[t
             raise InvalidInput(
                 f"study {each.name!r} had other items, or other names for them: its scores cannot be matched to these "
                 'items. Give every item an "id", in both.'
+            )
+        changed = changed_items(before, items)
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise InvalidInput(
+                f"study {each.name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its "
+                "scores are not scores of these items. Give items that have changed new ids."
             )
         told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
         found += [(row["arm"], row["item"], row["reward"]) for row in told]

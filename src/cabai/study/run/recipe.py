@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,10 @@ from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE
 from cabai.study.create import described, is_served, open_study
 from cabai.study.items import MOST, WORST
-from cabai.study.run.commands import Measure, run_command
+from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import RETRIES, Failed, read, was_killed
-from cabai.study.run.shells import checked_for_a_shell
+from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
 from cabai.support.validation import InvalidInput, positive, shown, whole
 from cabai.thresholds import certified_in
 
@@ -57,15 +58,19 @@ STUDY = (
 )
 RUN = (
     "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
-    "catch", "reward", "shell",
+    "catch", "reward", "on_crash", "shell",
 )  # fmt: skip
 NOT_AN_ARMS = (
-    "items", "cost", "reward", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease", "on_lapse",
+    "items", "cost", "reward", "on_crash", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease",
+    "on_lapse",
 )  # fmt: skip
 UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
 OF_ITEMS = ("race", "failed", "speculate", "retries")
-MEASURES = ("seconds", "cpu")  # what can be measured as the cost or the reward of a pull
+TIMES = ("seconds", "cpu")
+MEASURES = {"cost": TIMES, "reward": (*TIMES, SUCCESS)}  # what can be measured as the cost or the reward of a pull
+ON_CRASH = (AS_FAILED, AS_TIMEOUT)
+ENOUGH = 5  # runs of an arm, before a warning that most of them took too long
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class Recipe:
     @property
     def how(self) -> dict[str, Any]:
         """By arm, what decides what its rewards and costs are."""
-        more: dict[str, Any] = {"reward": self.measure.reward, "shell": self.shell or None}
+        on_crash = None if self.measure.on_crash == AS_FAILED else self.measure.on_crash
+        more: dict[str, Any] = {"reward": self.measure.reward, "on_crash": on_crash, "shell": self.shell or None}
         more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
         return {
             arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()
@@ -150,7 +156,7 @@ class Recipe:
             return ()
         return (self.dataset.items[self.dataset.number(pull.item)],)
 
-    def test(self, over: threading.Event) -> Callable[[Pull], Any]:
+    def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Pull], Any]:
         """A function that tries the arm of a pull; commands are cut short when `over` is set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
         caught = self.caught()
@@ -170,7 +176,16 @@ class Recipe:
                 given="".join(json.dumps(item) + "\n" for item in self._item(pull)),
             )
 
-        return try_once
+        if self.measure.reward not in TIMES:
+            return try_once
+        watch = Watch(self, over, warn)
+
+        def try_and_watch(pull: Pull) -> Any:
+            result = try_once(pull)
+            watch.see(pull.arm, result)
+            return result
+
+        return try_and_watch
 
     def caught(self) -> Caught:
         """The exceptions that count as failed trials; None for the default ones."""
@@ -192,7 +207,8 @@ class Recipe:
         except Exception as error:
             if not is_of_the_trial(error, caught):
                 raise
-            return Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
+            failed = Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
+            return measure.of_failure(spent(), self.timeout) or failed
         took = spent()
         if measure.reward is not None:
             return measure.result("", took, self.timeout)
@@ -200,6 +216,37 @@ class Recipe:
             return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
         except InvalidInput as error:
             return Failed(str(error), measure.cost_of(took), is_wrong=True)
+
+
+class Watch:
+    """Warns, once per arm, where times are the rewards but a run failed, or most runs reached the timeout."""
+
+    def __init__(self, recipe: Recipe, over: threading.Event, warn: Callable[[str], None]) -> None:
+        self.recipe, self.over, self.warn = recipe, over, warn
+        self.runs: Counter[str] = Counter()
+        self.late: Counter[str] = Counter()
+        self.said: set[tuple[str, bool]] = set()
+
+    def see(self, arm: str, result: Any) -> None:
+        has_failed, timeout = isinstance(result, Failed), self.recipe.timeout
+        if not has_failed:
+            self.runs[arm] += 1
+            self.late[arm] += result["reward"] >= timeout
+        is_odd = not self.over.is_set() if has_failed else ENOUGH <= self.runs[arm] < 2 * self.late[arm]
+        if not is_odd or (arm, has_failed) in self.said:
+            return
+        self.said.add((arm, has_failed))
+        if has_failed:
+            about = (
+                f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails can "
+                f'still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the timeout.'
+            )
+        else:
+            about = (
+                f"{self.late[arm]} of {self.runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, "
+                "and count as that: a longer timeout would show which arm is faster."
+            )
+        self.warn(f"{self.recipe.file}: {about}")
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -222,12 +269,17 @@ def read_recipe(path: str | Path) -> Recipe:
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     for key in content:
         if key not in (*STUDY, *RUN):
-            close = difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
+            close = ["max_cost"] if key == "budget" else difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
             hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
             raise InvalidInput(f"unknown key {key!r}{hint}")
     measured_by("reward", content)
-    content = content | implied_by_times(content)
-    measured = {key: measured_by(key, content) for key in ("cost", "reward")}
+    content = content | implied_by_reward(content)
+    measured = {key: measured_by(key, content) for key in MEASURES}
+    on_crash = content.get("on_crash", AS_FAILED)
+    if on_crash not in ON_CRASH:
+        raise InvalidInput(f"on_crash must be one of {', '.join(ON_CRASH)}, got {shown(on_crash)}.")
+    if on_crash == AS_TIMEOUT and (measured["reward"] != "seconds" or "timeout" not in content):
+        raise InvalidInput(f'on_crash = "{AS_TIMEOUT}" needs reward = "seconds" and a timeout.')
     for key in ("arms", "family"):
         if key not in content and not (key == "family" and "items" in content):
             raise InvalidInput(f"there is no {key!r}.")
@@ -252,7 +304,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         file=file,
         folder=folder,
         tests=tests,
-        measure=Measure(**measured),
+        measure=Measure(**measured, on_crash=on_crash),
         shell=shell,
         timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
         workers=whole(content.get("workers", 1), "workers", 1),
@@ -263,17 +315,21 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     )
 
 
-def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults if times are the rewards: the shortest is wanted, they are also the costs, and with a timeout they
-    lie between 0 and that."""
-    if content.get("reward") not in MEASURES:
+def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults if the reward is measured. The time is the cost. If times are the rewards, the shortest is wanted,
+    and with a timeout they lie between 0 and that."""
+    if content.get("reward") == SUCCESS:
+        usual = {"cost": "seconds"} if "costs" not in content else {}
+        usual |= {"family": "bernoulli"} if "items" not in content else {}
+        return {key: value for key, value in usual.items() if key not in content}
+    if content.get("reward") not in TIMES:
         return {}
     if "family" not in content and "timeout" not in content:
         raise InvalidInput(
             "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a family: "
             "see docs/times.md."
         )
-    usual: dict[str, Any] = {"direction": "minimize"}
+    usual = {"direction": "minimize"}
     if "costs" not in content:
         usual["cost"] = content["reward"]
     if "timeout" in content and content["reward"] == "seconds":
@@ -283,9 +339,9 @@ def implied_by_times(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def measured_by(key: str, content: Mapping[str, Any]) -> str | None:
     given = content.get(key)
-    if given is not None and given not in MEASURES:
+    if given is not None and given not in MEASURES[key]:
         raise InvalidInput(
-            f"{key} must be one of {', '.join(MEASURES)}, or left out if pulls report it, got {shown(given)}."
+            f"{key} must be one of {', '.join(MEASURES[key])}, or left out if pulls report it, got {shown(given)}."
         )
     if given == "cpu" and not hasattr(os, "wait4"):
         raise InvalidInput(f'{key} = "cpu" is not available on this system; use "seconds".')
@@ -329,6 +385,12 @@ def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
         raise InvalidInput(f"command {command!r} cannot be read: {error}.") from None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise InvalidInput(f"command must be a string or a list of strings, got {shown(command)}.")
+    mark = mark_for_a_shell(command) if isinstance(command, str) else None
+    if mark is not None:
+        raise InvalidInput(
+            f"only a shell understands the {mark} in {shown(command)}: set shell = true. If {mark} is meant as it is, "
+            "give the command as a list of strings."
+        )
     return words
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from cabai.support.validation import InvalidInput, shown
 
 NAMED = ("arm", "pull", "item")  # what a command may name in braces
+MARKS = ("|", "||", "&&", "&", ";", "<", ">", ">>", "2>", "2>&1", "&>")  # what a shell does not hand to a command
 CANNOT_START = {126: "it cannot be executed", 127: "there is no such command"}  # what a shell says by its exit code
 
 
@@ -42,3 +43,16 @@ def spelt(command: str, named: Mapping[str, str]) -> str:
     "grep -c 'a; rm -rf /' log.txt | head -1"
     """
     return re.sub(r"\{(\w+)\}", lambda found: shlex.quote(named[found[1]]) if found[1] in named else found[0], command)
+
+
+def mark_for_a_shell(command: str) -> str | None:
+    """The first word of a command that only a shell understands, if there is one.
+
+    >>> mark_for_a_shell("cat log.txt | tail -1"), mark_for_a_shell("grep -c '|' log.txt")
+    ('|', None)
+    """
+    try:
+        words = shlex.split(command, posix=False)  # quotes stay: what is quoted is no mark
+    except ValueError:
+        return None
+    return next((word for word in words if word in MARKS), None)

@@ -1,0 +1,247 @@
+"""The engine for GPUs: without one it compiles and is simulated in Python; with one it gives what threads give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.core.setup import Setup
+from cabai.policies import policy_of
+from cabai.simulation.work import Work
+from cabai.thresholds import threshold_of
+from combinations import covering
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
+from cabai.simulation.engines import cuda  # noqa: E402
+
+MEANS = {
+    "gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.5, 0.3], "poisson": [3, 1, 0.5], "exponential": [3, 1, 0.5],
+    "bounded": [0.9, 0.5, 0.3],
+}  # fmt: skip
+POLICIES = ["top-two", "co", "ctas", "d-lucb", "racing", "tas", "uniform"]
+COSTS = [1, 0.1, 0.01]
+
+
+def has_gpu() -> bool:
+    try:
+        return len(cuda.numba_cuda().gpus) > 0
+    except Exception:
+        return False
+
+
+def work_of(family: str, policy: object, **options: object) -> Work:
+    instance = cabai.Instance(family, MEANS[family], COSTS, cost_model=options.pop("cost_model", "fixed"))
+    rule = threshold_of(options.pop("threshold", None), instance.family)
+    setup = Setup(instance.family, rule, policy_of(policy), arms=3, delta=0.05, **options)
+    return Work(instance, [setup], 0, 2**62, np.inf, np.zeros(0, np.int64))
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """Compile for an H100 or H200 without having one; a kernel is then its PTX."""
+    from numba import cuda as device
+    from numba.cuda import dispatcher
+
+    jit = device.jit
+
+    def to_ptx(*signature: object, **options: object) -> object:
+        if not signature:
+            return jit(**options)
+        how = {"device": False, "cc": (9, 0), "output": "ptx", "abi": "numba", "opt": False}
+        return lambda function: device.compile(function, *signature, **how)[0]
+
+    here = SimpleNamespace(compute_capability=(9, 0))
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: here)
+    monkeypatch.setattr(device, "jit", to_ptx)
+    cuda.compiled_turns.cache_clear()
+    yield
+    cuda.compiled_turns.cache_clear()
+
+
+# --- Without a GPU ---------------------------------------------------------------------------------------------------
+
+
+COMPILED = [("gaussian", "top-two"), ("poisson", "co"), ("bounded", "ctas")]  # in the default run: one per test
+
+
+@pytest.mark.parametrize(
+    ("family", "policy"),
+    [pytest.param(*each, marks=() if each in COMPILED else pytest.mark.slow) for each in product(MEANS, POLICIES)],
+)
+@pytest.mark.usefixtures("no_gpu")
+def test_it_compiles_to_the_code_of_a_gpu(family, policy):
+    code = cuda.kernel_of(work_of(family, policy), cuda.Tuning())[0]
+    assert ".entry" in code
+    assert ".target sm_90" in code
+    assert " mul.f64" not in code  # rounded like on a CPU: no product is contracted with a sum
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
+     ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"})],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.slow
+def test_other_tests_costs_and_an_epsilon_compile_too(family, options):
+    assert ".entry" in cuda.kernel_of(work_of(family, "top-two", **options), cuda.Tuning(local=0))[0]
+
+
+SIMULATED = """
+import json, sys
+import numpy as np
+import cabai
+
+sys.setswitchinterval(1e-5)  # each thread of the GPU is one of Python, and they wait for each other at every turn
+np.seterr(all="ignore")
+found = []
+for family, policy, deltas, options in json.loads(sys.argv[1]):
+    means, model = options.pop("means"), options.pop("cost_model", "fixed")
+    instance = cabai.Instance(family, means, [1, 0.1, 0.01][: len(means)], cost_model=model)
+    both = [cabai.simulate(instance, policy, delta=deltas, engine=engine, **options) for engine in (None, "cuda")]
+    if options.get("keep") == "summary":
+        found.append([a.to_dict() | {"seconds": 0} == b.to_dict() | {"seconds": 0} for a, b in
+                      zip(*([each.summary() for each in one] for one in both))])
+    else:
+        found.append([bool(np.array_equal(getattr(a, name), getattr(b, name)))
+                      for a, b in zip(*both) for name in ("decisions", "costs", "steps", "pulls", "path")])
+json.dump(found, sys.stdout)
+"""
+
+
+def simulated(*cells: tuple[object, ...]) -> list[list[bool]]:
+    """For each cell, what is the same on a simulated GPU as in threads."""
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", SIMULATED, json.dumps(cells)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+def test_a_simulated_gpu_makes_the_trajectories_of_threads():
+    """Several levels, paths and limits; more trajectories than threads, and a launch of a few turns at a time."""
+    path = {"means": [0.9, 0.4, 0.3], "trajectories": 9, "grid": [3, 7, 20], "max_pulls": 40, "seed": 3}
+    few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
+    same = simulated(("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few))
+    assert all(map(all, same)), same
+
+
+@pytest.mark.parametrize("family", MEANS)
+@pytest.mark.slow
+def test_a_simulated_gpu_makes_them_with_every_policy(family):
+    options = {"means": MEANS[family], "trajectories": 7, "max_pulls": 300}
+    cells = [(family, policy, [0.1], options) for policy in POLICIES]
+    same = simulated(*cells, (family, "top-two", [0.1], options | {"keep": "summary"}))
+    assert all(map(all, same)), same
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+def test_without_a_gpu_there_is_one_clear_sentence(paper_instance):
+    told = r"^engine 'cuda' needs an NVIDIA GPU with its driver, and this machine has none\.$"
+    with pytest.raises(cabai.EngineFailed, match=told):
+        cabai.simulate(paper_instance, engine="cuda")
+
+
+def test_without_the_extra_it_says_how_to_install_it(monkeypatch, paper_instance):
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    with pytest.raises(ModuleNotFoundError, match=r'needs numba_cuda, which is not installed: .* ".\[cuda\]"'):
+        cabai.simulate(paper_instance, engine="cuda")
+
+
+@cabai.policy
+def misspelt(arms, run, rules):
+    return run.leeder
+
+
+@cabai.policy
+def makes_a_list(arms, run, rules):
+    chosen = [run.leader]
+    return chosen[0]
+
+
+@cabai.policy
+def compares(arms, run, rules):
+    if np.isclose(arms[0].mean, 1.0):
+        return run.leader
+    return run.t % len(arms)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_what_cannot_be_compiled_is_explained_as_for_a_cpu():
+    for policy in (misspelt, makes_a_list):
+        work = work_of("gaussian", policy)
+        with pytest.raises(cabai.InvalidInput) as on_cpu:
+            work.compiled()
+        with pytest.raises(cabai.InvalidInput) as on_gpu:
+            cuda.kernel_of(work, cuda.Tuning())
+        assert str(on_gpu.value) == str(on_cpu.value)
+    only_on_a_cpu = work_of("gaussian", compares)
+    only_on_a_cpu.compiled()
+    told = (
+        r"^policy compares cannot be compiled: .*test_cuda.py, line \d+, `.*`: it uses <ufunc 'isinf'>, which cannot "
+    )
+    with pytest.raises(cabai.InvalidInput, match=told):
+        cuda.kernel_of(only_on_a_cpu, cuda.Tuning())
+
+
+def test_no_kernel_knows_of_gpus_and_the_engine_stays_small():
+    package = Path(cabai.__file__).parent
+    assert len(Path(cuda.__file__).read_text().splitlines()) <= 300
+    kernels = [*(package / room for room in ("core", "families", "policies", "thresholds")), package / "simulation"]
+    for file in (each for room in kernels for each in room.rglob("*.py") if each.parent.name != "engines"):
+        words = file.read_text().lower()
+        assert not any(word in words for word in ("cuda", "gpu", "warp")), file
+
+
+# --- On a GPU --------------------------------------------------------------------------------------------------------
+
+on_a_gpu = pytest.mark.skipif(not has_gpu(), reason="this machine has no NVIDIA GPU")
+
+
+def check_same(a: cabai.Runs, b: cabai.Runs, most: float) -> None:
+    """All but a share of the trajectories are the same to the bit."""
+    differ = np.zeros(len(a.costs), bool)
+    for name in ("decisions", "costs", "steps", "pulls", "path"):
+        one, other = getattr(a, name), getattr(b, name)
+        differ |= (one != other).reshape(len(differ), -1).any(axis=1)
+    assert differ.mean() <= most, differ.sum()
+
+
+@on_a_gpu
+@pytest.mark.parametrize(("family", "policy"), covering(MEANS, POLICIES))
+def test_a_gpu_makes_the_trajectories_of_threads(family, policy, monkeypatch):
+    monkeypatch.setattr(cuda, "LAUNCH", 0.002)  # many launches
+    instance = cabai.Instance(family, MEANS[family], COSTS, cost_model="beta")
+    deltas = [0.1] if policy_of(policy).depends_on_delta else [0.1, 0.001]
+    options = {"delta": deltas, "trajectories": 3000, "grid": [5, 50], "max_pulls": 10_000, "seed": 5}
+    for a, b in zip(
+        *(cabai.simulate(instance, policy, engine=each, **options) for each in (None, "cuda")), strict=True
+    ):
+        check_same(a, b, most=0.0 if family == "gaussian" else 0.01)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("arms", [2, 30, 300])
+def test_a_gpu_takes_any_number_of_arms(arms):
+    instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
+    options = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
+    check_same(*(cabai.simulate(instance, engine=each, **options) for each in (None, "cuda")), most=0.0)
+
+
+@on_a_gpu
+def test_sums_and_plans_on_a_gpu_are_those_of_threads():
+    instance = cabai.Instance("gaussian", MEANS["gaussian"], COSTS)
+    sums = [cabai.simulate(instance, keep="summary", trajectories=200_000, engine=each).sums for each in (None, "cuda")]
+    assert vars(sums[0]).keys() == vars(sums[1]).keys()
+    assert all(np.array_equal(vars(sums[0])[name], vars(sums[1])[name]) for name in vars(sums[0]))
+    known = {"family": "gaussian(variance=1)", "means": ["0..1", "0..1"], "draws": 100, "worth": False}
+    assert repr(cabai.plan(**known)) == repr(cabai.plan(**known, engine="cuda"))
