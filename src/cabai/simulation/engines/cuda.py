@@ -253,7 +253,8 @@ class Cuda(Engine):
         work, launch, start, rules = shared
         cuda, shape, arms = numba_cuda(), (count, len(work.levels)), len(work.instance)
         truths, numbers = work.inputs(first, count)
-        states = first_states(launch, len(start) + truths.shape[1] + PLACE)
+        with loading:
+            states = first_states(launch, len(start) + truths.shape[1] + PLACE)
         blocks, threads = max(1, len(states) // GROUP), min(len(states), GROUP)
         path, counts = np.full((count, len(work.grid), arms), -1, np.int64), np.zeros(3, np.int64)
         sent, stream, turns = (start, truths, numbers, rules, work.grid, path, counts, states), cuda.stream(), 64
@@ -287,6 +288,9 @@ class Cuda(Engine):
         if type(error).__module__.startswith(("numba.", "cuda.")):
             return EngineFailed(f"the GPU cannot do this work: {str(error).strip().splitlines()[0]}")
         return error
+
+
+loading = threading.Lock()  # numba-cuda cannot load a kernel for two threads at the same time
 
 
 def first_states(launch: Any, words: int) -> NDArray[np.uint64]:
