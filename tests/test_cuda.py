@@ -62,9 +62,9 @@ def no_gpu(monkeypatch):
     here = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: here)
     monkeypatch.setattr(device, "jit", to_ptx)
-    cuda.compiled_turns.cache_clear()
+    cuda.compiled_kernel.cache_clear()
     yield
-    cuda.compiled_turns.cache_clear()
+    cuda.compiled_kernel.cache_clear()
 
 
 # --- Without a GPU ---------------------------------------------------------------------------------------------------
