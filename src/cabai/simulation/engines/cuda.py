@@ -30,8 +30,6 @@ from cabai.simulation.work import Part, Rows, Work
 from cabai.support.specialise import binding, copied, function_for, plain_functions_of
 from cabai.support.validation import InvalidInput, optional
 
-ALL = 0xFFFFFFFF  # the threads of a group, as bits
-GROUP = 32
 TASKS = 3  # per GPU at a time: while one ends or is summed up, the others keep the GPU busy
 MOST_BYTES = 2**28  # of the results of one task
 STATE_SHARE = 0.1  # of the GPU's free memory, for the trajectories that are under way in one task
@@ -42,7 +40,7 @@ IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "0"  # by numba-cu
 
 class Tuning(NamedTuple):  # of a kernel; it changes no result
     threads: int = 64  # of a block
-    refill: int = 8  # how many threads of a group wait until they take new trajectories; 0: none waits for others
+    refill: int = 8  # how many threads of a group wait until they take new trajectories
     gather: int = 1  # how many wait for a full test, which is rare and takes long, before it is made
     registers: int | None = None  # of a thread, at most
     large: int = 0  # bytes of code: longer functions are called, not inlined, as are those marked `apart`; 0: none
@@ -59,18 +57,16 @@ def run_trajectories(
     first_run, first_arms, truths, numbers, seed, rules, max_pulls, max_cost, grid, results, pulls, path, states, counts
 ):
     """Let each thread run trajectories until all are taken. Rows of `results` are trajectories."""
-    K = len(first_arms)
     if IS_LOCAL:
         runs, all_arms = cuda.local.array(1, RUN_KIND), cuda.local.array(ARMS, ARM_KIND)
         truth_here = cuda.local.array(ARMS, TRUTH_KIND)
     else:
-        words, arms_end = states[cuda.grid(1)], RUN_WORDS + K * ARM_WORDS
+        words, arms_end = states[cuda.grid(1)], RUN_WORDS + len(first_arms) * ARM_WORDS
         runs, all_arms = words[:RUN_WORDS].view(RUN_KIND), words[RUN_WORDS:arms_end].view(ARM_KIND)
         truth_here = words[arms_end:].view(TRUTH_KIND)
     run, arms, truth = records(runs)[0], records(all_arms), records(truth_here)
     K = len(arms)  # in local memory, a constant
-    row = reached = mark = np.int64(0)
-    doing = np.int64(NEXT)
+    row, reached, mark, doing = np.int64(0), np.int64(0), np.int64(0), np.int64(NEXT)
     while True:
         waiting, working = votes(doing == NEXT), votes(doing == PULL)
         if waiting >= REFILL or working == 0:
@@ -119,21 +115,11 @@ def run_trajectories(
 
 def votes(is_so):
     """Of how many threads of the group this is so; all of them call this together."""
-    return np.int64(cuda.popc(cuda.ballot_sync(ALL, is_so)))
-
-
-def own_vote(is_so):
-    """The same if no thread waits for others."""
-    return np.int64(is_so)
+    return np.int64(cuda.popc(cuda.ballot_sync(0xFFFFFFFF, is_so)))
 
 
 def as_they_are(records):
     return records
-
-
-def in_python(record):
-    """A record of a simulated GPU's memory, as NumPy knows it."""
-    return record._item._ary
 
 
 def numba_cuda() -> Any:
@@ -143,24 +129,19 @@ def numba_cuda() -> Any:
     return cuda
 
 
-def words_of(work: Work) -> int:
-    """Of a trajectory's state."""
-    return (work.start[0].nbytes + work.start[1].nbytes + work.truth.nbytes) // 8
-
-
-def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any]]:
-    """The kernel, and the rules of each level; an error names a user's own line."""
+def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
+    """The kernel, the rules of each level, words of global memory that a thread needs; errors name a user's line."""
     from cabai.core.blame import unusable
     from cabai.simulation.loop import write
 
-    setup, layout, arms = work.setup, work.setup.layout, work.start[0]
+    setup, layout, (arms, run) = work.setup, work.setup.layout, work.start
     bound = binding([*(pair for pair in setup.test_binding if pair[0] != "draw"), *work.drawing])
     called = {slot.__name__: function_for(slot, bound) for slot in (observe, draw, draw_cost, pulls_of_a_choice)}
     called |= {"choose": setup.choose, "stop": setup.stop, "open_streams": open_streams, "write": write}
-    called |= {"may_stop": setup.may_stop, "records": as_they_are, "value": as_they_are}
-    called |= {"votes": votes if tuning.refill and not IS_SIMULATED else own_vote}
+    called |= {"may_stop": setup.may_stop, "records": as_they_are, "value": as_they_are, "votes": votes}
     kinds = layout.arm, layout.run, layout.rules, work.truth.dtype
-    count = len(arms) if words_of(work) <= tuning.local else 0
+    words = (arms.nbytes + run.nbytes + work.truth.nbytes) // 8
+    count, words = (len(arms), 1) if words <= tuning.local else (0, words)
     try:
         launch = compiled_kernel(tuple(called.items()), kinds, count, tuning._replace(threads=0, local=0))
     except Exception as error:
@@ -168,7 +149,7 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any]]:
         raise unusable(setup, (setup.choose, setup.stop, called["observe"]), error) from error
     rules = np.repeat(np.array([setup.rules]), len(work.levels))
     rules["level"] = work.levels
-    return launch, rules
+    return launch, rules, words
 
 
 @lru_cache(maxsize=64)
@@ -182,25 +163,25 @@ def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...],
     from cabai.core.compiling import _settings_changed, cache_directory, functions_in, is_ours
     from cabai.simulation.loop import RESULT, UNFINISHED
 
-    arm, run, _, truth = kinds
+    arm, run, rules, truth = kinds
     constants: dict[str, Any] = {
         "ARM_KIND": arm, "RUN_KIND": run, "TRUTH_KIND": truth, "RUN_WORDS": run.itemsize // 8,
-        "ARM_WORDS": arm.itemsize // 8, "ARMS": arms or 1, "IS_LOCAL": arms > 0, "REFILL": tuning.refill or 1,
-        "GATHER": tuning.gather if tuning.refill else 1, "UNFINISHED": UNFINISHED,
+        "ARM_WORDS": arm.itemsize // 8, "ARMS": arms or 1, "IS_LOCAL": arms > 0, "REFILL": tuning.refill,
+        "GATHER": tuning.gather, "UNFINISHED": UNFINISHED,
     }  # fmt: skip
     constants["cuda"] = cuda = numba_cuda()
     if IS_SIMULATED:
-        return cuda.jit(copied(run_trajectories, dict(called) | constants | {"records": Records, "value": in_python}))
+        constants |= {"records": Records, "value": lambda record: record._item._ary, "votes": int}
+        return cuda.jit(copied(run_trajectories, dict(called) | constants))
     function = copied(run_trajectories, {name: on_device(each, tuning.large) for name, each in called} | constants)
     inside = [each for _, one in called for each in functions_in(one)]
     parts = repr(([f"{each.__module__}.{each.__qualname__}" for each in inside], kinds, arms, tuning))
     function.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
-    arms_in, runs_in, rules_in, truths_in = (from_dtype(each) for each in kinds)
-    arms_in, runs_in, rules_in, truths_in = arms_in[::1], runs_in[::1], rules_in[::1], truths_in[:, ::1]
     wholes, rows = types.int64[::1], types.int64[:, :, ::1]
     signature = types.void(
-        runs_in, arms_in, truths_in, types.uint64[::1], types.uint64, rules_in, types.int64, types.float64, wholes,
-        from_dtype(RESULT)[:, ::1], rows, rows, types.uint64[:, ::1], wholes,
+        from_dtype(run)[::1], from_dtype(arm)[::1], from_dtype(truth)[:, ::1], types.uint64[::1], types.uint64,
+        from_dtype(rules)[::1], types.int64, types.float64, wholes, from_dtype(RESULT)[:, ::1], rows, rows,
+        types.uint64[:, ::1], wholes,
     )  # fmt: skip
     with _settings_changed:  # they are those of the whole process, and some are private
         before = config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT
@@ -208,8 +189,8 @@ def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...],
         nvvm.compile_ir = lambda *code, **options: before[1](*code, **options | {"fma": False})  # rounded as on a CPU
         nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL  # threads would read tables there one by one
         try:
-            options = {"max_registers": tuning.registers, "lto": False, "cache": bool(config.CACHE_DIR)}
-            return cuda.jit(signature, **options)(function)
+            cached = bool(config.CACHE_DIR)
+            return cuda.jit(signature, max_registers=tuning.registers, lto=False, cache=cached)(function)
         finally:
             config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT = before
 
@@ -218,8 +199,7 @@ def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...],
 def on_device(function: Any, large: int) -> Any:
     """A function for the GPU, and with it every plain function that it calls."""
     helpers = {name: on_device(each, large) for name, each in plain_functions_of(function).items()}
-    if function is votes:
-        helpers = {"cuda": numba_cuda()}
+    helpers |= {"cuda": numba_cuda()} if function is votes else {}
     found = numba_cuda().jit(device=True)(copied(function, helpers) if helpers else function)
     if large and (getattr(function, "apart", False) or len(function.__code__.co_code) > large):
         compile_device = found.compile_device
@@ -273,14 +253,13 @@ class Cuda(Engine):
         """The results, pulls and paths of these trajectories."""
         from cabai.simulation.loop import RESULT
 
-        work, launch, rules = shared
+        work, launch, rules, words = shared
         if self.stopped.is_set():
             raise CancelledError
         cuda, shape, (arms, run) = numba_cuda(), (count, len(work.levels)), work.start
         truths, numbers = work.inputs(first, count)
         with loading:
-            blocks, threads = self.blocks(launch, work, count)
-        states = (1, 1) if words_of(work) <= self.tuning.local else (blocks * threads, words_of(work))
+            blocks, threads = self.blocks(launch, words, count)
         path, counts = np.full((count, len(work.grid), len(arms)), -1, np.int64), np.zeros(2, np.int64)
         sent, stream = (np.array([run]), arms, truths.view(work.truth.dtype), numbers, rules, work.grid), cuda.stream()
         runs, arms, truths, numbers, rules, grid = (cuda.to_device(each, stream) for each in sent)
@@ -288,26 +267,23 @@ class Cuda(Engine):
         path, counts = cuda.to_device(path, stream), cuda.to_device(counts, stream)
         launch[blocks, threads, stream](
             runs, arms, truths, numbers, np.uint64(work.seed), rules, work.max_pulls, work.max_cost, grid, results,
-            pulls, path, cuda.device_array(states, np.uint64), counts,
+            pulls, path, cuda.device_array((blocks * threads, words), np.uint64), counts,
         )  # fmt: skip
         if counts.copy_to_host(None, stream)[NO_SUCH_ARM]:
             raise InvalidInput(f"policy {work.setup.policy} chose an arm that does not exist.")
-        found = tuple(each.copy_to_host(None, stream) for each in (results, pulls, path))
+        found = results.copy_to_host(None, stream), pulls.copy_to_host(None, stream), path.copy_to_host(None, stream)
         stream.synchronize()
         return found
 
-    def blocks(self, launch: Any, work: Work, count: int) -> tuple[int, int]:
+    def blocks(self, launch: Any, words: int, count: int) -> tuple[int, int]:
         """How many blocks of how many threads to launch: as many as registers and memory allow to run at a time."""
         if IS_SIMULATED:
             return 2, 1
         threads, cuda = self.tuning.threads, numba_cuda()
-        registers = -(-launch.get_regs_per_thread() // 8) * 8
-        there = max(1, min(32, 2048 // threads, 2**16 // (threads * registers)))
+        there = max(1, min(32, 2048 // threads, 2**16 // (threads * (-(-launch.get_regs_per_thread() // 8) * 8))))
         there *= cuda.get_current_device().MULTIPROCESSOR_COUNT
-        if words_of(work) > self.tuning.local:
-            fit = int(STATE_SHARE * cuda.current_context().get_memory_info().free) // (8 * words_of(work) * threads)
-            there = max(1, min(there, fit))
-        return min(there, -(-count // threads)), threads
+        fit = int(STATE_SHARE * cuda.current_context().get_memory_info().free) // (8 * words * threads)
+        return max(1, min(there, fit, -(-count // threads))), threads
 
     def cancel(self) -> None:
         self.stopped.set()
