@@ -62,9 +62,9 @@ def no_gpu(monkeypatch):
     here = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: here)
     monkeypatch.setattr(device, "jit", to_ptx)
-    cuda.compiled_turns.cache_clear()
+    cuda.compiled_kernel.cache_clear()
     yield
-    cuda.compiled_turns.cache_clear()
+    cuda.compiled_kernel.cache_clear()
 
 
 # --- Without a GPU ---------------------------------------------------------------------------------------------------
@@ -101,7 +101,6 @@ import json, sys
 import numpy as np
 import cabai
 
-sys.setswitchinterval(1e-5)  # each thread of the GPU is one of Python, and they wait for each other at every turn
 np.seterr(all="ignore")
 found = []
 for family, policy, deltas, options in json.loads(sys.argv[1]):
@@ -128,7 +127,7 @@ def simulated(*cells: tuple[object, ...]) -> list[list[bool]]:
 
 
 def test_a_simulated_gpu_makes_the_trajectories_of_threads():
-    """Several levels, paths and limits; more trajectories than threads, and a launch of a few turns at a time."""
+    """Several levels, paths and limits; more trajectories than threads."""
     path = {"means": [0.9, 0.4, 0.3], "trajectories": 9, "grid": [3, 7, 20], "max_pulls": 40, "seed": 3}
     few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
     same = simulated(("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few))
@@ -218,8 +217,7 @@ def check_same(a: cabai.Runs, b: cabai.Runs, most: float) -> None:
 
 @on_a_gpu
 @pytest.mark.parametrize(("family", "policy"), covering(MEANS, POLICIES))
-def test_a_gpu_makes_the_trajectories_of_threads(family, policy, monkeypatch):
-    monkeypatch.setattr(cuda, "LAUNCH", 0.002)  # many launches
+def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
     instance = cabai.Instance(family, MEANS[family], COSTS, cost_model="beta")
     deltas = [0.1] if policy_of(policy).depends_on_delta else [0.1, 0.001]
     options = {"delta": deltas, "trajectories": 3000, "grid": [5, 50], "max_pulls": 10_000, "seed": 5}
