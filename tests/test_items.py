@@ -10,6 +10,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import cabai
@@ -153,7 +154,9 @@ BAD = [
     ({"items": ["x", "x"]}, "'x' appears twice"),
     ({"items": [1, "1"]}, "'1' appears twice"),
     ({"items": ["x", None]}, "an item's id must be a string or a whole number"),
-    ({"items": "questions.jsonl"}, "items must be a number of items or a list of their ids"),
+    ({"items": "questions.jsonl"}, "cannot read questions.jsonl"),
+    ({"items": {"a": 1}}, "items must be a sequence"),
+    ({"items": [{"id": "x"}, {}]}, "1 of 2 items have no id"),
     ({"family": "gaussian(variance=1)"}, "needs scores in a known range"),
     ({"family": "poisson"}, "needs scores in a known range"),
     ({"policy": "co"}, "has its own policy"),
@@ -500,3 +503,15 @@ def test_arms_with_the_same_total_are_called_tied(race):
     assert "known for certain" not in str(tied)
     assert f"{status.decision} has the highest mean, tied with {min(tied)}, of these three" in str(found)
     assert [arm.may_be_best for arm in status.arms] == [True, True, False]
+
+
+def test_a_study_takes_the_items_that_evaluate_takes(tmp_path):
+    rows = [{"id": f"q{i}", "text": "?" * i} for i in range(9)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "items.csv").write_text("id,text\n" + "".join(f"q{i},a\n" for i in range(9)))
+    for items in (rows, tmp_path / "items.jsonl", str(tmp_path / "items.csv"), pd.DataFrame(rows)):
+        given = new(items, arms=["a", "b"], seed=1)
+        evaluated = cabai.evaluate(["a", "b"], items, lambda arm, item: arm == "a", seed=1)
+        assert given.settings.items == evaluated.study.settings.items
+        assert given.ask().item in {row["id"] for row in rows}
+    assert new([["question", "answer"]] * 3).settings.items.ids is None

@@ -340,6 +340,24 @@ def test_functions_are_arms_too(tmp_path):
     assert done["spent"] > 0  # its time was paid for
 
 
+@pytest.mark.parametrize("more", ["", 'cost = "seconds"\n'])
+def test_an_async_function_is_awaited(tmp_path, monkeypatch, more):
+    monkeypatch.delitem(sys.modules, "async_judges", raising=False)
+    result = "r" if more else "r, 0.5"
+    (tmp_path / "async_judges.py").write_text(
+        "import asyncio\n\nasync def test(arm):\n    await asyncio.sleep(0.001)\n    r = {'a': 3, 'b': 0}[arm]\n"
+        f"    return {result}\n"
+    )
+    text = f'family = "poisson"\nfunction = "async_judges:test"\narms = ["a", "b"]\nworkers = 2\n{more}'
+    (tmp_path / "study.toml").write_text(text)
+    done = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stdout)
+    assert done["decision"] == "a"
+    if more:
+        assert done["spent"] >= 0.001 * done["pulls"]
+        (tmp_path / "study.toml").write_text(text.replace("seconds", "cpu").replace("family", 'name = "c"\nfamily'))
+        assert "measure seconds" in here("run", "study.toml", cwd=tmp_path).stderr
+
+
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
@@ -280,3 +281,18 @@ def test_a_run_whose_pull_was_offered_to_another_worker_goes_on(leaves):
     with pytest.raises(cabai.AlreadyTold):
         study.tell(others[0], 0, 1.0)
     assert study.observations()[0]["reward"] == 1
+
+
+@pytest.mark.parametrize("items", [None, 40])
+def test_an_async_test_is_awaited_with_many_workers(items):
+    arms, name = list(ONES), f"awaited {items}"
+    study, threads = cabai.create_study(name, arms=arms, items=items, family="bernoulli", storage="memory"), set()
+
+    async def test(arm, *item):
+        threads.add(threading.get_ident())
+        await asyncio.sleep(0)
+        return ONES[arm], 0.5
+
+    assert study.run(test, workers=4).decision == "a"
+    assert len(threads) == 1
+    assert not [each for each in threading.enumerate() if each.name == "cabai awaits"]

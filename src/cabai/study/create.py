@@ -12,12 +12,14 @@ from cabai import policies
 from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
-from cabai.study.items import WORST, Items
+from cabai.study.items import WORST, Items, ids_or_dataset
 from cabai.study.settings import AMENDABLE, OFFER, RUN, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cabai.study.log.events import Event
     from cabai.study.rules.importing import Imported
     from cabai.study.stored import StoredStudy
@@ -51,7 +53,7 @@ def create_study(
     lease: float = LEASE,
     on_lapse: str = OFFER,
     seed: int | None = None,
-    items: int | Sequence[str | int] | None = None,
+    items: int | Sequence[Any] | str | Path | None = None,
     race: str | None = None,
     failed: str | float = WORST,
     speculate: float = 0.1,
@@ -99,9 +101,10 @@ def create_study(
 
     With a dataset (docs/datasets.md):
 
-    - `items`: the number of items, or a list of their ids. The arms race on them in a random order, set by `seed`
-      (random by default), and `pull.item` says which item to evaluate. Scores lie in [0, 1] unless you give another
-      `bounded` family. Leave `policy`, `threshold` and `full_cost` out.
+    - `items`: the number of items, a list of their ids, or the items themselves as `evaluate` takes them (dictionaries
+      with an "id", a .jsonl or .csv file); only ids and a fingerprint are stored. The arms race on them in a random
+      order, set by `seed` (random by default), and `pull.item` says which item to evaluate. Scores lie in [0, 1] unless
+      you give another `bounded` family. Leave `policy`, `threshold` and `full_cost` out.
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
@@ -121,6 +124,7 @@ def create_study(
       arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as imported.
     - `unseen`: True declares that the arms were not chosen by these data, and that nothing was left out.
     """
+    items = None if items is None else ids_or_dataset(items)
     given, checked = described(
         arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
         costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,

@@ -121,6 +121,16 @@ def plain_id(id_: Any) -> str | int:
     return id_  # type: ignore[no-any-return]
 
 
+def ids_or_dataset(items: Any) -> Any:
+    """What `create_study` was given: a number, ids, or the items themselves."""
+    if isinstance(items, (bool, int, np.integer, Items, Dataset)):
+        return items
+    is_list = isinstance(items, Sequence) and not isinstance(items, (str, bytes))
+    if is_list and not any(isinstance(each, (Mapping, list, tuple)) for each in items):
+        return items
+    return Dataset.of(items)
+
+
 def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
     """How many items there are, and their ids."""
     if isinstance(items, (Items, Dataset)):

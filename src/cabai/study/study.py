@@ -364,11 +364,12 @@ class Study(ABC):
         `test(arm)` tries an arm and returns (reward, cost), or only the reward if costs are known. In a study with
         items it is `test(arm, item)`, with the item's id.
 
-        `workers` tests run at a time, in threads. A trial that fails (a time-out, a broken connection) is a failed
-        pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A wrong test ends the run at
-        once: its pull is given back and its exception is raised as it is. For an illegal result, `RunFailed` is raised,
-        and the pull is kept as failed. `catch` names the exceptions that are failures of the trial; by default, all but
-        those of a wrong program, such as NameError, AttributeError, TypeError and ImportError.
+        `workers` tests run at a time, in threads; async ones are awaited together. A trial that fails (a time-out, a
+        broken connection) is a failed pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A
+        wrong test ends the run at once: its pull is given back and its exception is raised as it is. For an illegal
+        result, `RunFailed` is raised, and the pull is kept as failed. `catch` names the exceptions that are failures of
+        the trial; by default, all but those of a wrong program, such as NameError, AttributeError, TypeError and
+        ImportError.
 
         On Ctrl-C, the run waits for the tests under way; on a second Ctrl-C it leaves them and gives their pulls back.
         You can run the study again. `progress` is called after each pull. With `page=True` you can watch the study in a

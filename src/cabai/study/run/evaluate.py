@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
 import shutil
 import sys
@@ -21,8 +20,9 @@ from cabai.families import Bounded, Family, family_of
 from cabai.study.create import STORAGE, load_study, open_study
 from cabai.study.errors import RunFailed, StorageError
 from cabai.study.items import WORST, Items
+from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
-from cabai.study.run.loop import PATIENCE, RETRIES, paid_in, run
+from cabai.study.run.loop import RETRIES, paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 LEASE = 60.0  # seconds; a run renews the lease of what takes longer
-STOPPED = "the loop that awaits async tests was stopped by one of them"
 _numbers = itertools.count(1)  # of evaluations without a name
 
 
@@ -188,12 +187,9 @@ def evaluate(
     checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
     known = known_scores(earlier, checked, kind)
     study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
-    awaiting = Awaiting()
 
     def try_once(pull: Pull) -> Any:
-        result = test(pull.arm, dataset.items[dataset.number(pull.item)])
-        if inspect.isawaitable(result):
-            result = awaiting.result_of(result)
+        result = awaited(test(pull.arm, dataset.items[dataset.number(pull.item)]))
         if isinstance(result, Mapping) and "score" in result:
             result = {"reward" if key == "score" else key: value for key, value in result.items()}
         if costs is not None and (paid := paid_in(result)) is not None:
@@ -207,7 +203,7 @@ def evaluate(
         with shown_progress(study, progress) as report:
             status = run(
                 study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report,
-                catch=catch, leave=awaiting.cancel,
+                catch=catch,
             )  # fmt: skip
     except Exception as error:
         with suppress(StorageError, AttributeError):  # the storage is gone, or the exception does not allow attributes
@@ -219,8 +215,6 @@ def evaluate(
                 elif is_blamed(error):
                     error.add_note(kept)
         raise
-    finally:
-        awaiting.close()
     return Evaluation(study, status, study.scores())
 
 
@@ -294,60 +288,6 @@ def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
                     "seed or none."
                 )
     return tuple(dict.fromkeys(seeds))
-
-
-class Awaiting:
-    """Awaits what async tests return, for workers in other threads: all in one event loop, in its own thread."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.loop: Any = None  # once there is something to await
-        self.thread: Any = None
-
-    def result_of(self, awaitable: Any) -> Any:
-        """What it returns or raises, including exceptions that would end the loop instead of the worker."""
-        import asyncio
-        from concurrent.futures import TimeoutError as NotYet
-
-        async def ending_well() -> tuple[Any, BaseException | None]:
-            try:
-                return await awaitable, None
-            except BaseException as error:
-                return None, error
-
-        with self.lock:
-            if self.loop is None:
-                self.loop = asyncio.new_event_loop()
-                self.thread = threading.Thread(target=self.loop.run_forever, name="cabai awaits", daemon=True)
-                self.thread.start()
-        if not self.thread.is_alive():
-            raise RuntimeError(STOPPED)
-        future = asyncio.run_coroutine_threadsafe(ending_well(), self.loop)
-        while True:
-            try:
-                result, error = future.result(timeout=1)
-                break
-            except NotYet:
-                if not self.thread.is_alive():
-                    raise RuntimeError(STOPPED) from None
-        if error is not None:
-            raise error
-        return result
-
-    def cancel(self) -> None:
-        """Cancel everything that is awaited."""
-        import asyncio
-
-        if self.loop is not None and self.thread.is_alive():
-            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self.loop)])
-
-    def close(self) -> None:
-        if self.loop is not None:
-            if self.thread.is_alive():
-                self.loop.call_soon_threadsafe(self.loop.stop)
-                self.thread.join(PATIENCE)
-            if not self.thread.is_alive():  # or a test blocks it for ever
-                self.loop.close()
 
 
 @contextmanager

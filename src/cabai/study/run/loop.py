@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.study.given import checked_result
 from cabai.study.items import STOP
+from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
 from cabai.support.interrupted import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, shown, whole
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 LOOK = 0.2  # seconds between checks of the threads: Windows handles Ctrl-C only in between
-PATIENCE = 2.0  # seconds within which what was told to end should end
 RETRIES = 2  # of a test that fails on an item: an API that answers "too many requests" is not a wrong answer
 _runs: set[str] = set()  # of this process, by their marks
 
@@ -111,6 +111,7 @@ def begun(study: Study, loop: Loop) -> Iterator[None]:
         yield
     finally:
         loop.close()
+        loop.awaiting.close()
         _runs.discard(loop.mark)
 
 
@@ -146,7 +147,7 @@ class Loop:
         caught: Caught = None,
     ) -> None:
         self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
-        self.retries, self.caught = retries, caught
+        self.retries, self.caught, self.awaiting = retries, caught, Awaiting()
         self.ready = threading.Event()  # an interrupt during the start leaves some workers that nobody waits for: idle
         self.failing: Counter[str] = Counter()
         self.trying: dict[int, Pull] = {}  # by worker
@@ -184,8 +185,10 @@ class Loop:
         """Stop waiting for tests: release their pulls. If one still returns a result, it is told, and counts if it is
         the first."""
         with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
-            if leave is not None:
-                leave()
+            if leave is not None or self.awaiting.loop is not None:
+                self.awaiting.cancel()
+                if leave is not None:
+                    leave()
                 crew.join()
             for pull in self.kept():
                 self.give_back(pull)
@@ -198,6 +201,7 @@ class Loop:
             raise
 
     def pull_until_the_end(self, worker: int) -> None:
+        self.awaiting.serve()
         self.ready.wait()
         while not self.over.is_set():
             try:
@@ -264,7 +268,7 @@ class Loop:
 
     def attempt(self, pull: Pull) -> Any:
         try:
-            return self.test(pull)
+            return awaited(self.test(pull))
         except RunFailed:  # a command that cannot be started
             raise
         except Exception as error:

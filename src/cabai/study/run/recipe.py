@@ -15,13 +15,16 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import iscoroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
 from cabai.study import STORAGE
 from cabai.study.create import described, is_served, open_study
+from cabai.study.errors import RunFailed
 from cabai.study.items import MOST, WORST
+from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import RETRIES, Failed, read, was_killed
@@ -195,7 +198,7 @@ class Recipe:
         """A function's result, with the time it took where that is its cost or its reward."""
         measure = self.measure
         if measure.cost is None and measure.reward is None:
-            return function(*given)
+            return awaited(function(*given))
         began, cpu = time.perf_counter(), time.thread_time()
 
         def spent() -> dict[str, float]:
@@ -204,6 +207,10 @@ class Recipe:
 
         try:
             result = function(*given)
+            if iscoroutine(result) and "cpu" in (measure.cost, measure.reward):
+                result.close()
+                raise RunFailed("async tests share one thread, so their cpu time is not known: measure seconds.")
+            result = awaited(result)
         except Exception as error:
             if not is_of_the_trial(error, caught):
                 raise
