@@ -26,9 +26,10 @@ from cabai.study.settings import Settings
 from cabai.study.state.cheapest import CheapestState
 from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
+from cabai.support.version import __version__
 
 T = TypeVar("T")
-FOLD = "1"  # the version of the states: a snapshot of another one is not used
+FOLD = f"{__version__}/1"  # the version of the states: a snapshot of another one is not used
 OFTEN = 64  # events between two snapshots; more for large states
 TOGETHER = 64  # calls in one transaction: other processes wait for it
 MOST_AT_ONCE = 512  # events in one statement
