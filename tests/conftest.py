@@ -35,10 +35,10 @@ def signals() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study on a dataset without a seed draws one nobody could know: in a test, one that follows from its name."""
-    import cabai.study.create
+    import cabai.study.settings
 
     drawn = random.Random(request.node.nodeid)
-    monkeypatch.setattr(cabai.study.create, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
+    monkeypatch.setattr(cabai.study.settings, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,9 @@ from cabai.core.shares import solve
 from cabai.families import Bounded, Gaussian
 from cabai.hardness import HARDNESS
 from cabai.instance import Instance
+from cabai.policies import POLICIES, Policy, policy_of
 from cabai.support.tables import table
 from cabai.support.validation import InvalidInput, probability
-
-if TYPE_CHECKING:
-    from cabai.policies import Policy
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,6 @@ class Bound:
         uniform  17.760
         d-lucb   36.885
         """
-        from cabai.policies import POLICIES, policy_of
-
         chosen = policy_of(policy)
         if self.epsilon:
             raise InvalidInput("the hardness of a policy is only known without an epsilon.")

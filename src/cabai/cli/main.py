@@ -13,7 +13,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-import cabai
 from cabai import interrupts
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
@@ -37,6 +36,7 @@ from cabai.study import (
     WideRewards,
 )
 from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
+from cabai.support.version import __version__
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -50,7 +50,7 @@ app.add_typer(study_app, name="study")
 
 def version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"cabai {cabai.__version__}")
+        typer.echo(f"cabai {__version__}")
         raise typer.Exit()
 
 

@@ -22,8 +22,8 @@ from cabai.cli.options import (
 )
 from cabai.cli.tools import JsonOption, show_json, status_line
 from cabai.families import FAMILIES
+from cabai.settings import DIRECTIONS
 from cabai.study import STORAGE
-from cabai.study.settings import DIRECTIONS
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
 

@@ -23,6 +23,7 @@ from cabai.families import FAMILIES
 from cabai.plots import save
 from cabai.policies import POLICIES
 from cabai.printed import asked, told
+from cabai.settings import DIRECTIONS, ON_LAPSE, WORST
 from cabai.study import (
     LEASE,
     STORAGE,
@@ -33,8 +34,6 @@ from cabai.study import (
     load_study,
 )
 from cabai.study.create import is_served
-from cabai.study.items import WORST
-from cabai.study.settings import DIRECTIONS, ON_LAPSE
 from cabai.study.show.exporting import exported
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import dis
 import linecache
 import re
@@ -12,11 +11,11 @@ from typing import Any
 
 import numba
 
-import cabai
 from cabai.core.compiling import compiled, functions_in, is_ours, seen_by_name
 from cabai.core.state import Layout
+from cabai.support.own import PACKAGE
 from cabai.support.specialise import plain_functions_of
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import InvalidInput, meant
 
 
 def compiled_rule(setup: Any, function: Any, signature: Any) -> Any:
@@ -49,7 +48,7 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
     field = key if isinstance(key, str) else ""
     undefined = re.search(r"name '(\w+)' is not defined", told)
     places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
-    inner = Path(numba.__file__).parent, Path(cabai.__file__).parent
+    inner = Path(numba.__file__).parent, PACKAGE
     places = [place for place in places if not any(Path(place[0]).is_relative_to(each) for each in inner)]
     places.append(where_it_returns(function))
     name = undefined[1] if undefined else field
@@ -57,9 +56,8 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
     file, line = next(filter(None, named), places[0])
     if field:
         known = [name for kind in (layout.arm, layout.run, layout.rules) for name in kind.names or () if name != "room"]
-        close = difflib.get_close_matches(field, known, n=1)
-        guess = f"; did you mean {close[0]}?" if close else ";"
-        why = f"there is no field {field!r}{guess} `cabai.core.state` lists those of arms, run and rules."
+        guess = " ".join(filter(None, [meant(field, known), "`cabai.core.state` lists those of arms, run and rules."]))
+        why = f"there is no field {field!r}; {guess}"
     elif key:
         why = f"it uses {key}, which cannot be compiled."
     elif "NRT required" in told:

@@ -41,7 +41,7 @@ class Cheapest:
                 f"slack must be positive and at most epsilon = {epsilon:g}, got {slack!r}: cheaper arms are shown to "
                 "be worse than the best by more than epsilon - slack."
             )
-        return cls(value, None if running_costs is None else checked_running_costs(running_costs, names))
+        return cls(value, None if running_costs is None else checked_costs(running_costs, names, "running_costs"))
 
     def margin(self, epsilon: float) -> float:
         """The margin by which every cheaper arm is worse than the best."""
@@ -74,19 +74,18 @@ def checked_goal(goal: Any, epsilon: float, slack: Any, running_costs: Any, name
     return None
 
 
-def checked_running_costs(given: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """Check running costs, given as a list or a dictionary by name, and return them in the order of the arms. A cost
-    may be 0."""
+def checked_costs(given: Any, names: Sequence[str], what: str) -> tuple[float, ...]:
+    """Costs of the arms, given as a list or a dictionary by name, in the order of the arms. A cost may be 0."""
     if isinstance(given, Mapping):
         if set(given) != set(names):
-            raise InvalidInput(f"running_costs must name every arm once ({', '.join(names)}), got {shown(given)}.")
+            raise InvalidInput(f"{what} must name every arm once ({', '.join(names)}), got {shown(given)}.")
         given = [given[name] for name in names]
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(names):
-        raise InvalidInput(f"running_costs must be {len(names)} numbers, one per arm, got {shown(given)}.")
-    found = tuple(amount(cost, f"running_costs[{i}]") for i, cost in enumerate(given))
+        raise InvalidInput(f"{what} must be {len(names)} numbers, one per arm, got {shown(given)}.")
+    found = tuple(amount(cost, f"{what}[{i}]") for i, cost in enumerate(given))
     for i, cost in enumerate(found):
         if cost < 0:
-            raise InvalidInput(f"running_costs[{i}] must not be negative, got {cost!r}.")
+            raise InvalidInput(f"{what}[{i}] must not be negative, got {shown(given[i])}.")
     return found
 
 

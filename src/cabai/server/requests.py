@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StrictInt, StrictStr, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 
-from cabai import policies
-from cabai.core.goal import BEST, GOALS
-from cabai.families import FAMILIES
-from cabai.policies import POLICIES
-from cabai.study import LEASE
-from cabai.study.items import WORST
-from cabai.study.settings import DIRECTIONS, LONGEST_NAME, ON_LAPSE
+from cabai.settings import Setting, settings_for
+from cabai.study.settings import LONGEST_NAME
 from cabai.study.wire import LARGEST
-from cabai.thresholds import THRESHOLDS
+from cabai.support.validation import check_names
 
 Number = Annotated[float, Strict()]
 Reward = Annotated[Any, WithJsonSchema({"type": ["number", "boolean", "null"]})]
@@ -31,36 +37,52 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def check_fields(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            check_names(given, cls.model_fields, "field")
+        return given
 
-class Create(Asked):
+
+def field_of(row: Setting, place: str) -> tuple[Any, Any]:
+    """How a field is described by OpenAPI, and its default. The study itself checks its value."""
+    kind: Any = KINDS[row.kind]
+    if row.choices:
+        kind = Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(row.choices)})]
+    default, more = row.default_in(place), LIMITS.get(row.name, {})
+    about = Field(default, description=row.sentence, examples=list(row.examples) or None, **more)
+    return kind | None if default is None or row.name == "speculate" else kind, about
+
+
+LIMITS: dict[str, Any] = {
+    "name": {"max_length": LONGEST_NAME}, "arms": {"min_length": 2, "max_length": MOST_ARMS},
+    "family": {"max_length": 200}, "policy": {"max_length": 200}, "threshold": {"max_length": 500},
+    "digest": {"max_length": LARGEST}, "race": {"max_length": 50},
+    "by": {"max_length": 200},
+}  # fmt: skip
+KINDS: dict[str, Any] = {
+    "text": StrictStr,
+    "number": Number,
+    "whole": StrictInt,
+    "flag": StrictBool,
+    "numbers": list[Number] | dict[str, Number],
+    "names": list[Name] | dict[str, Any],
+    "items": StrictInt | list[StrictStr | StrictInt],
+    "score": StrictStr | Number,
+    "json": dict[str, Any],
+}
+
+
+def fields_of(place: str) -> Any:
+    """A request with the settings that a place takes."""
+    fields: dict[str, Any] = {name: field_of(row, place) for name, row in settings_for(place).items()}
+    return create_model("Fields", __base__=Asked, **fields)
+
+
+class Create(fields_of("http")):  # type: ignore[misc]
     """What `cabai.create_study` takes. Your own families, policies and thresholds are refused: a server runs no code
-    that a request names."""
-
-    name: Name
-    arms: Annotated[list[Name] | dict[str, Any], Field(min_length=2, max_length=MOST_ARMS)]
-    family: Annotated[StrictStr, Field(max_length=200, examples=FAMILIES.names)] | None = None
-    delta: Number = 0.05
-    policy: Annotated[StrictStr, Field(max_length=200, examples=POLICIES.names)] = policies.DEFAULT
-    threshold: Annotated[StrictStr, Field(max_length=500, examples=THRESHOLDS.names)] | None = None
-    epsilon: Number = 0.0
-    goal: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(GOALS)})] = BEST
-    slack: Number | None = None
-    running_costs: list[Number] | dict[str, Number] | None = None
-    direction: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(DIRECTIONS)})] = DIRECTIONS[0]
-    costs: list[Number] | dict[str, Number] | None = None
-    max_cost: Number | None = None
-    max_pulls: StrictInt | None = None
-    lease: Number = LEASE
-    on_lapse: Annotated[StrictStr, WithJsonSchema({"type": "string", "enum": list(ON_LAPSE)})] = ON_LAPSE[0]
-    seed: StrictInt | None = None
-    items: StrictInt | list[StrictStr | StrictInt] | None = None
-    digest: Annotated[StrictStr, Field(max_length=LARGEST)] | None = None
-    race: Annotated[StrictStr, Field(max_length=50)] | None = None
-    failed: StrictStr | Number = WORST
-    speculate: Annotated[Number | None, Field(description="null: without a limit")] = 0.1
-    full_cost: Number | None = None
-    reserve: Number | None = None
-    load_if_exists: StrictBool = False
+    that a request names. `speculate` null is without a limit."""
 
 
 class Ask(Asked):
@@ -107,14 +129,8 @@ class Lapse(Asked):
     workers: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
 
 
-class Amend(Asked):
+class Amend(fields_of("amend")):  # type: ignore[misc]
     """What `study.amend` takes."""
-
-    max_cost: Number | None = None
-    max_pulls: StrictInt | None = None
-    lease: Number | None = None
-    metadata: dict[str, Any] | None = None
-    by: Worker = None
 
 
 class Drop(Asked):

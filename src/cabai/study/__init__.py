@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cabai.study.create import LEASE, STORAGE, create_study, delete_study, import_study, list_studies, load_study
+from cabai.settings import LEASE, STORAGE
+from cabai.study.create import create_study, delete_study, import_study, list_studies, load_study
 from cabai.study.errors import (
     AlreadyTold,
     CostlyStudy,

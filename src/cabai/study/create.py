@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,9 @@ from cabai import policies
 from cabai.core.goal import BEST
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
-from cabai.study.items import WORST, Items, ids_or_dataset
-from cabai.study.settings import AMENDABLE, OFFER, RUN, Settings, checked_name
+from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
+from cabai.study.items import Items, ids_or_dataset
+from cabai.study.settings import AMENDABLE, RUN, Settings, checked_name
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from cabai.study.rules.importing import Imported
     from cabai.study.stored import StoredStudy
     from cabai.study.study import Study
-
-STORAGE = "sqlite:///cabai.db"
-LEASE = 3600.0
-USUAL: dict[str, Any] = {
-    "delta": 0.05, "policy": policies.DEFAULT, "threshold": None, "epsilon": 0.0, "direction": "maximize",
-    "costs": None, "max_cost": None, "max_pulls": None, "lease": LEASE, "on_lapse": OFFER, "goal": BEST, "slack": None,
-    "running_costs": None,
-}  # fmt: skip
 
 
 def create_study(
@@ -124,21 +116,16 @@ def create_study(
       arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as imported.
     - `unseen`: True declares that the arms were not chosen by these data, and that nothing was left out.
     """
-    items = None if items is None else ids_or_dataset(items)
-    given, checked = described(
-        arms=arms, family=family, delta=delta, policy=policy, threshold=threshold, epsilon=epsilon, direction=direction,
-        costs=costs, max_cost=max_cost, max_pulls=max_pulls, lease=lease, on_lapse=on_lapse, seed=seed, items=items,
-        race=race, failed=failed, speculate=speculate, full_cost=full_cost, goal=goal, slack=slack,
-        running_costs=running_costs, reserve=reserve,
-    )  # fmt: skip
+    given = dict(locals())
+    for each in ("name", "storage", "load_if_exists", "import_from", "unseen"):
+        del given[each]
     source = None if import_from is None else (import_from, unseen)
-    return open_study(name, given, checked, storage, load_if_exists=load_if_exists, source=source)
+    return open_study(name, *described(**given), storage, load_if_exists=load_if_exists, source=source)
 
 
-def described(
-    *, family: Any, items: Any, race: Any, failed: Any, speculate: Any, epsilon: Any, **given: Any
-) -> tuple[dict[str, Any], Items | None]:
+def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[dict[str, Any], Items | None]:
     """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
+    items = None if items is None else ids_or_dataset(items)
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if names_bare_gaussian(family):
@@ -146,13 +133,12 @@ def described(
             "a gaussian study needs the variance of its rewards (or a bound on it), such as "
             "family='gaussian(variance=2.5)': if it is too small, decisions have no guarantee."
         )
-    kind, checked = family_of(Bounded() if family is None else family), None
+    kind, usual = family_of(Bounded() if family is None else family), defaults_for("study")
+    of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate")}
     if items is not None:
-        checked = Items.checked(
-            items, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate,
-            goal=given.get("goal", BEST),
-        )  # fmt: skip
-    return {"family": kind, "epsilon": epsilon, **given}, checked
+        shared = {name: given.get(name, usual[name]) for name in ("epsilon", "goal")}
+        items = Items.checked(items, family=kind, **shared, **of_items)
+    return {"family": kind, **given}, items
 
 
 def open_study(
@@ -298,7 +284,7 @@ def check_same(study: Study, different: Mapping[str, str]) -> None:
 
 def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
     """The settings of a study that is given these: what is not given is as usual."""
-    return Settings.checked(**USUAL | {"seed": usual_seed(items)} | dict(given), items=items)
+    return Settings.checked(**given, items=items)
 
 
 def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:
@@ -314,11 +300,6 @@ def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) 
     if not found:
         raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
     return [(arm, item, score) for (arm, item), score in found.items()]
-
-
-def usual_seed(items: Any) -> int:
-    """The default seed: random with items, so that nobody can know their order in advance."""
-    return 0 if items is None else secrets.randbits(62)
 
 
 def names_bare_gaussian(family: Any) -> bool:

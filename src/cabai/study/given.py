@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from cabai.study.items import STOP
+from cabai.settings import STOP
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, amount, positive, shown
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,9 @@ from cabai.datasets.dataset import Dataset
 from cabai.datasets.permutation import permutation
 from cabai.datasets.race import Race, race_of
 from cabai.families import Bernoulli, Family
+from cabai.settings import STOP, WORST, settings_for
 from cabai.support.validation import InvalidInput, amount, shown
 
-WORST, STOP = "worst", "stop"  # what a failed evaluation counts as: the worst score, or nothing: it stays missing
 LONGEST_ID = 500
 MOST = 10_000_000
 
@@ -50,7 +49,7 @@ class Items:
         count, ids = checked_ids(items)
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=checked_failed(failed, family),
-            speculate=checked_speculation(speculate), digest=getattr(items, "digest", None),
+            speculate=settings_for("study")["speculate"].checked(speculate), digest=getattr(items, "digest", None),
             seeds=getattr(items, "seeds", ()),
         )  # fmt: skip
 
@@ -158,12 +157,3 @@ def checked_failed(failed: Any, family: Family) -> str | float:
     score = amount(failed, "failed")
     family.check_reward(score)
     return score
-
-
-def checked_speculation(speculate: Any) -> float:
-    if isinstance(speculate, (int, float)) and speculate == math.inf:
-        return math.inf
-    share = amount(speculate, "speculate")
-    if share < 0:
-        raise InvalidInput(f"speculate must not be negative, got {shown(speculate)}.")
-    return share

@@ -12,17 +12,15 @@ docs/theory/amending.md has the proof.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cabai.core.goal import BEST
 from cabai.core.stopping import leader_beats_every_rival
-from cabai.support.validation import InvalidInput, amount, shown
+from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, Contrast, EValue
 
 if TYPE_CHECKING:
     from cabai.study.settings import Settings
-
-LARGEST = 0.5  # reserve: a larger one would require less evidence after an arm was dropped than before
 
 
 def level(settings: Settings, arm: int, delta: float) -> float:
@@ -42,15 +40,6 @@ def log_parts(settings: Settings, arm: int) -> float:
         return math.log(settings.first_arms / (1 - settings.reserve))
     k = arm - settings.first_arms + 1
     return math.log(2 * k) + k * math.log(2) - math.log(settings.reserve)
-
-
-def checked_reserve(reserve: Any) -> float | None:
-    if reserve is None:
-        return None
-    share = amount(reserve, "reserve")
-    if not 0 < share <= LARGEST:
-        raise InvalidInput(f"reserve must be above 0 and at most {LARGEST:g}, got {shown(reserve)}.")
-    return share
 
 
 def check_use(settings: Settings) -> None:

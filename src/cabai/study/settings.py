@@ -1,39 +1,36 @@
-"""The settings of a study, as given to `create_study`; see `amending` for what may change."""
+"""The settings of one study, checked. `cabai.settings` lists all settings; `rules.amending` says what may change."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_goal
+from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_costs, checked_goal
 from cabai.core.setup import Setup
 from cabai.families import Family, Gaussian, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
+from cabai.settings import FAIL, STOP, defaults_for, settings_for
 from cabai.study import levels
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
-from cabai.study.items import STOP, Items
+from cabai.study.items import Items
 from cabai.study.state.kernels import Kernels
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
-from cabai.support.validation import InvalidInput, amount, positive, probability, shown, whole
+from cabai.support.validation import InvalidInput, shown, whole
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
-DIRECTIONS = ("maximize", "minimize")
-OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what happens to a pull whose lease ends without a result
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
-AMENDABLE = ("max_cost", "max_pulls", "lease", "metadata")  # what may change: nothing that a test depends on
+AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # nothing that a test depends on
 RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
 FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
 MADE = ("_setup", "start", "arm_memory", "run_memory", "kernels")  # computed once, from what amendments do not change
-LEAST_DELTA = 1e-300
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
 
@@ -68,41 +65,31 @@ class Settings:
 
     @classmethod
     def checked(
-        cls, *, arms: Any, family: Any, delta: Any, policy: Any, threshold: Any, epsilon: Any, direction: Any,
-        costs: Any, max_cost: Any, max_pulls: Any, lease: Any, on_lapse: Any, seed: Any, full_cost: Any = None,
-        items: Any = None, goal: Any = BEST, slack: Any = None, running_costs: Any = None, reserve: Any = None,
-        joined: Any = (), dropped: Any = (), elsewhere: Any = 0,
-    ) -> Settings:  # fmt: skip
-        """The settings as given, or an error that says what is wrong with them."""
-        names, metadata = checked_arms(arms)
-        kind = findable(family_of(family))
-        cheapest = checked_goal(goal, kind.check_epsilon(epsilon), slack, running_costs, names)
-        if direction not in DIRECTIONS:
-            raise InvalidInput(f"direction must be one of {', '.join(DIRECTIONS)}, got {shown(direction)}.")
-        if on_lapse not in ON_LAPSE:
-            raise InvalidInput(f"on_lapse must be one of {', '.join(ON_LAPSE)}, got {shown(on_lapse)}.")
+        cls, *, items: Items | None = None, joined: Any = (), dropped: Any = (), elsewhere: Any = 0, **given: Any
+    ) -> Settings:
+        """The settings as given, or an error that says what is wrong with them; what is not given is as usual."""
+        rows = settings_for("study")
+        given = {name: default for name, default in defaults_for("study").items() if name in FIELDS} | given
+        names, metadata = checked_arms(given["arms"])
+        kind = findable(family_of(given["family"]))
+        epsilon, goal = kind.check_epsilon(given["epsilon"]), given["goal"]
+        cheapest = checked_goal(goal, epsilon, given["slack"], given["running_costs"], names)
+        if given["seed"] is None:  # with items random, so that nobody can know their order in advance
+            given["seed"] = 0 if items is None else secrets.randbits(62)
         settings = cls(
+            **{name: rows[name].checked(given[name]) for name in ALONE},
             arms=names,
             family=kind,
-            delta=checked_delta(delta),
-            policy=findable(policy_of(policy, BEST if items is not None else goal)),
-            threshold=findable(threshold_of(threshold, kind)),
-            epsilon=kind.check_epsilon(epsilon),
-            direction=direction,
-            costs=None if costs is None else checked_costs(costs, names),
-            max_cost=None if max_cost is None else positive(max_cost, "max_cost"),
-            max_pulls=None if max_pulls is None else whole(max_pulls, "max_pulls", 1),
-            lease=positive(lease, "lease"),
-            on_lapse=on_lapse,
-            seed=whole(seed, "seed", 0),
+            policy=findable(policy_of(given["policy"], BEST if items is not None else goal)),
+            threshold=findable(threshold_of(given["threshold"], kind)),
+            epsilon=epsilon,
+            costs=None if given["costs"] is None else checked_costs(given["costs"], names, "costs"),
             metadata=metadata,
             sources={},
-            full_cost=None if full_cost is None else positive(full_cost, "full_cost"),
             items=items,
             goal=goal,
             slack=None if cheapest is None else cheapest.slack,
             running_costs=None if cheapest is None else cheapest.running_costs,
-            reserve=levels.checked_reserve(reserve),
             joined=tuple(joined),
             dropped=tuple(dropped),
             elsewhere=whole(elsewhere, "elsewhere", 0),
@@ -120,7 +107,7 @@ class Settings:
         if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
             raise InvalidInput(
                 f"the threshold is certified only for the largest mean of {kind.name} rewards, got direction "
-                f"{direction!r}; a proven threshold, such as evalue, works for both."
+                f"{settings.direction!r}; a proven threshold, such as evalue, works for both."
             )
         settings.setup()  # a threshold may refuse a family
         return dataclasses.replace(settings, sources=settings.sources_now())
@@ -352,18 +339,15 @@ class Settings:
         return value.address if name in KINDS else value
 
 
+FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
+ALONE = [name for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)]
+ALONE.remove("goal")  # it is checked with what belongs to it
+
+
 def _words(value: Any) -> str:
     if isinstance(value, Items):
         return value.in_words
     return str(list(value)) if isinstance(value, tuple) else str(value)
-
-
-def checked_delta(delta: Any) -> float:
-    """A probability that can still be divided among the arms."""
-    chance = probability(delta)
-    if chance < LEAST_DELTA:
-        raise InvalidInput(f"delta must be at least {LEAST_DELTA:g}, got {shown(delta)}.")
-    return chance
 
 
 def checked_name(name: Any) -> str:
@@ -406,21 +390,6 @@ def is_deeper(value: Any, levels: int) -> bool:
         return False
     inner = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(is_deeper(each, levels - 1) for each in inner)
-
-
-def checked_costs(costs: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """Known mean costs, in the order of the arms, from a list or a dictionary by name."""
-    if isinstance(costs, Mapping):
-        if set(costs) != set(names):
-            raise InvalidInput(f"costs must name every arm once ({', '.join(names)}), got {shown(costs)}.")
-        costs = [costs[name] for name in names]
-    if isinstance(costs, (str, bytes)) or not isinstance(costs, (Sequence, np.ndarray)) or len(costs) != len(names):
-        raise InvalidInput(f"costs must be {len(names)} numbers, one per arm, got {shown(costs)}.")
-    checked = tuple(amount(cost, f"costs[{i}]") for i, cost in enumerate(costs))
-    for i, cost in enumerate(checked):
-        if cost < 0:
-            raise InvalidInput(f"costs[{i}] must not be negative, got {shown(costs[i])}.")
-    return checked
 
 
 def findable(given: Named) -> Any:

@@ -12,7 +12,7 @@ import re
 from typing import Any, ClassVar, Generic, TypeVar
 
 from cabai.support.own import address_of, load
-from cabai.support.validation import InvalidInput, shown
+from cabai.support.validation import InvalidInput, meant, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,12 +134,8 @@ class Registry(Generic[T]):
         )
 
     def _known(self, name: str) -> str:
-        import difflib
-
-        close = difflib.get_close_matches(name, self.names, n=1)
-        return (
-            f"did you mean {close[0]}? " if close else ""
-        ) + f"known: {', '.join(self.names)}. Or your own, module:name."
+        known = f"known: {', '.join(self.names)}. Or your own, module:name."
+        return " ".join(filter(None, [meant(name, self.names), known]))
 
     def _build(self, cls: type[T], arguments: str) -> T:
         allowed = {field.name: field for field in dataclasses.fields(cls)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ EXTRAS = {
     "sklearn": "demo",
     "uvicorn": "server",
 }  # the extra that installs each optional package
+
+
+OTHER_WORDS = {
+    "budget": "max_cost",
+    "max_cost": "budget",
+}  # the same, where money is spent and in a plan
 
 
 def optional(name: str) -> Any:
@@ -122,3 +128,31 @@ def numbers(values: Any, name: str) -> NDArray[np.float64]:
     if len(values) == 0:
         raise InvalidInput(f"{name} must not be empty.")
     return np.array([number(value, f"{name}[{i}]") for i, value in enumerate(values)])
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse names that are not known.
+
+    >>> check_names(["timout"], ["timeout", "workers"], "key")
+    Traceback (most recent call last):
+    cabai.support.validation.InvalidInput: unknown key 'timout'; did you mean timeout?
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            listed = f"known: {', '.join(names)}."
+            raise InvalidInput(f"unknown {what} {shown(name)}; {meant(name, names) or listed}")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question that suggests the known name closest to an unknown one; empty if none is close.
+
+    >>> meant("bernouli", ["gaussian", "bernoulli"]), meant("budget", ["max_cost"]), meant("x", ["max_cost"])
+    ('did you mean bernoulli?', 'did you mean max_cost?', '')
+    """
+    import difflib
+
+    names = list(known)
+    other = OTHER_WORDS.get(name)
+    close = [other] if other in names else difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else ""

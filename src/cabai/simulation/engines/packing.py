@@ -15,12 +15,12 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
-import cabai
 from cabai.simulation.work import Work
 from cabai.support.own import is_library
 from cabai.support.registry import Named
 from cabai.support.specialise import is_plain, plain_functions_of
 from cabai.support.validation import optional
+from cabai.support.version import __version__
 
 
 def packed(work: Work) -> bytes:
@@ -39,7 +39,7 @@ def packed(work: Work) -> bytes:
     parts = work.instance.family, work.setup.threshold, work.setup.policy
     with by_value(own_modules([each for each in parts if each.is_own])):
         Pickler(content).dump(work)
-    return pickle.dumps((cabai.__version__, content.getvalue()))
+    return pickle.dumps((__version__, content.getvalue()))
 
 
 def own_modules(values: list[Named]) -> list[ModuleType]:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import cabai
 from cabai.simulation.engines.base import EngineFailed
 from cabai.simulation.work import Part, Work
+from cabai.support.version import __version__
 
 _one_at_a_time = threading.Lock()  # so that threads of one worker do not compile the same code
 
@@ -42,9 +42,9 @@ def run(packed: bytes, first: int, count: int, watch: Any = None) -> Part:
 @lru_cache(maxsize=32)
 def unpacked(packed: bytes) -> Work:
     version, content = pickle.loads(packed)
-    if version != cabai.__version__:
+    if version != __version__:
         raise EngineFailed(
-            f"a worker has cabai {cabai.__version__}, and you have {version}: install the same version everywhere."
+            f"a worker has cabai {__version__}, and you have {version}: install the same version everywhere."
         )
     return Unpickler(io.BytesIO(content)).load()  # type: ignore[no-any-return]
 

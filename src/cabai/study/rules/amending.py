@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cabai.core.goal import checked_costs
 from cabai.study import levels
 from cabai.study.current import Transaction
 from cabai.study.log.events import AMEND, BY_HAND, CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS
 from cabai.study.rules.telling import stop_at_limit
-from cabai.study.settings import RUN, Settings, checked_arms, checked_costs, checked_metadata
+from cabai.study.settings import RUN, Settings, checked_arms, checked_metadata
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
 ENDED = {
@@ -93,7 +94,7 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
             else "measures costs: leave cost out"
         )
         raise InvalidInput(f"study {name!r} {known}.")
-    costs = None if before.costs is None else checked_costs([*before.costs, cost], names)
+    costs = None if before.costs is None else checked_costs([*before.costs, cost], names, "costs")
     after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
     levels.check_use(after)
     after.setup()

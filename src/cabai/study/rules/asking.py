@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cabai.settings import FAIL
 from cabai.study.current import Transaction
 from cabai.study.log.events import ASK, LOSE, MAX_COST, OFFER, RENEW, WITHDRAW
 from cabai.study.rules import warnings
-from cabai.study.settings import FAIL
 from cabai.study.state.accounts import Lease
 
 LAPSED = "the lease ended without a result"

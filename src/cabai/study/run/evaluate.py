@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset, changed_items
 from cabai.families import Bounded, Family, family_of
-from cabai.study.create import STORAGE, load_study, open_study
+from cabai.settings import RETRIES, STORAGE, WORST
+from cabai.study.create import load_study, open_study
 from cabai.study.errors import RunFailed, StorageError
-from cabai.study.items import WORST, Items
+from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
-from cabai.study.run.loop import RETRIES, paid_in, run
+from cabai.study.run.loop import paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cabai.settings import RETRIES, STOP
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.study.given import checked_result
-from cabai.study.items import STOP
 from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
 from cabai.support.interrupted import plainly_interrupted
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 LOOK = 0.2  # seconds between checks of the threads: Windows handles Ctrl-C only in between
-RETRIES = 2  # of a test that fails on an item: an API that answers "too many requests" is not a wrong answer
 _runs: set[str] = set()  # of this process, by their marks
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import math
@@ -20,55 +19,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
-from cabai.study import STORAGE
+from cabai.settings import STORAGE, settings_for
 from cabai.study.create import described, is_served, open_study
 from cabai.study.errors import RunFailed
-from cabai.study.items import MOST, WORST
+from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
-from cabai.study.run.loop import RETRIES, Failed, read, was_killed
+from cabai.study.run.loop import Failed, read, was_killed
 from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
-from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
 
 if TYPE_CHECKING:
     from cabai.study.given import Pull
     from cabai.study.study import Study
 
-# What `create_study` takes, and what only a run looks at.
-STUDY = (
-    "family",
-    "delta",
-    "policy",
-    "threshold",
-    "epsilon",
-    "goal",
-    "slack",
-    "running_costs",
-    "direction",
-    "costs",
-    "max_cost",
-    "max_pulls",
-    "lease",
-    "on_lapse",
-    "seed",
-    "race",
-    "failed",
-    "speculate",
-    "full_cost",
-    "reserve",
-)
-RUN = (
-    "name", "storage", "arms", "items", "command", "function", "cost", "timeout", "workers", "max_failures", "retries",
-    "catch", "reward", "on_crash", "shell",
-)  # fmt: skip
+KEYS = settings_for("file")
+STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage", "arms", "items")]
 NOT_AN_ARMS = (
     "items", "cost", "reward", "on_crash", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease",
     "on_lapse",
 )  # fmt: skip
-UNLESS_SAID = {"family": None, "items": None, "race": None, "failed": WORST, "speculate": 0.1, "epsilon": 0.0}
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
+OF_RUN = ("shell", "timeout", "workers", "max_failures", "retries")
 OF_ITEMS = ("race", "failed", "speculate", "retries")
 TIMES = ("seconds", "cpu")
 MEASURES = {"cost": TIMES, "reward": (*TIMES, SUCCESS)}  # what can be measured as the cost or the reward of a pull
@@ -113,7 +87,7 @@ class Recipe:
             sys.path.insert(0, str(self.folder))
         try:
             amend = (*LIMITS, "metadata") if changed else LIMITS
-            study = open_study(self.name, *described(**UNLESS_SAID | self.settings), self.storage, amend=amend)
+            study = open_study(self.name, *described(**self.settings), self.storage, amend=amend)
             missing = [arm for arm in study.arms if arm not in self.tests and arm not in study.settings.dropped]
             if missing:
                 raise InvalidInput(
@@ -274,11 +248,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
-    for key in content:
-        if key not in (*STUDY, *RUN):
-            close = ["max_cost"] if key == "budget" else difflib.get_close_matches(key, (*STUDY, *RUN), n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join((*RUN, *STUDY))}."
-            raise InvalidInput(f"unknown key {key!r}{hint}")
+    check_names(content, KEYS, "key")
     measured_by("reward", content)
     content = content | implied_by_reward(content)
     measured = {key: measured_by(key, content) for key in MEASURES}
@@ -293,9 +263,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     for key in OF_ITEMS:
         if key in content and "items" not in content:
             raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
-    shell = content.get("shell", False)
-    if not isinstance(shell, bool):
-        raise InvalidInput(f"shell must be true or false, got {shown(shell)}.")
+    own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in OF_RUN}
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
@@ -312,12 +280,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         folder=folder,
         tests=tests,
         measure=Measure(**measured, on_crash=on_crash),
-        shell=shell,
-        timeout=positive(content["timeout"], "timeout") if "timeout" in content else math.inf,
-        workers=whole(content.get("workers", 1), "workers", 1),
-        max_failures=whole(content.get("max_failures", 5), "max_failures", 1),
-        retries=whole(content.get("retries", RETRIES), "retries", 0),
         catch=catch_of(content),
+        **own | {"timeout": own["timeout"] or math.inf},
         dataset=dataset,
     )
 

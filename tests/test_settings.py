@@ -1,0 +1,81 @@
+"""The table of settings: signatures, files, the shell, HTTP and the docs take what it lists, with its defaults."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import pytest
+
+import cabai
+from cabai.datasets import read_table
+from cabai.settings import PLACES, REQUIRED, SETTINGS, defaults_for, settings_for
+
+CALLS = {
+    "study": cabai.create_study, "evaluate": cabai.evaluate, "run": cabai.Study.run, "amend": cabai.Study.amend,
+    "plan": cabai.plan, "simulate": cabai.simulate, "compare": cabai.compare, "calibrate": cabai.calibrate,
+    "replay": cabai.replay, "scores": read_table, "instance": cabai.Instance,
+}  # fmt: skip
+# What is worked on, and what only Python can say.
+NOT_SETTINGS = {"self", "instance", "source", "table", "test", "progress", "page", "grid", "variance"}
+
+
+@pytest.mark.parametrize("place", CALLS)
+def test_a_signature_has_the_names_and_defaults_of_the_table(place):
+    given = inspect.signature(CALLS[place]).parameters
+    written = {
+        name: REQUIRED if each.default is each.empty else each.default
+        for name, each in given.items()
+        if name not in NOT_SETTINGS
+    }
+    assert written == {name: row.default_in(place) for name, row in settings_for(place).items()}
+
+
+def test_every_row_says_in_a_sentence_what_it_is_and_where_it_applies():
+    for row in SETTINGS:
+        assert set(row.where.split()) <= set(PLACES)
+        assert row.sentence.endswith(".")
+        assert set(row.other_defaults) <= set(row.where.split())
+    pairs = [(place, row.name) for row in SETTINGS for place in row.where.split()]
+    assert len(set(pairs)) == len(pairs)
+
+
+def test_every_default_passes_its_own_check():
+    for place in PLACES:
+        for name, default in defaults_for(place).items():
+            if default is not None:
+                assert settings_for(place)[name].checked(default) == default, (place, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("max_cost", 0, "max_cost must be positive, got 0"),
+        ("max_pulls", 2.5, "max_pulls must be a whole number of at least 1, got 2.5"),
+        ("delta", 1e-301, "delta must be at least 1e-300, got 1e-301"),
+        ("direction", ["maximize"], r"direction must be one of maximize, minimize, got \['maximize'\]"),
+        ("on_lapse", "lose", "on_lapse must be one of offer, fail, got 'lose'"),
+        ("speculate", -1, "speculate must not be negative, got -1"),
+        ("speculate", math.nan, "speculate must be a finite number, got nan"),
+        ("reserve", 0.6, "reserve must be above 0 and at most 0.5, got 0.6"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(name, value, message):
+    with pytest.raises(cabai.InvalidInput, match=message):
+        settings_for("study")[name].checked(value)
+
+
+def test_http_takes_what_the_table_lists_and_describes_it():
+    from cabai.server.requests import Amend, Create
+
+    for model, place in ((Create, "http"), (Amend, "amend")):
+        fields = model.model_json_schema()["properties"]
+        assert list(fields) == list(settings_for(place))
+        assert {name: about["description"] for name, about in fields.items()} == {
+            name: row.sentence for name, row in settings_for(place).items()
+        }
+        made = model(name="a", arms=["a", "b"]) if model is Create else model()
+        assert made.model_dump(include=set(defaults_for(place))) == defaults_for(place)
+    assert Create.model_json_schema()["properties"]["goal"]["enum"] == ["best", "cheapest"]
+    with pytest.raises(ValueError, match=r"unknown field 'max_costs'; did you mean max_cost\?"):
+        Create(name="a", arms=["a", "b"], max_costs=3)
