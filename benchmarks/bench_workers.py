@@ -172,7 +172,7 @@ def opening(place: Path, *, quick: bool) -> None:
 
 
 def load(url: str) -> None:
-    load_study("study", storage=url)._current.look(lambda *_: None)
+    load_study("study", storage=url)._current.look(lambda _: None)
 
 
 def cpu_of(job: Callable[[], Any]) -> float:

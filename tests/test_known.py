@@ -286,7 +286,7 @@ def test_how_far_the_leader_of_a_race_may_be_from_the_best_against_plain_python(
     study = cabai.create_study(f"race {epsilon}", arms=list("abc"), items=120, costs=[1, 1, 1], epsilon=epsilon,
                                race="paired", delta=DELTA, max_pulls=60, seed=seed, storage="memory")  # fmt: skip
     status = study.run(lambda arm, item: float(scores["abc".index(arm), item]))
-    play = study._current.look(lambda state, _: state)
+    play = study._current.look(lambda state: state)
     leader, level = "abc".index(status.leader), math.log(2 / DELTA)
     possible = [a for a, arm in enumerate(status.arms) if arm.may_be_best and a != leader]
     assert [arm.may_be_best for arm in status.arms] == [arm.in_play for arm in status.arms]

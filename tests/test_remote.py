@@ -299,7 +299,7 @@ def check(study: Study, told: dict, expected: int) -> None:
     assert {offers for *_, offers in seen.values()} == {1}  # no lease was lost, so none was offered again
     status = study.status()
     assert (status.under_way, status.waiting) == (0, 0)
-    assert study._current.look(lambda state, _: state.asked) == expected
+    assert study._current.look(lambda state: state.asked) == expected
     assert status.spent == pytest.approx(sum(cost for _, cost, _ in told.values()))
 
 

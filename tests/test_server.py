@@ -695,10 +695,10 @@ def test_sentences_do_not_say_where_the_storage_is(server, storage):
 
 
 def test_a_storage_that_fails_is_said_to_fail(server, study, monkeypatch):
-    def fail(self, work):
+    def fail(self, *_):
         raise cabai.StorageError(f"storage {self.url} failed: no.")
 
-    monkeypatch.setattr("cabai.study.log.sqlite.SqliteStorage.read", fail)
+    monkeypatch.setattr("cabai.study.log.sqlite.SqliteStorage.fetch", fail)
     answer = server.send("GET", study.path)
     assert refused(answer, 503, "storage-failed") == f"storage http://127.0.0.1:{server.port} failed: no."
     assert answer[1]["retry-after"] == "1"

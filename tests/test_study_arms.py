@@ -238,7 +238,7 @@ def test_the_level_is_that_of_the_formula(threshold):
 
 def level_of(study):
     """What is required of the leader, without the arms' own prices."""
-    play = study._current.look(lambda state, _: state)
+    play = study._current.look(lambda state: state)
     return float(play.rules_of(play.leader)["level"])
 
 

@@ -104,7 +104,7 @@ def test_a_transaction_that_failed_is_not_acknowledged(url):
 @BOTH
 def test_ctrl_c_while_a_refusal_is_undone_leaves_nothing_of_it(url, monkeypatch):
     study, other = study_at(url), create_study("other", arms=["a", "b"], family="bernoulli", storage=url)
-    kind, name = (PostgresStorage, "_undo") if url.startswith("postgresql") else (SqliteStorage, "_undone")
+    kind, name = PostgresStorage if url.startswith("postgresql") else SqliteStorage, "_undo"
     told, undo, interrupts = told_to(study, 1), getattr(kind, name), [KeyboardInterrupt()]
     pull, first = study.ask(), study.observations()[0]["pull"]
 

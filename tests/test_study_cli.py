@@ -203,11 +203,12 @@ def statements_of_list(storage, capsys) -> tuple[int, str]:
     """How many statements `cabai study list` sends to the database, and what it prints."""
     sent = []
     opened = open_storage(storage)
-    opened.read(lambda connection: connection.driver.set_trace_callback(sent.append))
+    opened.fetch("SELECT 1")
+    opened.reader.driver.set_trace_callback(sent.append)
     try:
         app(["study", "list", "--storage", storage], standalone_mode=False)
     finally:
-        opened.read(lambda connection: connection.driver.set_trace_callback(None))
+        opened.reader.driver.set_trace_callback(None)
     return sum(text.startswith("SELECT") for text in sent), capsys.readouterr().out
 
 

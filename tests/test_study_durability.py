@@ -598,20 +598,15 @@ def test_a_child_that_survives_its_killed_parent_holds_no_lock(url: str, monkeyp
 
 def test_sqlite_waits_for_the_disk(folder: Path) -> None:
     opened = open_storage(f"sqlite:///{folder}/cabai.db")
-    for run in (opened.read, opened.write):
-        settings = run(
-            lambda connection: [
-                connection.fetch(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous", "foreign_keys")
-            ]
-        )
+    for fetch in (opened.fetch, lambda text: opened.write(lambda connection: connection.fetch(text))):
+        settings = [fetch(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous", "foreign_keys")]
         assert settings == ["wal", 2, 1]
 
 
 @POSTGRES
 def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: Any) -> None:
     postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off")
-    for run in (open_storage(url).read, open_storage(url).write):
-        assert run(lambda connection: connection.fetch("SHOW synchronous_commit")) == [("on",)]
+    assert open_storage(url).write(lambda connection: connection.fetch("SHOW synchronous_commit")) == [("on",)]
 
 
 # 5. Forks

@@ -88,7 +88,7 @@ class Folder:
             if hasattr(self.state, "race"):  # it has just been told what arms cost to run, if that matters
                 same(again.race, self.state.race)
         self.seen = len(log)
-        stored_state = self.study._current.look(lambda state, _: json.dumps(state.snapshot()))
+        stored_state = self.study._current.look(lambda state: json.dumps(state.snapshot()))
         assert json.dumps(self.state.snapshot()) == stored_state
 
 

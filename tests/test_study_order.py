@@ -157,7 +157,7 @@ def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
     study = new(arms=list("abcdefghij"), family="gaussian", policy="top-two", lease=1e9, delta=1e-9, seed=1)
     under_way, waited = [], 0
     for _ in range(150):
-        state = study._current.look(lambda state, _: state.trial())
+        state = study._current.look(lambda state: state.trial())
         waited += state.has_waiting
         state._reset_policy()
         expected = state.choose_beyond([sum(pull.arm == arm for pull in under_way) for arm in study.arms])

@@ -20,7 +20,6 @@ import cabai
 from cabai.core import compiling
 from cabai.study import create_study
 from cabai.study.current import new_state
-from cabai.study.log.sqlite import Readers
 from cabai.study.state import kernels
 from cabai.support.lazy import lazy
 from folding import Play
@@ -182,38 +181,24 @@ def test_reading_does_not_wait_for_a_writer(url):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_process_that_forks_waits_for_its_readers(folder):
     study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{folder}/cabai.db")
+    assert study.status().pulls == 0
     inside, end = threading.Event(), threading.Event()
 
-    def work(connection: Any) -> None:
+    def wait(_: str) -> None:
         inside.set()
         assert end.wait(60)
 
-    threading.Thread(target=study._storage.read, args=(work,)).start()
+    study._storage.reader.driver.set_trace_callback(wait)
+    threading.Thread(target=study.status).start()
     assert inside.wait(60)
     threading.Timer(0.2, end.set).start()
     child = os.fork()
     if child == 0:
-        was_over = end.is_set() and not study._storage.reading.inside
+        was_over = end.is_set()
         study.tell(study.ask(), 1.0, cost=1.0)
         os._exit(int(not was_over))
     assert os.waitpid(child, 0)[1] == 0
     assert study.status().pulls == 1
-
-
-def test_a_thread_that_reads_may_read_again_while_another_waits_to_fork():
-    readers, closed = Readers(), threading.Event()
-
-    def close() -> None:
-        readers.acquire()
-        closed.set()
-        readers.release()
-
-    with readers:
-        threading.Thread(target=close).start()
-        time.sleep(0.05)
-        with readers:
-            assert not closed.is_set()
-    assert closed.wait(60)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -386,7 +386,7 @@ def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
     assert study.status().warnings == []
     for a in range(3):
         mine = [each["reward"] for each in study.observations() if each["arm"] == study.arms[a]]
-        variance = study._current.look(lambda state, _, a=a: state.variance(a))
+        variance = study._current.look(lambda state, a=a: state.variance(a))
         assert variance == pytest.approx(np.var(mine, ddof=1))
 
 

@@ -257,7 +257,7 @@ class Player:
         call.is_open = False
 
     def state(self) -> dict[str, Any]:
-        return self.study._current.look(lambda state, _: json.dumps(state.snapshot()))
+        return self.study._current.look(lambda state: json.dumps(state.snapshot()))
 
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")

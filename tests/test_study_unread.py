@@ -189,7 +189,7 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
         assert study.ask().arm == "d"
     else:
         study.run(lambda arm: (float(arm == "a"), 1.0))
-        assert study._current.look(lambda state, _: state.ended.reward) == pytest.approx(0.8)
+        assert study._current.look(lambda state: state.ended.reward) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("seed", range(6))

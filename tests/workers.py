@@ -149,7 +149,7 @@ def check_log(study: Study, told: Told) -> None:
     assert {pull: logged.get(pull) for pull in told} == told
     assert math.isclose(status.spent, math.fsum(each.cost for each in results), rel_tol=1e-12)
     missing = min((pull.number for pull in under_way(study)), default=math.inf)
-    through = study._current.look(lambda state, _: state.through)
+    through = study._current.look(lambda state: state.through)
     in_order = sorted((each for each in results if each.pull < missing and each.words is None), key=lambda e: e.pull)
     if not status.stopped:  # everything counts that waits for nothing
         assert through <= (missing if math.isfinite(missing) else sum(event.kind == "ask" for event in log))
@@ -163,7 +163,7 @@ def check_log(study: Study, told: Told) -> None:
         rewards = [each.reward for each in of_arm if each.words is None]
         assert (arm.pulls + arm.waiting, arm.failures) == (len(rewards), len(of_arm) - len(rewards))
         assert math.isclose(arm.spent, math.fsum(each.cost for each in of_arm), rel_tol=1e-12)
-        account = study._current.look(lambda state, _, a=a: state.accounts[a].copy())
+        account = study._current.look(lambda state, a=a: state.accounts[a].copy())
         assert account["largest_cost"] == max((each.cost for each in of_arm), default=0.0)
 
 
@@ -192,4 +192,4 @@ def check_replay(study: Study) -> None:
         if event.kind not in ("stop", "amend"):
             decides = state.ended is None and state.verdict() is not None
             assert decides == (following is not None and following.kind == "stop" and following.words == "evidence")
-    assert json.dumps(state.snapshot()) == study._current.look(lambda found, _: json.dumps(found.snapshot()))
+    assert json.dumps(state.snapshot()) == study._current.look(lambda found: json.dumps(found.snapshot()))

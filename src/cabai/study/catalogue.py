@@ -6,8 +6,8 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cabai.study.current import Row, append, new_state
 from cabai.study.errors import StudyNotFound
@@ -33,7 +33,7 @@ def create(
     check_sums(settings, first)
 
     def work(connection: Connection) -> bool:
-        found = row_of(connection, name)
+        found = row_of(connection.fetch, name)
         if found is not None:
             return found.token == token  # by this very call, if the connection broke during the commit
         now = connection.now()
@@ -41,7 +41,7 @@ def create(
         append(connection, study, [event._replace(time=now) for event in first])
         return True
 
-    if storage.read(lambda connection: row_of(connection, name)) is not None:
+    if row_of(storage.fetch, name) is not None:
         return False
     try:
         return storage.write(work)
@@ -74,7 +74,7 @@ def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> 
         raise InvalidInput(f"the log cannot be imported: {' '.join(str(error).split())[:300].rstrip('.')}.") from None
 
     def work(connection: Connection) -> None:
-        if row_of(connection, chosen) is not None:
+        if row_of(connection.fetch, chosen) is not None:
             raise InvalidInput(f"study {chosen!r} already exists: choose another name, or delete it.")
         is_free = not connection.fetch(tables.FIND_TOKEN, (mine,))  # else the log is imported next to its original
         study, token = new_id(), mine if is_free else secrets.token_hex(8)
@@ -122,29 +122,29 @@ def imported(rows: Sequence[Imported], origin: str) -> Iterator[Event]:
 
 def find(storage: Storage, name: str) -> Row:
     """A study as it was created."""
-    row = storage.read(lambda connection: row_of(connection, name))
+    row = row_of(storage.fetch, name)
     if row is None:
         raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
     return row
 
 
-def row_of(connection: Connection, name: str) -> Row | None:
-    found = connection.fetch(tables.FIND_STUDY, (name,))
+def row_of(fetch: Callable[..., list[Any]], name: str) -> Row | None:
+    found = fetch(tables.FIND_STUDY, (name,))
     return Row._make(found[0]) if found else None
 
 
 def names(storage: Storage) -> list[str]:
     """The oldest study first."""
-    return storage.read(lambda connection: [name for (name,) in connection.fetch(tables.NAMES)])
+    return [name for (name,) in storage.fetch(tables.NAMES)]
 
 
 def ids(storage: Storage) -> list[int]:
     """The same, by their ids."""
-    return storage.read(lambda connection: [study for (study,) in connection.fetch(tables.IDS)])
+    return [study for (study,) in storage.fetch(tables.IDS)]
 
 
 def row_of_id(storage: Storage, study: int) -> Row:
-    found = storage.read(lambda connection: connection.fetch(tables.STUDY_OF_ID, (study,)))
+    found = storage.fetch(tables.STUDY_OF_ID, (study,))
     if not found:
         raise StudyNotFound(f"a study has been deleted from {storage.url}.")
     return Row._make(found[0])

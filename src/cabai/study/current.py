@@ -14,11 +14,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from cabai.core.goal import CHEAPEST
-from cabai.study.errors import StudyNotFound
+from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.log import tables
 from cabai.study.log.database import Connection, DatabaseError, Storage, reading
 from cabai.study.log.events import AMEND, EVIDENCE, RESULTS, STOP, WITHDRAW, Event
@@ -33,6 +33,7 @@ FOLD = f"{__version__}/1"  # the version of the states: a snapshot of another on
 OFTEN = 64  # events between two snapshots; more for large states
 TOGETHER = 64  # calls in one transaction: other processes wait for it
 MOST_AT_ONCE = 512  # events in one statement
+AT_A_TIME = 50_000  # events that are read at once
 MAY_DECIDE = (*RESULTS, WITHDRAW, AMEND)
 
 
@@ -112,44 +113,62 @@ class Call:
 class Follower:
     """A state that follows the log."""
 
-    def __init__(self, row: Row, storage: Storage, settings: Settings) -> None:
-        self.row, self.storage, self.recipe = row, storage, settings
+    def __init__(self, row: Row, storage: Storage, recipe: Settings) -> None:
+        self.row, self.storage, self.recipe = row, storage, recipe
         self.lock = threading.RLock()
         self.state: Any = None  # None: not known
 
-    def caught_up(self, connection: Connection, events: Sequence[Event] | None = None) -> Any:
-        """The state after every event that is stored; `events` are those after the last that is known, if they were
-        read already."""
+    def caught_up(self) -> Any:
+        """The state after every event that is stored. They are read some at a time: there may be millions."""
+        found = [None] * AT_A_TIME
+        while len(found) == AT_A_TIME:
+            place = self.known(self.storage.fetch).place
+            found = self.storage.fetch(tables.SOME_EVENTS, (place, self.row.id, AT_A_TIME))
+            self.take(found)
+        return self.state
+
+    def known(self, fetch: Callable[..., list[Any]]) -> Any:
+        """The state as far as it is known: if it is not, that of the snapshot."""
+        if self.state is None:
+            found: list[Any] = []
+            with suppress(DatabaseError, StorageError):  # text that is none
+                found = fetch(tables.SNAPSHOT, (self.row.id, FOLD))
+            with self.damage():
+                self.state = self.restored(*found[0]) if found else new_state(self.recipe)
+        return self.state
+
+    def take(self, rows: Sequence[Any]) -> Any:
+        """The state after the next events, which are rows of `tables.EVENTS`."""
+        events = self.events(rows)
         state, self.state = self.state, None  # which is not known if an event cannot be taken
-        with reading(self.row.name, self.storage.url, own=bool(self.recipe.own)):
-            if state is None:
-                state, events = self.restored(self._snapshot(connection)), None
-            if events is None:
-                found = connection.fetch(tables.EVENTS, (self.row.id, state.place))
-                events = list(map(Event._make, found))
+        with self.damage():
             state.take_all(events)
         self.state = state
         return state
 
-    def restored(self, snapshot: Sequence[Any] | None) -> Any:
-        """The state at a snapshot, its place and its text; if there is none, or it cannot be used, before the first
-        event."""
-        with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
-            if snapshot is not None:
-                place, text = snapshot
-                digest, _, content = text.partition(" ")
-                if digest == digest_of(content):
-                    kept = json.loads(content)
-                    state = new_state(self._as_kept(kept["settings"]))
-                    state.restore(kept)
-                    if state.place == place:
-                        return state
-        return new_state(self.recipe)
+    def events(self, rows: Sequence[Any]) -> list[Event]:
+        """Such rows: one of nulls if there are no events, and none if there is no study."""
+        if not rows:
+            raise self.deleted()
+        return [] if rows[0][0] is None else list(map(Event._make, rows))
 
-    def _snapshot(self, connection: Connection) -> Any:
-        with suppress(DatabaseError):  # text that is none
-            return next(iter(connection.fetch(tables.SNAPSHOT, (self.row.id, FOLD))), None)
-        return None
+    def deleted(self) -> StudyNotFound:
+        return StudyNotFound(f"the study {self.row.name!r} has been deleted from {self.storage.url}.")
+
+    def damage(self) -> AbstractContextManager[None]:
+        return reading(self.row.name, self.storage.url, own=bool(self.recipe.own))
+
+    def restored(self, place: int, text: str) -> Any:
+        """The state at a snapshot; if that cannot be used, before the first event."""
+        with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
+            digest, _, content = text.partition(" ")
+            if digest == digest_of(content):
+                kept = json.loads(content)
+                state = new_state(self._as_kept(kept["settings"]))
+                state.restore(kept)
+                if state.place == place:
+                    return state
+        return new_state(self.recipe)
 
     def _as_kept(self, text: str) -> Settings:
         if text == self.recipe.to_json():
@@ -222,16 +241,13 @@ class CurrentState:
         """The calls, in one transaction; unless it is to be `alone`, others join the first."""
         writer = self.writer
         if writer.state is None:  # what may take long is done before others have to wait
-            self.storage.read(writer.caught_up)
+            writer.caught_up()
 
         def work(connection: Connection) -> None:
             if self.is_uncommitted:  # a connection broke: begin again from the log
                 writer.state, self.is_uncommitted = None, False
-            found = connection.lock(self.row.id, 0 if writer.state is None else writer.state.place)
-            if found is None:
-                raise self.deleted()
-            now, events = found
-            transaction = Transaction(writer.caught_up(connection, events), now, connection, self.row)
+            now, rows = connection.lock(self.row.id, writer.known(connection.fetch).place)
+            transaction = Transaction(writer.take(rows), now, connection, self.row)
             if not alone:
                 self._join(calls)  # now that the lock is held: more may have come
             self.is_uncommitted = True
@@ -247,7 +263,10 @@ class CurrentState:
         finally:
             if self.is_uncommitted:  # what was taken may not be in the log
                 writer.state, self.is_uncommitted = None, False
-        self.settings, self.amended = writer.state.settings, len(writer.state.amendments)
+        self._see(writer.state)
+
+    def _see(self, state: Any) -> None:
+        self.settings, self.amended = state.settings, len(state.amendments)
 
     def _join(self, calls: list[Call]) -> None:
         """Add the calls of other threads that wait."""
@@ -269,37 +288,19 @@ class CurrentState:
         connection.write(tables.KEEP_SNAPSHOT, (self.row.id, FOLD, state.place, f"{digest_of(content)} {content}"))
         self.since_snapshot, self.snapshot_size = 0, len(content)
 
-    def look(self, work: Callable[[Any, Connection], T]) -> T:
-        """`work(state, connection)` on the state as it is stored now, while others write. It must not change it."""
-        reader = self.reader
-        with reader.lock:
-
-            def caught_up(connection: Connection) -> T:
-                self.check_there(connection)
-                state = reader.caught_up(connection)
-                self.settings, self.amended = state.settings, len(state.amendments)
-                return work(state, connection)
-
-            return self.storage.read(caught_up)
+    def look(self, work: Callable[[Any], T]) -> T:
+        """`work(state)` on the state as it is stored now, while others write. It must not change it."""
+        with self.reader.lock:
+            state = self.reader.caught_up()
+            self._see(state)
+            return work(state)
 
     def turns(self) -> list[Event]:
         """The stops and amendments, without the rest of the log."""
-
-        def work(connection: Connection) -> list[Event]:
-            self.check_there(connection)
-            return list(map(Event._make, connection.fetch(tables.TURNS, (self.row.id,))))
-
-        found = self.storage.read(work)
+        found = self.reader.events(self.storage.fetch(tables.TURNS, (self.row.id,)))
         if sum(event.kind == AMEND for event in found) != self.amended:
-            self.look(lambda state, _: None)  # so that the settings are at once what they are now
+            self.look(lambda state: None)  # so that the settings are at once what they are now
         return found
-
-    def check_there(self, connection: Connection) -> None:
-        if not connection.fetch(tables.IS_THERE, (self.row.id,)):
-            raise self.deleted()
-
-    def deleted(self) -> StudyNotFound:
-        return StudyNotFound(f"the study {self.row.name!r} has been deleted from {self.storage.url}.")
 
 
 def new_state(settings: Settings) -> Any:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
 from cabai.study import catalogue
-from cabai.study.current import FOLD, CurrentState, Row
+from cabai.study.current import FOLD, Row
 from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.given import Pull
 from cabai.study.log import tables
-from cabai.study.log.database import Connection, Storage, reading
-from cabai.study.log.events import EVIDENCE, Event
-from cabai.study.log.storage import open_storage
-from cabai.study.log.urls import MEMORY
+from cabai.study.log.events import EVIDENCE
+from cabai.study.log.storage import MEMORY, open_storage
 from cabai.study.settings import Settings
 from cabai.study.show.exporting import spooled as spooled
 from cabai.study.show.looking import status_of
@@ -28,7 +26,7 @@ from cabai.views.seen import Seen
 def in_short(study: StoredStudy) -> dict[str, Any]:
     """Whether a study has stopped, with which decision, its bill, and how often it was amended."""
 
-    def work(state: Any, _: Connection) -> dict[str, Any]:
+    def work(state: Any) -> dict[str, Any]:
         ended = state.ended
         decided = ended is not None and ended.words == EVIDENCE
         return {
@@ -42,17 +40,15 @@ def in_short(study: StoredStudy) -> dict[str, Any]:
 
 def about(study: StoredStudy) -> tuple[Settings, int]:
     """A study's settings now, and how often they were amended."""
-    return study._current.look(lambda state, _: (state.settings, len(state.amendments)))
+    return study._current.look(lambda state: (state.settings, len(state.amendments)))
 
 
 def revision(study: StoredStudy) -> int:
     """A number that differs after every change."""
-
-    def work(connection: Connection) -> int:
-        study._current.check_there(connection)
-        return int(connection.fetch(tables.LAST_PLACE, (study._row.id,))[0][0] or 0)
-
-    return study._storage.read(work)
+    found = study._storage.fetch(tables.LAST_PLACE, (study._row.id,))
+    if not found:
+        raise study._current.reader.deleted()
+    return int(found[0][0] or 0)
 
 
 def status_now(study: StoredStudy) -> Status:
@@ -73,14 +69,12 @@ def last_forecast(study: StoredStudy) -> Any:
 
 def under_way(study: StoredStudy) -> list[dict[str, Any]]:
     """The pulls that are under way, and who has them."""
-    return study._current.look(lambda state, _: study._under_way(state))
+    return study._current.look(lambda state: study._under_way(state))
 
 
 def failures(study: StoredStudy) -> dict[str, Any]:
     """Why pulls have failed, and the time by the storage's clock."""
-    return study._current.look(
-        lambda state, connection: {"failures": study._failures(state, connection), "now": connection.now()}
-    )
+    return {"failures": study._current.look(study._failures), "now": study._storage.now()}
 
 
 def ask(study: StoredStudy, count: int, worker: str | None, request: str | None, extra: int) -> list[Pull]:
@@ -94,13 +88,21 @@ def lapse(study: StoredStudy, workers: Collection[str]) -> None:
 
 
 def overview(storage: str, *, make: bool = True) -> tuple[list[Status], list[str]]:
-    """The status of every study, the oldest first, and what is wrong with those that cannot be read."""
+    """The status of every study, the oldest first, and what is wrong with those that cannot be read. Many studies take
+    as many questions to the database as one."""
     opened, found, damaged = open_storage(storage, make=make), list[Status](), list[str]()
-    with suppress(StorageError):  # something that the database itself cannot read; perhaps in one study only
-        return found_together(opened)
-    for study in catalogue.ids(opened):
+    tails: dict[int, list[Any]] = defaultdict(list)
+    try:
+        rows = opened.fetch(tables.STUDIES, (FOLD,))
+        for study, *event in opened.fetch(tables.TAILS, (FOLD,)):
+            tails[study].append(event)
+    except StorageError:  # something that the database itself cannot read; perhaps in one study only
+        rows = opened.fetch(tables.IDS)
+    now = opened.now()
+    for study, *rest in rows:
         try:
-            found.append(StoredStudy(opened, catalogue.row_of_id(opened, study)).status())
+            row = Row(study, *rest[:5]) if rest else catalogue.row_of_id(opened, study)
+            found.append(status_from(StoredStudy(opened, row), rest[5:], tails[study], now))
         except StudyNotFound:  # deleted in the meantime
             continue
         except (StorageError, InvalidInput) as error:  # the others are shown all the same
@@ -108,35 +110,14 @@ def overview(storage: str, *, make: bool = True) -> tuple[list[Status], list[str
     return found, damaged
 
 
-def found_together(opened: Storage) -> tuple[list[Status], list[str]]:
-    """The same, with as many questions to the database for many studies as for one."""
-    rows, snapshots, tails, now = opened.read(
-        lambda connection: (
-            list(map(Row._make, connection.fetch(tables.STUDIES))),
-            {study: rest for study, *rest in connection.fetch(tables.SNAPSHOTS, (FOLD,))},
-            connection.fetch(tables.TAILS, (FOLD,)),
-            connection.now(),
-        )
-    )
-    events: dict[int, list[Event]] = defaultdict(list)
-    for study, *event in tails:
-        events[study].append(Event._make(event))
-    found, damaged = list[Status](), list[str]()
-    for row in rows:
-        try:
-            current = CurrentState(opened, row)
-            state = current.reader.restored(snapshots.get(row.id))
-            if state.place == (snapshots[row.id][0] if row.id in snapshots else 0):
-                with reading(row.name, opened.url, own=bool(current.recipe.own)):
-                    state.take_all(events[row.id])
-                found.append(status_of(state, row, now))
-            else:  # its snapshot cannot be used: it is read from the beginning
-                found.append(StoredStudy(opened, row).status())
-        except StudyNotFound:
-            continue
-        except (StorageError, InvalidInput) as error:
-            damaged.append(str(error))
-    return found, damaged
+def status_from(study: StoredStudy, snapshot: Sequence[Any], tail: Sequence[Any], now: float) -> Status:
+    """The status of a study whose snapshot and later events were read already."""
+    if snapshot:
+        with suppress(StorageError):  # the snapshot cannot be used, or is older than the events are
+            reader = study._current.reader
+            reader.known(lambda *_: [] if snapshot[0] is None else [snapshot])
+            return status_of(reader.take(tail or [(None,)]), study._row, now)
+    return study.status()
 
 
 def places(storage: str, study: StoredStudy | None = None) -> list[str]:

@@ -23,7 +23,7 @@ from cabai.study.given import (
     fields,
 )
 from cabai.study.log import tables
-from cabai.study.log.database import Connection, Storage, reading
+from cabai.study.log.database import Storage, reading
 from cabai.study.log.events import EVIDENCE, LIMITS, STOP, Event, check_event
 from cabai.study.rules import amending, asking, telling
 from cabai.study.rules import counts as counting
@@ -152,7 +152,7 @@ class StoredStudy(Study):
             )
         most = whole(pulls, "pulls", 1, counting.MOST)
 
-        def work(state: Any, _: Connection) -> dict[str, int]:
+        def work(state: Any) -> dict[str, int]:
             if state.ended is not None:
                 raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
             return dict(zip(state.settings.arms, counting.split_within(state, most), strict=True))
@@ -184,17 +184,17 @@ class StoredStudy(Study):
 
     def amendments(self) -> list[dict[str, Any]]:
         names = ("made", "by", "changes", "reopened")
-        return self._current.look(lambda state, _: [{name: each[name] for name in names} for each in state.amendments])
+        return self._current.look(lambda state: [{name: each[name] for name in names} for each in state.amendments])
 
     def status(self, *, forecast: bool = False) -> Status:
         status, moment = self._current.look(self._status)
         return self._forecast(status, moment) if forecast else status
 
-    def _status(self, state: Any, connection: Connection) -> tuple[Status, Any]:
+    def _status(self, state: Any) -> tuple[Status, Any]:
         """The status, and what a forecast needs."""
         from cabai.study.show.looking import status_of
 
-        return status_of(state, self._row, connection.now()), self._forecasts.moment(state)
+        return status_of(state, self._row, self._storage.now()), self._forecasts.moment(state)
 
     @lazy
     def _forecasts(self) -> Any:
@@ -208,7 +208,7 @@ class StoredStudy(Study):
         return status.with_forecast(self._forecasts.of(moment) if wait else self._forecasts.soon(moment))
 
     def history(self) -> list[Point]:
-        return self._current.look(lambda state, _: list(state.points))
+        return self._current.look(lambda state: list(state.points))
 
     def events(self) -> list[dict[str, Any]]:
         from cabai.study.show.exporting import shown_event
@@ -226,40 +226,43 @@ class StoredStudy(Study):
         """What the log alone does not say about it."""
         from cabai.study.show.exporting import End
 
-        return self._current.look(lambda state, _: End.of(state))
+        return self._current.look(lambda state: End.of(state))
 
-    def _log(self, last: int) -> list[Event]:
-        """The events up to that place."""
-        return self._storage.read(lambda connection: list(self._stream(connection, last)))
-
-    def _stream(self, connection: Connection, last: int) -> Iterator[Event]:
-        """The same, read in small parts."""
-        for some in connection.stream(tables.EVENTS, (self._row.id, 0), AT_A_TIME):
-            for event in map(Event._make, some):
-                if event.place <= last:
-                    with reading(self.name, self.storage):
-                        check_event(event, self.settings)
-                    yield event
+    def _log(self, last: int) -> Iterator[Event]:
+        """The events up to that place, read in small parts."""
+        place = 0
+        while place < last:
+            rows = self._storage.fetch(tables.SOME_EVENTS, (place, self._row.id, AT_A_TIME))
+            for event in self._current.reader.events(rows):
+                if event.place > last:
+                    return
+                with reading(self.name, self.storage):
+                    check_event(event, self.settings)
+                yield event
+            if rows[-1][0] is None:
+                return
+            place = rows[-1][0]
 
     def scores(self) -> dict[str, dict[str | int, float]]:
         if self.settings.items is None:
             raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
-        return self._current.look(lambda state, _: dict(state.scores()))
+        return self._current.look(lambda state: dict(state.scores()))
 
     def _seen(self, *, wait: bool = True) -> Seen:
         from cabai.views.seen import Seen
 
-        def work(state: Any, connection: Connection) -> tuple[Seen, Any]:
-            status, moment = self._status(state, connection)
-            failures = self._failures(state, connection) if status.failures else []
-            return Seen(status, list(state.points), self._under_way(state), failures, connection.now()), moment
+        def work(state: Any) -> tuple[Seen, Any]:
+            status, moment = self._status(state)
+            failures = self._failures(state) if status.failures else []
+            return Seen(status, list(state.points), self._under_way(state), failures, self._storage.now()), moment
 
         seen, moment = self._current.look(work)
         return dataclasses.replace(seen, status=self._forecast(seen.status, moment, wait=wait))
 
-    def _failures(self, state: Any, connection: Connection) -> list[dict[str, Any]]:
+    def _failures(self, state: Any) -> list[dict[str, Any]]:
         """Why pulls have failed, and how often: the most frequent reasons, by arm."""
-        rows, names = connection.fetch(tables.FAILURES, (self._row.id,)), ("arm", "reason", "count", "last")
+        rows = self._storage.fetch(tables.FAILURES, (self._row.id, state.place))
+        names = "arm", "reason", "count", "last"
         return [dict(zip(names, (state.settings.arms[arm], *rest), strict=True)) for arm, *rest in rows]
 
     def _under_way(self, state: Any) -> list[dict[str, Any]]:
@@ -292,7 +295,7 @@ class StoredStudy(Study):
         self._current.change(telling.look)
 
     def _renewed(self) -> Settings:
-        return self._current.look(lambda state, _: state.settings)  # type: ignore[no-any-return]
+        return self._current.look(lambda state: state.settings)  # type: ignore[no-any-return]
 
     def _pull_id(self, number: int) -> str:
         return f"{self._row.token}-{number}"

@@ -1,7 +1,8 @@
 """A database with studies in it.
 
-A change to a study is one transaction, made by one function that is handed a connection. What a transaction has written
-is durable when `write` returns, and a transaction that did not end has written nothing.
+A change to a study is one transaction, made by one function that is handed a connection. What it has written is durable
+when `write` returns, and a transaction that did not end has written nothing. Whoever only looks fetches one statement
+at a time: logs only grow, so nothing has to stand still in between.
 """
 
 from __future__ import annotations
@@ -17,12 +18,10 @@ from typing import Any, Protocol, TypeVar
 
 from cabai.study.errors import StorageError
 from cabai.study.log import tables
-from cabai.study.log.events import Event
 from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
 PATIENCE = 120.0  # seconds to wait for another's transaction
-INTERRUPTS = (KeyboardInterrupt, SystemExit)  # may come at any moment: the state of a connection is unknown then
 opening = threading.Lock()  # one storage at a time is opened
 
 
@@ -47,27 +46,21 @@ class Conflict(DatabaseError):
 class Connection(Protocol):
     """A connection in the middle of a transaction. Each method raises DatabaseError for whatever goes wrong."""
 
-    kind: str  # tables.SQLITE or tables.POSTGRES
-
     def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]:
         """The rows that a statement returns."""
         ...
 
-    def write(self, text: str, values: Sequence[Any] = ...) -> None:
+    def write(self, text: str, values: Sequence[Any] = ...) -> Any:
         """A statement that returns nothing, executed by the end of the transaction."""
-        ...
-
-    def stream(self, text: str, values: Sequence[Any], size: int) -> Iterator[list[Any]]:
-        """The rows that a statement returns, this many at a time: the others are not in memory."""
         ...
 
     def now(self) -> float:
         """The time by the database's clock."""
         ...
 
-    def lock(self, study: int, after: int) -> tuple[float, list[Event]] | None:
-        """From now on nobody else can change a study, until the transaction ends. The time, and its events after this
-        place; None if there is no such study."""
+    def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
+        """From now on nobody else can change a study, until the transaction ends. Returns the time, and the rows of
+        `tables.EVENTS` after this place."""
         ...
 
 
@@ -78,40 +71,54 @@ class Storage(ABC):
     """A database with studies in it."""
 
     url: str  # as it may be shown
+    kind: str  # tables.SQLITE or tables.POSTGRES
     file: str | None = None  # if it is one
 
     def __init__(self) -> None:
         _storages.add(self)
         try:
-            self.prepare()
+            if not self.is_prepared(self.fetch):
+                self.write(self.make_tables)
         except BaseException:
             self.close()
             raise
 
-    @abstractmethod
     def write(self, work: Work[T], *, since: float | None = None) -> T:
         """Run `work` in one transaction, durable when this returns. A caller that has waited already says `since` when,
         by `time.monotonic`: that is part of the time that it waits for a connection."""
+        try:
+            return self._write(work, since)
+        except Conflict:
+            raise
+        except DatabaseError as error:
+            raise self.failed(error) from error
+
+    def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows that a statement returns by what is stored now, even while others write."""
+        try:
+            return self._fetch(text, values)
+        except DatabaseError as error:
+            raise self.failed(error) from error
 
     @abstractmethod
-    def read(self, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database, even while others write."""
+    def _write(self, work: Work[T], since: float | None) -> T: ...
+
+    @abstractmethod
+    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]: ...
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time by the database's clock."""
 
     def commit(self, connection: Any) -> None:
         """End the transaction of a `write`."""
         connection.commit()
 
-    def prepare(self) -> None:
-        """Make the tables if there are none; refuse those of another version."""
-        if not self.read(self.is_prepared):
-            self.make_tables()
-
-    def is_prepared(self, connection: Connection) -> bool:
+    def is_prepared(self, fetch: Callable[[str], list[Any]]) -> bool:
         """Whether the tables are there; an error if another version of cabai made them."""
-        names = {name for (name,) in connection.fetch(tables.NAMES_OF_TABLES[connection.kind])}
+        names = {name for (name,) in fetch(tables.NAMES_OF_TABLES[self.kind])}
         if "cabai_tables" in names:
-            found = connection.fetch(tables.TABLES_VERSION)
-            if found == [(tables.VERSION,)]:
+            if fetch(tables.TABLES_VERSION) == [(tables.VERSION,)]:
                 return True
         elif not names & {"cabai_study", "cabai_version"}:
             return False
@@ -120,9 +127,13 @@ class Storage(ABC):
             "import them here. Nothing was changed."
         )
 
-    @abstractmethod
-    def make_tables(self) -> None:
-        """Make the tables, unless another process does."""
+    def make_tables(self, connection: Connection) -> None:
+        """Make the tables, unless another process has just made them."""
+        if self.kind == tables.POSTGRES:
+            connection.fetch(tables.ONE_MAKER)
+        if not self.is_prepared(connection.fetch):
+            for text in tables.MAKE:
+                connection.write(text.format(**tables.WORDS[self.kind]))
 
     @abstractmethod
     def close(self) -> None:
@@ -143,14 +154,13 @@ class Storage(ABC):
 
     @abstractmethod
     def before_fork(self) -> None:
-        """Make sure that the process can fork, until one of the following is called."""
+        """Make sure that the process can fork, until it has."""
 
     @abstractmethod
-    def after_fork(self) -> None:
-        """In the parent."""
+    def after_fork(self, *, in_child: bool) -> None: ...
 
-    @abstractmethod
-    def after_fork_in_child(self) -> None: ...
+
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)
 
 
 @contextmanager
@@ -187,17 +197,11 @@ def _before_fork() -> None:
         storage.before_fork()
 
 
-def _after_fork() -> None:
+def _after_fork(in_child: bool = False) -> None:
     while _forking:
-        _forking.pop().after_fork()
-    opening.release()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_child()
+        _forking.pop().after_fork(in_child=in_child)
     opening.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=lambda: _after_fork(True))

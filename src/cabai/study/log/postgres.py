@@ -15,16 +15,14 @@ import psycopg
 
 from cabai.study.errors import StorageError
 from cabai.study.log import database, tables
-from cabai.study.log.database import INTERRUPTS, Conflict, DatabaseError
-from cabai.study.log.events import Event
-from cabai.study.log.urls import ServerURL
+from cabai.study.log.database import Conflict, DatabaseError
 from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
 
 # What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
-WRITES, READS = "BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
@@ -33,31 +31,19 @@ OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_default
 class PostgresConnection:
     """One of the connections that the threads of a process share."""
 
-    kind = tables.POSTGRES
-
-    def __init__(self, driver: Any, begin: str) -> None:
+    def __init__(self, driver: Any, begin: str | None) -> None:
         self.driver = driver
-        self.begin: str | None = begin  # the statement that begins the transaction, until it has begun
+        self.begin = begin  # the statement that begins the transaction, until it has begun; None: there is none
         self.writes: list[tuple[str, Sequence[Any]]] = []  # sent with the commit: each message takes a while
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
         with self.plain():
             self.start()
-            found: list[Any] = self.driver.execute(tables.to_sql(text, tables.POSTGRES), values).fetchall()
+            found: list[Any] = self.driver.execute(tables.to_postgres(text), values).fetchall()
             return found
 
     def write(self, text: str, values: Sequence[Any] = ()) -> None:
-        self.writes.append((tables.to_sql(text, tables.POSTGRES), values))
-
-    def stream(self, text: str, values: Sequence[Any], size: int) -> Iterator[list[Any]]:
-        # Not with a cursor of psycopg's: that says CLOSE when it is forgotten, perhaps in another's transaction.
-        text = tables.to_sql(text, tables.POSTGRES)
-        with self.plain():
-            self.start()
-            self.driver.execute(f"DECLARE cabai_stream NO SCROLL CURSOR FOR {text}", values, prepare=False)
-            while rows := self.driver.execute(f"FETCH {size} FROM cabai_stream", prepare=False).fetchall():
-                yield rows
-            self.driver.execute("CLOSE cabai_stream", prepare=False)
+        self.writes.append((tables.to_postgres(text), values))
 
     def now(self) -> float:
         return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
@@ -68,18 +54,18 @@ class PostgresConnection:
             begin, self.begin = self.begin, None
             self.driver.execute(begin)
 
-    def lock(self, study: int, after: int) -> tuple[float, list[Event]] | None:
+    def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
         """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
         begin, self.begin = self.begin, None
         lock, events = tables.LOCK.replace("?", str(int(study))), tables.EVENTS.replace("?", "{}")
-        texts = [begin, lock, events.format(int(study), int(after))]
+        texts = [begin, lock, events.format(int(after), int(study))]
         with self.plain():
             cursor = self.driver.execute("; ".join(text for text in texts if text is not None), prepare=False)
             if begin is not None:
                 cursor.nextset()
             now = cursor.fetchone()
             cursor.nextset()
-            return None if now is None else (float(now[0]), list(map(Event._make, cursor.fetchall())))
+            return 0.0 if now is None else float(now[0]), cursor.fetchall()
 
     def commit(self) -> None:
         """What is to be written, and the end of the transaction, in one message."""
@@ -106,47 +92,38 @@ class PostgresConnection:
 class PostgresStorage(database.Storage):
     """A database of a PostgreSQL server with studies in it."""
 
-    file = None
+    kind = tables.POSTGRES
 
-    def __init__(self, url: ServerURL) -> None:
-        self.url = str(url)
-        if not (set(url.options) <= OPTIONS and re.fullmatch("[0-9]*", url.options.get("port", ""))):
-            # psycopg has others, such as `autocommit`
-            raise InvalidInput(f"storage {self.url} has options that the database does not know.")
-        self.pool = Pool(url.connection())
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        """The URL as it may be shown, and the arguments of a connection."""
+        self.url, self.pool = url, Pool(options)
+        if not (set(options) <= OPTIONS and re.fullmatch("[0-9]*", str(options.get("port", "")))):
+            raise self.unknown_options()  # psycopg has others, such as `autocommit`
         super().__init__()
 
-    def write(self, work: database.Work[T], *, since: float | None = None) -> T:
+    def _write(self, work: database.Work[T], since: float | None) -> T:
         """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat, as asking and
         telling are."""
-        return self._run(work, WRITES, since)
+        return self._twice(work, BEGIN, since)
 
-    def read(self, work: database.Work[T]) -> T:
-        return self._run(work, READS)
+    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]:
+        return self._twice(lambda connection: connection.fetch(text, values), None, None)
 
-    def _run(self, work: database.Work[T], begin: str, since: float | None = None) -> T:
+    def _twice(self, work: database.Work[T], begin: str | None, since: float | None) -> T:
         try:
-            try:
-                return self._once(work, begin, since)
-            except DatabaseError as error:
-                if not error.is_lost:
-                    raise
-            return self._once(work, begin, since)  # the server may be back
-        except Conflict:
-            raise
+            return self._once(work, begin, since)
         except DatabaseError as error:
-            raise self.failed(error) from error
+            if not error.is_lost:
+                raise
+        return self._once(work, begin, since)  # the server may be back
 
-    def _once(self, work: database.Work[T], begin: str, since: float | None) -> T:
-        """Run `work` in one transaction."""
+    def _once(self, work: database.Work[T], begin: str | None, since: float | None) -> T:
         with self._connected(since) as driver:
             connection = PostgresConnection(driver, begin)
             try:
                 result = work(connection)
-                if begin == WRITES:
+                if begin is not None:
                     self.commit(connection)
-                else:
-                    connection.commit()
                 return result
             except BaseException as error:
                 self._undo(driver, error)
@@ -156,24 +133,21 @@ class PostgresStorage(database.Storage):
         """Leave nothing of a failed transaction, and no connection in an unknown state."""
         if driver.closed:
             self.pool.close()  # the others are lost too, perhaps
-        elif isinstance(error, INTERRUPTS):
-            driver.close()
-        else:
+        elif isinstance(error, Exception):
             try:
                 driver.rollback()
             except psycopg.Error:
                 driver.close()
+        else:  # Ctrl-C, at any moment
+            driver.close()
 
     @contextmanager
     def _connected(self, since: float | None) -> Iterator[Any]:
         """A connection. If this process, or the server, has none left, wait until others release one."""
-        deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.05
-        while not self.pool.free.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            raise StorageError(
-                f"storage {self.url} failed: all connections of this process were in use for {database.PATIENCE:g} "
-                "seconds. Everything acknowledged before is stored; this call was not acknowledged."
-            )
-        free = self.pool.free
+        deadline, pause, free = (time.monotonic() if since is None else since) + database.PATIENCE, 0.05, self.pool.free
+        if not free.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            waited = f"all connections of this process were in use for {database.PATIENCE:g} seconds"
+            raise self.failed(DatabaseError(waited))
         try:
             while True:
                 try:
@@ -182,7 +156,7 @@ class PostgresStorage(database.Storage):
                 except UnicodeError:
                     raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
                 except psycopg.ProgrammingError:
-                    raise InvalidInput(f"storage {self.url} has options that the database does not know.") from None
+                    raise self.unknown_options() from None
                 except psycopg.Error as error:
                     if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                         raise DatabaseError(error) from error
@@ -201,27 +175,21 @@ class PostgresStorage(database.Storage):
         finally:
             free.release()
 
-    def make_tables(self) -> None:
-        def work(connection: database.Connection) -> None:
-            connection.fetch(tables.ONE_MAKER)
-            if not self.is_prepared(connection):  # else another process has just made them
-                for text in tables.MAKE:
-                    connection.write(text)
+    def unknown_options(self) -> InvalidInput:
+        return InvalidInput(f"storage {self.url} has options that the database does not know.")
 
-        self.write(work)
+    def now(self) -> float:
+        return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
 
     def close(self) -> None:
-        """Close unused connections."""
         self.pool.close()
 
     def before_fork(self) -> None:
         """There is nothing to wait for."""
 
-    def after_fork(self) -> None:
-        """The parent's connections are its own."""
-
-    def after_fork_in_child(self) -> None:
-        self.pool.abandon()
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:  # the parent's connections are its own
+            self.pool.abandon()
 
 
 class Pool:

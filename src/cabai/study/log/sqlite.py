@@ -11,96 +11,58 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from cabai.study.errors import StorageError
 from cabai.study.log import database, tables
-from cabai.study.log.database import INTERRUPTS, Conflict, DatabaseError
-from cabai.study.log.events import Event
-from cabai.study.log.urls import MEMORY
+from cabai.study.log.database import Conflict, DatabaseError
 
 T = TypeVar("T")
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
-IDLE = 4  # connections that are kept for the next reader
 
 
 def plain_error(error: sqlite3.Error) -> DatabaseError:
     return (Conflict if isinstance(error, sqlite3.IntegrityError) else DatabaseError)(error)
 
 
-@contextmanager
-def plain() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise plain_error(error) from error
-
-
 class SqliteConnection:
-    """A connection to a file, or to a database in memory."""
+    """A connection to a file, or to a database in memory; SQLite itself tries for `patience` seconds to get a lock."""
 
-    kind = tables.SQLITE
-
-    def __init__(self, file: str | None) -> None:
-        with plain():
-            self.driver = driver = sqlite3.connect(
-                file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            try:
-                driver.execute("PRAGMA foreign_keys = ON")
-                driver.execute("PRAGMA synchronous = FULL")
-                if file is not None:
-                    use_wal(driver)
-            except BaseException:
-                driver.close()
-                raise
-        self.waits = database.PATIENCE  # seconds for which SQLite itself tries again to get a lock
-        self.streaming: sqlite3.Cursor | None = None  # the last: while it is open, a rollback does not end its snapshot
+    def __init__(self, file: str | None, patience: float) -> None:
+        self.driver = driver = sqlite3.connect(
+            file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        try:
+            driver.execute("PRAGMA foreign_keys = ON")
+            driver.execute("PRAGMA synchronous = FULL")
+            if file is not None:
+                use_wal(driver)
+            driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+        except BaseException:
+            driver.close()
+            raise
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
-            return self.driver.execute(tables.to_sql(text, tables.SQLITE), values).fetchall()
+            return self.driver.execute(text, values).fetchall()
         except sqlite3.Error as error:
             raise plain_error(error) from error
 
-    def write(self, text: str, values: Sequence[Any] = ()) -> None:
-        try:
-            self.driver.execute(tables.to_sql(text, tables.SQLITE), values)
-        except sqlite3.Error as error:
-            raise plain_error(error) from error
-
-    def stream(self, text: str, values: Sequence[Any], size: int) -> Iterator[list[Any]]:
-        with plain():
-            cursor = self.streaming = self.driver.execute(tables.to_sql(text, tables.SQLITE), values)
-            while rows := cursor.fetchmany(size):
-                yield rows
+    write = fetch
 
     def now(self) -> float:
         return database.now()
 
-    def lock(self, study: int, after: int) -> tuple[float, list[Event]] | None:
-        found = self.fetch(tables.STUDY_EVENTS, (after, study))  # the write lock is taken already
-        if not found:
-            return None
-        return database.now(), [] if found[0][0] is None else list(map(Event._make, found))
+    def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
+        return database.now(), self.fetch(tables.EVENTS, (after, study))  # the write lock is taken already
 
     def begin(self) -> None:
-        """From now on, all reads see one state of the database, even while others write."""
-        if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
-            self.rollback()
-        if self.waits != database.PATIENCE:
-            self.let_wait(database.PATIENCE)
-        self.write("BEGIN")
-
-    def begin_to_write(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that the
         last to come is served first; here all that wait have the same chance."""
-        if self.driver.in_transaction:  # as above
-            self.rollback()
-        if self.waits:
-            self.let_wait(0.0)
+        if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
+            self.driver.rollback()
         deadline = 0.0
         while True:
             try:
@@ -112,137 +74,83 @@ class SqliteConnection:
                     raise plain_error(error) from error
             time.sleep(random.uniform(*PAUSE))
 
-    def let_wait(self, seconds: float) -> None:
-        self.write(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
-        self.waits = seconds
-
     def commit(self) -> None:
-        self.write("COMMIT")  # which is kept prepared; that of the driver is not
-
-    def rollback(self) -> None:
-        with plain():
-            self.end_stream()
-            self.driver.rollback()
-
-    def close(self) -> None:
-        with plain():
-            self.end_stream()
-            self.driver.close()
+        self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
 
     def __del__(self) -> None:
         """Of a storage that nobody uses any more; Python 3.13 would warn that it was not closed."""
         with suppress(Exception):
             self.driver.close()
 
-    def end_stream(self) -> None:
-        """The reader may have stopped in the middle, and still hold it."""
-        if self.streaming is not None:
-            self.streaming.close()
-            self.streaming = None
-
 
 class SqliteStorage(database.Storage):
     """A SQLite file with studies in it; or one in memory, with one connection that all threads share in turn."""
 
-    def __init__(self, path: str | None) -> None:
-        self.file = None if path is None else os.path.abspath(path)
-        self.url = MEMORY if path is None else f"sqlite:///{path}"
-        self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
-        # Threads of one process that write queue here, which is quicker than polling. Those that read do not
-        # wait for them, unless they share the one connection of a database in memory.
-        self.turn: Any = threading.RLock()
-        self.reading: Any = self.turn if self.file is None else Readers()
-        self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
-        self.readers: list[SqliteConnection] = []  # unused ones
-        super().__init__()
+    kind = tables.SQLITE
 
-    def prepare(self) -> None:
-        super().prepare()
+    def __init__(self, path: str | None, url: str) -> None:
+        self.file, self.url = None if path is None else os.path.abspath(path), url
+        self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
+        # Threads of one process that write queue here, which is quicker than polling. Those that read do not wait for
+        # them, unless they share the one connection of a database in memory.
+        self.turn = threading.RLock()
+        self.reading = self.turn if self.file is None else threading.RLock()
+        self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
+        self.reader: SqliteConnection | None = None
+        super().__init__()
         self.identity = self._identity()
 
-    def write(self, work: database.Work[T], *, since: float | None = None) -> T:
+    def _write(self, work: database.Work[T], since: float | None) -> T:
         with self.turn:
-            self.check_there()
+            connection = self._connection("writer", 0.0)
             try:
-                return self._written(work)
-            except Conflict:
+                connection.begin()
+                result = work(connection)
+                self.commit(connection)
+                return result
+            except BaseException:
+                try:
+                    self._undo("writer", connection)
+                except BaseException:  # Ctrl-C, meanwhile: others wait for the lock
+                    self._undo("writer", connection)
+                    raise
                 raise
-            except DatabaseError as error:
-                raise self.failed(error) from error
 
-    def _written(self, work: database.Work[T]) -> T:
-        """Run `work` in one transaction, by the thread whose turn it is."""
-        connection = self.writer
-        if connection is None:
-            connection = self.writer = SqliteConnection(self.file)
-        try:
-            connection.begin_to_write()
-            result = work(connection)
-            self.commit(connection)
-            return result
-        except BaseException as error:
-            try:
-                is_kept = self._undone(connection, error)
-            except BaseException as another:  # Ctrl-C, meanwhile: others wait for the lock
-                self.writer = connection if self._undone(connection, another) else None
-                raise
-            if not is_kept:
-                self.writer = None
-            raise
-
-    def _undone(self, connection: SqliteConnection, error: BaseException) -> bool:
-        """Leave nothing of a transaction that failed; returns whether its connection can be used again."""
-        if self.file is not None and isinstance(error, (DatabaseError, *INTERRUPTS)):
-            connection.close()  # its state is unknown
-            return False
-        connection.rollback()
-        return True
-
-    def read(self, work: database.Work[T]) -> T:
+    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]:
         with self.reading:
-            self.check_there()
+            name = "writer" if self.file is None else "reader"
+            connection = self._connection(name, database.PATIENCE)
             try:
-                return self._looked(work)
-            except DatabaseError as error:
-                raise self.failed(error) from error
+                return connection.fetch(text, values)
+            except BaseException:
+                self._undo(name, connection)
+                raise
 
-    def _looked(self, work: database.Work[T]) -> T:
-        """Run `work` on one state of the database, even while others write."""
-        connection = self._reader()
-        try:
-            connection.begin()
-            found = work(connection)
-            connection.commit()
-        except BaseException as error:
-            if self._undone(connection, error):
-                self._keep(connection)
-            raise
-        self._keep(connection)
+    def _connection(self, name: str, patience: float) -> SqliteConnection:
+        if self.is_gone():
+            raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
+        found: SqliteConnection | None = getattr(self, name)
+        if found is None:
+            try:
+                found = SqliteConnection(self.file, patience)
+            except sqlite3.Error as error:
+                raise plain_error(error) from error
+            setattr(self, name, found)
         return found
 
-    def _reader(self) -> SqliteConnection:
+    def _undo(self, name: str, connection: SqliteConnection) -> None:
+        """Leave nothing of what failed, and no connection in an unknown state."""
         if self.file is None:
-            self.writer = self.writer or SqliteConnection(None)
-            return self.writer
-        try:
-            return self.readers.pop()
-        except IndexError:
-            return SqliteConnection(self.file)
+            connection.driver.rollback()
+        else:
+            setattr(self, name, None)
+            connection.driver.close()
 
-    def _keep(self, connection: SqliteConnection) -> None:
-        """Keep a connection for the next who reads, if there are not enough."""
-        if connection is not self.writer:
-            if len(self.readers) < IDLE:
-                self.readers.append(connection)
-            else:
-                connection.close()
+    def now(self) -> float:
+        return database.now()
 
     def is_gone(self) -> bool:
         return self.identity is not None and self.identity != self._identity()
-
-    def check_there(self) -> None:
-        if self.is_gone():
-            raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
 
     def _identity(self) -> tuple[int, int] | None:
         if self.file is None:
@@ -255,27 +163,17 @@ class SqliteStorage(database.Storage):
 
     def failed(self, error: DatabaseError) -> StorageError:
         if self.file is not None and not os.path.isdir(os.path.dirname(self.file)):
-            error = DatabaseError(Exception(f"there is no folder {os.path.dirname(self.file)}"))
+            error = DatabaseError(f"there is no folder {os.path.dirname(self.file)}")
         return super().failed(error)
 
-    def make_tables(self) -> None:
-        def work(connection: database.Connection) -> None:
-            if not self.is_prepared(connection):  # else another process has just made them
-                for text in tables.MAKE:
-                    connection.write(text)
-
-        self.write(work)
-
     def close(self) -> None:
-        """Close unused connections."""
-        if self.turn.acquire(blocking=False):
-            writer, self.writer = self.writer, None
-            self.turn.release()
-            if writer is not None:
-                writer.close()
-        with suppress(IndexError):  # somebody may take the last to read
-            while True:
-                self.readers.pop().close()
+        for name, lock in (("writer", self.turn), ("reader", self.reading)):
+            if lock.acquire(blocking=False):
+                connection: SqliteConnection | None = getattr(self, name)
+                setattr(self, name, None)
+                if connection is not None:
+                    connection.driver.close()
+                lock.release()
 
     def before_fork(self) -> None:
         """Wait for transactions to end, and close all connections: one that is open in two processes would have the
@@ -285,47 +183,9 @@ class SqliteStorage(database.Storage):
         if self.file is not None:
             self.close()
 
-    def after_fork(self) -> None:
+    def after_fork(self, *, in_child: bool) -> None:
         self.reading.release()
         self.turn.release()
-
-    def after_fork_in_child(self) -> None:
-        self.after_fork()
-
-
-class Readers:
-    """Threads that are reading: any number at a time, but none while the process forks.
-
-    Where a thread holds `door`, nobody comes in or goes out.
-    """
-
-    def __init__(self) -> None:
-        self.door = threading.Condition()
-        self.inside: list[int] = []  # threads
-        self.closing = False  # whether one waits until nobody is inside: those who come now wait for it
-
-    def __enter__(self) -> None:
-        with self.door:
-            self.door.wait_for(lambda: not self.closing or threading.get_ident() in self.inside)
-            self.inside.append(threading.get_ident())
-
-    def __exit__(self, *_: Any) -> None:
-        with self.door:
-            self.inside.remove(threading.get_ident())
-            self.door.notify_all()
-
-    def acquire(self) -> None:
-        """Wait until no other thread is inside, and close the door."""
-        self.door.acquire()
-        self.closing = True
-        try:
-            self.door.wait_for(lambda: set(self.inside) <= {threading.get_ident()})
-        finally:
-            self.closing = False
-
-    def release(self) -> None:
-        self.door.notify_all()
-        self.door.release()
 
 
 def use_wal(driver: sqlite3.Connection) -> None:

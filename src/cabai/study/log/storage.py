@@ -1,23 +1,35 @@
-"""Where studies live: a database, found by its URL."""
+"""Where studies are stored, by a URL: in memory, in a SQLite file or on a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, quote, unquote
 
 from cabai.study.errors import StudyNotFound
 from cabai.study.log.database import Storage, opening
 from cabai.study.log.sqlite import SqliteStorage
-from cabai.study.log.urls import MEMORY, checked_url
+from cabai.support.validation import InvalidInput
+
+MEMORY = "memory"
+KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# psycopg2 is another driver for the same servers: its URLs mean the same.
+POSTGRES_DRIVERS = ("", "psycopg", "psycopg2")
+DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": POSTGRES_DRIVERS, "postgres": POSTGRES_DRIVERS}
+SERVER = re.compile(
+    r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:(?:\[(?P<v6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>[^/?]*))?)?"
+    r"(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
+)
 
 _opened: dict[str, Storage] = {}
 
 
 def open_storage(url: str, *, make: bool = True) -> Storage:
-    """The storage at a URL, its tables made or brought up to date; the same object for the same URL.
-
-    Unless `make`, a SQLite file must be there already.
-    """
+    """The storage at a URL, with its tables; the same object for the same URL. Unless `make`, a SQLite file must be
+    there already."""
     place = checked_url(url)
     file = os.path.abspath(place) if isinstance(place, str) else None
     if not make and file is not None and not os.path.exists(file):
@@ -32,9 +44,91 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
         return _opened[key]
 
 
-def storage_at(place: Any) -> Storage:
-    if place is None or isinstance(place, str):
-        return SqliteStorage(place)
-    from cabai.study.log.postgres import PostgresStorage
+def storage_at(place: str | ServerURL | None) -> Storage:
+    if isinstance(place, ServerURL):
+        from cabai.study.log.postgres import PostgresStorage
 
-    return PostgresStorage(place)
+        return PostgresStorage(str(place), place.connection())
+    return SqliteStorage(place, MEMORY if place is None else f"sqlite:///{place}")
+
+
+@dataclass(frozen=True)
+class ServerURL:
+    """A database of a PostgreSQL server. As a string, it shows neither the password nor the options: there may be a
+    password among those too."""
+
+    user: str | None
+    password: str | None = field(repr=False)
+    host: str | None
+    port: int | None
+    database: str | None
+    options: dict[str, str] = field(repr=False)
+
+    def connection(self) -> dict[str, Any]:
+        """The same, as the arguments of a connection."""
+        named = {"user": self.user, "password": self.password, "host": self.host, "port": self.port,
+                 "dbname": self.database}  # fmt: skip
+        return {"connect_timeout": 10} | {key: value for key, value in named.items() if value} | self.options
+
+    def __str__(self) -> str:
+        user = "" if self.user is None else quote(self.user, safe="") + ("" if self.password is None else ":***") + "@"
+        host = f"[{self.host}]" if self.host and ":" in self.host else self.host or ""
+        port = "" if self.port is None else f":{self.port}"
+        return f"postgresql://{user}{host}{port}" + ("" if self.database is None else f"/{self.database}")
+
+
+def checked_url(url: Any) -> str | ServerURL | None:
+    """The path of a SQLite file; None for studies in memory; or the URL of a server. An error never shows a URL: there
+    may be a password in it, anywhere if the URL is wrong."""
+    if not isinstance(url, str) or not url:
+        given = repr(url) if isinstance(url, str) else f"a {type(url).__name__}"
+        raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {given}.")
+    if "\0" in url or url.encode(errors="replace").decode() != url:
+        raise InvalidInput("storage must be a URL of ordinary characters, got one with NUL or broken characters in it.")
+    if url in (MEMORY, "memory:", "memory://"):
+        return None
+    plain = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]*)", url)
+    if plain or url in ("sqlite://", "sqlite+pysqlite://"):
+        path = plain[1] if plain else ""
+        return None if path in ("", ":memory:") else path
+    return server_url(url)
+
+
+def server_url(url: str) -> ServerURL:
+    """The URL of a PostgreSQL server; anything else is refused."""
+    found = SERVER.fullmatch(url)
+    if found is None:
+        raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
+    backend, _, driver = found["scheme"].lower().partition("+")
+    if backend not in DRIVERS:
+        raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
+    if driver not in DRIVERS[backend]:
+        raise InvalidInput(
+            f"storage {backend}+{driver}:// names a driver that cabai does not use: write {backend}://... instead."
+        )
+    if backend == "sqlite":
+        raise InvalidInput(f"storage sqlite:// takes a file and nothing else: {KINDS}.")
+    if found["port"] and not re.fullmatch("[0-9]+", found["port"]):
+        raise InvalidInput(f"storage {beginning(url)} has a port that is not a number.")
+    if "%00" in url:
+        raise InvalidInput(f"storage {beginning(url)} must not contain NUL, here written %00.")
+    host, database = found["v6"] or found["host"], found["database"]
+    if "@" in f"{host}{database}":  # part of a password, perhaps
+        raise InvalidInput(f"storage {beginning(url)} must have one @ at most: write %40, %3A, %2F within a password.")
+    read = ServerURL(
+        user=None if found["user"] is None else unquote(found["user"]),
+        password=None if found["password"] is None else unquote(found["password"]),
+        host=host, port=int(found["port"]) if found["port"] else None, database=database,
+        options=dict(parse_qsl(found["query"] or "", keep_blank_values=True)),
+    )  # fmt: skip
+    if read.port is not None and not 1 <= read.port <= 65535:
+        raise InvalidInput(f"the port in storage {read} must be from 1 to 65535.")
+    return read
+
+
+def beginning(url: str) -> str:
+    """The part of an invalid URL that is safe to show: its first word."""
+    word = re.match(r"[A-Za-z][\w.+-]*(?=://)", url)
+    if word:
+        return f"{word[0]}://..."
+    return "something else" if re.search("[:@?=/]", url) else repr(url)

@@ -44,16 +44,15 @@ NAMES_OF_TABLES = {
 }
 ONE_MAKER = "SELECT pg_advisory_xact_lock(7402117)"  # PostgreSQL: one process at a time makes the tables
 
-STUDY = "SELECT id, name, token, request, created, recipe FROM cabai_study"
+COLUMNS = ("id", "name", "token", "request", "created", "recipe")
+STUDY = f"SELECT {', '.join(COLUMNS)} FROM cabai_study"
 FIND_STUDY = f"{STUDY} WHERE name = ?"
 STUDY_OF_ID = f"{STUDY} WHERE id = ?"
-STUDIES = f"{STUDY} ORDER BY number"
 IDS = "SELECT id FROM cabai_study ORDER BY number"
 NAMES = "SELECT name FROM cabai_study ORDER BY number"
 FIND_TOKEN = "SELECT id FROM cabai_study WHERE token = ?"
 ADD_STUDY = "INSERT INTO cabai_study (id, name, token, request, created, recipe) VALUES (?, ?, ?, ?, ?, ?)"
 DELETE_STUDY = "DELETE FROM cabai_study WHERE name = ? RETURNING id"
-IS_THERE = "SELECT id FROM cabai_study WHERE id = ?"
 # PostgreSQL. Who has waited for the lock must see what was committed meanwhile: so the events are read in a statement
 # of their own, sent in the same message. The clock is the database's, since those of workers may be wrong.
 NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
@@ -62,27 +61,31 @@ TESTS = "SELECT tests FROM cabai_study WHERE id = ?"
 KEEP_TESTS = "UPDATE cabai_study SET tests = ? WHERE id = ?"
 
 FIELDS = ", ".join(Event._fields)
-EVENTS = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place > ? ORDER BY place"
-STUDY_EVENTS = (  # the same, or one row of nulls; none if there is no such study
+FROM_STUDY = (  # one row of nulls if there are no events; none if there is no such study
     f"SELECT {', '.join(f'cabai_event.{name}' for name in Event._fields)} FROM cabai_study AS one "
-    "LEFT JOIN cabai_event ON study = one.id AND place > ? WHERE one.id = ? ORDER BY place"
+    "LEFT JOIN cabai_event ON study = one.id AND"
 )
+EVENTS = f"{FROM_STUDY} place > ? WHERE one.id = ? ORDER BY place"
+SOME_EVENTS = f"{EVENTS} LIMIT ?"
+TURNS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
+LAST_PLACE = "SELECT (SELECT max(place) FROM cabai_event WHERE study = one.id) FROM cabai_study AS one WHERE id = ?"
 ROW = f"(?{', ?' * len(Event._fields)})"
 RESULT = (
     f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
 )
 PERIOD = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND request = ? AND kind = 'counts'"
-TURNS = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND kind IN ('stop', 'amend') ORDER BY place"
-LAST_PLACE = "SELECT max(place) FROM cabai_event WHERE study = ?"
 MOST_REASONS = 20
 FAILURES = (  # by arm and reason, the most frequent first
     "SELECT arm, words, count(*) AS times, max(time) AS last FROM cabai_event WHERE study = ? "
-    "AND kind IN ('tell', 'lose', 'import') AND words IS NOT NULL GROUP BY arm, words "
+    "AND place <= ? AND kind IN ('tell', 'lose', 'import') AND words IS NOT NULL GROUP BY arm, words "
     f"ORDER BY times DESC, last DESC, arm LIMIT {MOST_REASONS}"
 )
 
 SNAPSHOT = "SELECT place, state FROM cabai_snapshot WHERE study = ? AND version = ?"
-SNAPSHOTS = "SELECT study, place, state FROM cabai_snapshot WHERE version = ?"
+STUDIES = (  # and their snapshots
+    f"SELECT {', '.join(COLUMNS)}, place, state FROM cabai_study LEFT JOIN cabai_snapshot "
+    "ON study = id AND version = ? ORDER BY number"
+)
 TAILS = (  # of all studies, the events after their snapshots
     f"SELECT {', '.join(f'cabai_event.{name}' for name in ('study', *Event._fields))} FROM cabai_event "
     "LEFT JOIN cabai_snapshot ON cabai_snapshot.study = cabai_event.study AND cabai_snapshot.version = ? "
@@ -101,7 +104,6 @@ def append(events: int) -> str:
 
 
 @cache
-def to_sql(text: str, kind: str) -> str:
-    """A statement in the words of a kind of database."""
-    found = text.format(**WORDS[kind])
-    return found if kind == SQLITE else found.replace("?", "%s")
+def to_postgres(text: str) -> str:
+    """A statement as psycopg takes it."""
+    return text.replace("?", "%s")

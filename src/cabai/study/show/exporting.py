@@ -18,7 +18,6 @@ from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
-    from cabai.study.log.database import Connection
     from cabai.study.stored import StoredStudy
     from cabai.study.study import Study
 
@@ -164,22 +163,18 @@ def exported(study: Study, kind: str) -> bytes:
 def spooled(study: StoredStudy, kind: str) -> IO[bytes]:
     """The same as a CSV or JSON file to be read once; only a small part of it is in memory."""
     end, amendments = study._end(), study.amendments()
-
-    def work(connection: Connection) -> IO[bytes]:
-        rows = observations(study._stream(connection, end.place), end, study._row)
-        file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - the reader closes it
-        for line in lines(study.columns, rows, amendments, kind):
-            file.write(line.encode())
-        file.seek(0)
-        return file
-
-    return study._storage.read(work)
+    rows = observations(study._log(end.place), end, study._row)
+    file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - the reader closes it
+    for line in lines(study.columns, rows, amendments, kind):
+        file.write(line.encode())
+    file.seek(0)
+    return file
 
 
 def whole_log(study: StoredStudy) -> Iterator[str]:
     """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
     end, row = study._end(), study._row
-    [(tests,)] = study._storage.read(lambda connection: connection.fetch(tables.TESTS, (row.id,)))
+    [(tests,)] = study._storage.fetch(tables.TESTS, (row.id,))
     about = {"cabai": __version__, "format": FORMAT, "name": row.name, "token": row.token, "created": row.created}
     yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})
     for event in study._log(end.place):
