@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cabai.datasets import MissingScores, Replay, replay
     from cabai.planning import Plan, plan
     from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
-    from cabai.study import Evaluation, Pull, Status, Study, evaluate
+    from cabai.study import Evaluation, Failed, Pull, Status, Study, evaluate
 
 __all__ = [
     "AlreadyTold",
@@ -51,6 +51,7 @@ __all__ = [
     "EngineFailed",
     "Evaluation",
     "Evidence",
+    "Failed",
     "FailedPulls",
     "Family",
     "Instance",
@@ -117,6 +118,6 @@ __getattr__ = on_demand(
         **dict.fromkeys(
             ("Comparison", "EngineFailed", "Runs", "Summary", "Totals", "compare", "simulate"), "cabai.simulation"
         ),
-        **dict.fromkeys(("Evaluation", "Pull", "Status", "Study", "evaluate"), "cabai.study"),
+        **dict.fromkeys(("Evaluation", "Failed", "Pull", "Status", "Study", "evaluate"), "cabai.study"),
     },
 )

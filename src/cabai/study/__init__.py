@@ -24,6 +24,7 @@ from cabai.support.on_demand import on_demand
 if TYPE_CHECKING:
     from cabai.study.given import Pull
     from cabai.study.run.evaluate import Evaluation, evaluate
+    from cabai.study.run.loop import Failed
     from cabai.study.show.status import ArmStatus, Status
     from cabai.study.study import Study
 
@@ -34,6 +35,7 @@ __all__ = [
     "ArmStatus",
     "CostlyStudy",
     "Evaluation",
+    "Failed",
     "FailedPulls",
     "LostPull",
     "NoPull",
@@ -59,6 +61,7 @@ __getattr__ = on_demand(
     {
         "Study": "cabai.study.study",
         "Pull": "cabai.study.given",
+        "Failed": "cabai.study.run.loop",
         **dict.fromkeys(("Status", "ArmStatus"), "cabai.study.show.status"),
         **dict.fromkeys(("Evaluation", "evaluate"), "cabai.study.run.evaluate"),
     },

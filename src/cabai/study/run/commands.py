@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from cabai.study.errors import RunFailed
-from cabai.study.run.loop import Failed, legal_cost
+from cabai.study.run.loop import Failed, Wrong, legal_cost
 from cabai.study.run.shells import CANNOT_START, spelt
 
 if TYPE_CHECKING:
@@ -178,10 +178,10 @@ def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):  # not JSON, or more digits or brackets than Python reads
-        return Failed(f"its last line of output is not JSON: {line[:200]!r}", measured, is_wrong=True)
+        return Wrong(f"its last line of output is not JSON: {line[:200]!r}", measured)
     result = dict(value) if isinstance(value, dict) else {"reward": value}
     if measured is not None:
         result["cost"] = measured
     if "reward" not in result:
-        return Failed(f"its last line of output has no reward: {line[:200]!r}", measured, is_wrong=True)
+        return Wrong(f"its last line of output has no reward: {line[:200]!r}", measured)
     return {key: result[key] for key in ("reward", "cost") if key in result}

@@ -23,7 +23,7 @@ from cabai.study.errors import RunFailed, StorageError
 from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
-from cabai.study.run.loop import paid_in, run
+from cabai.study.run.loop import Failed, paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def evaluate(
                 f"the test of arm {pull.arm!r} returned a cost of {paid:g}, but costs= already says what each arm "
                 f"costs: leave out one of the two. This evaluation does not count. The study {study.name!r} is kept."
             )
-        return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping)) else result
+        return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping, Failed)) else result
 
     try:
         with shown_progress(study, progress) as report:

@@ -1,4 +1,4 @@
-"""Pull until a study stops: the loop of `study.run` and of `cabai run`."""
+"""Pull until a study stops: the loop of `study.run`, `evaluate` and `cabai run`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,21 +30,34 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 LOOK = 0.2  # seconds between checks of the threads: Windows handles Ctrl-C only in between
+LULL = 0.5  # seconds until the study is asked again, if it needs results of this run first: others may tell some
 _runs: set[str] = set()  # of this process, by their marks
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The result of a pull without a reward: returned by a test, or made from an exception."""
+    """The result of a trial that failed, returned by a test, with what it cost all the same.
+
+    A test that raises an exception has failed too, but then nothing is known about its cost.
+
+    >>> import cabai
+    >>> def test(arm, item):
+    ...     return cabai.Failed("no answer within the token limit", cost=0.02) if item == 3 else (arm == "a", 0.01)
+    >>> cabai.evaluate(["a", "b"], range(100), test, seed=1).decision
+    'a'
+    """
 
     why: str
     cost: float | None = None
-    is_wrong: bool = False  # the test returned an invalid result: another trial would not help, and the run ends
+
+
+class Wrong(Failed):
+    """The test returned an invalid result: another trial would not help, and the run ends."""
 
 
 def run(
     study: Study,
-    test: Callable[[Pull], Any],
+    test: Callable[[Any], Any],
     *,
     workers: int = 1,
     max_failures: int = 5,
@@ -63,7 +77,7 @@ def run(
 
     On Ctrl-C, the run waits for the tests under way and tells their results; pulls of tests that fail are released, and
     the study can be run again. A second Ctrl-C leaves the tests, or ends them with `leave`, and releases their pulls.
-    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each pull. Pulls
+    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each test. Pulls
     that a run on this machine had under way when it was killed have lapsed.
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
@@ -72,31 +86,28 @@ def run(
     """
     if not callable(test):
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
-    count, limit = whole(workers, "workers", 1), whole(max_failures, "max_failures", 1)
     kind = Loop if study.settings.items is None else ItemsLoop
-    caught = checked_catch(catch)
-    loop = kind(study, test, limit, progress, over or threading.Event(), whole(retries, "retries", 0), caught)
-    crew = Crew(count, loop.work)
+    loop = kind(study, test, whole(workers, "workers", 1), whole(max_failures, "max_failures", 1),
+                whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event())  # fmt: skip
     with plainly_interrupted(), begun(study, loop):
         interrupts = 0
         while True:
             try:
                 if not interrupts:
-                    crew.start()
-                    loop.ready.set()
-                loop.watch(crew)
+                    loop.start()
+                loop.watch()
                 break
             except KeyboardInterrupt:
                 interrupts += 1
                 loop.end()
                 if interrupts > 1:
-                    loop.leave(crew, leave)
+                    loop.leave(leave)
                     break
             finally:
                 loop.end()
         if interrupts:
             raise KeyboardInterrupt
-        for error in crew.errors:
+        for error in loop.errors:
             raise error.with_traceback(without_ours(error)) if is_blamed(error) else error
         return study.status()
 
@@ -133,45 +144,65 @@ def was_killed(worker: str | None) -> bool:
 
 
 class Loop:
-    """What the workers of one run share."""
+    """The workers of one run, and what they share.
+
+    One idle worker at a time asks the study, for all that are idle; the others wait until it has something for them.
+    The threads are daemons: some tests never return.
+    """
 
     def __init__(
         self,
         study: Study,
-        test: Callable[[Pull], Any],
+        test: Callable[[Any], Any],
+        workers: int,
         limit: int,
+        retries: int,
+        caught: Caught,
         progress: Callable[[], None] | None,
         over: threading.Event,
-        retries: int = 0,
-        caught: Caught = None,
     ) -> None:
-        self.study, self.test, self.limit, self.progress, self.over = study, test, limit, progress, over
-        self.retries, self.caught, self.awaiting = retries, caught, Awaiting()
-        self.ready = threading.Event()  # an interrupt during the start leaves some workers that nobody waits for: idle
-        self.failing: Counter[str] = Counter()
-        self.trying: dict[int, Pull] = {}  # by worker
+        self.study, self.test, self.limit, self.retries = study, test, limit, retries
+        self.caught, self.progress, self.over, self.awaiting = caught, progress, over, Awaiting()
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
+        self.ready = threading.Event()  # an interrupt during the start leaves some workers that nobody waits for: idle
+        self.asking = threading.Lock()  # held by the worker that asks
+        self.asked: deque[list[Pull]] = deque()  # for workers that wait
+        self.told = threading.Event()  # something was told, or the run should end
+        self.trying: dict[int, list[Pull]] = {}  # by worker
+        self.failing: Counter[str] = Counter()
+        self.errors: list[BaseException] = []
+        self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread that has ended
+        self.threads = [
+            threading.Thread(target=self.work, args=(i,), name=f"cabai worker {i}", daemon=True) for i in range(workers)
+        ]
+
+    # What the caller's thread does.
+
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
+        self.ready.set()
 
     def end(self) -> None:
         """Begin nothing new."""
-        self.over.set()
-        self.ready.set()
+        for each in (self.over, self.ready, self.told):
+            each.set()
 
-    def watch(self, crew: Crew) -> None:
+    def watch(self) -> None:
         """Wait until all workers have ended; renew the leases of what takes long."""
-        often = self.study.settings.lease / 4
         renewed = began = time.monotonic()
         says = self.over.is_set() and sys.stderr.isatty()
-        while crew.is_at_work:
-            crew.wait(min(LOOK, often))
+        while any(thread.is_alive() for thread in self.threads):
             often = self.study.settings.lease / 4  # which may be amended
+            with suppress(queue.Empty):
+                self.ended.get(timeout=min(LOOK, often))
             if time.monotonic() - renewed >= often:
                 renewed = time.monotonic()
                 try:
                     self.renew()
                 except Exception as error:
-                    crew.errors.append(error)
+                    self.errors.append(error)
             if says and time.monotonic() - began >= 1.0:
                 says = False
                 print(
@@ -180,7 +211,13 @@ class Loop:
                     flush=True,
                 )
 
-    def leave(self, crew: Crew, leave: Callable[[], None] | None) -> None:
+    def renew(self) -> None:
+        """Renew leases, so that a long pull is not offered to others while it is being tried here."""
+        for pull in self.kept():
+            with suppress(LostPull):  # too late: another worker has it; the first result told counts
+                self.study.renew(pull)
+
+    def leave(self, leave: Callable[[], None] | None) -> None:
         """Stop waiting for tests: release their pulls. If one still returns a result, it is told, and counts if it is
         the first."""
         with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
@@ -188,109 +225,127 @@ class Loop:
                 self.awaiting.cancel()
                 if leave is not None:
                     leave()
-                crew.join()
-            for pull in self.kept():
-                self.give_back(pull)
-
-    def work(self, worker: int) -> None:
-        try:
-            self.pull_until_the_end(worker)
-        except BaseException:
-            self.end()  # the others begin nothing new
-            raise
-
-    def pull_until_the_end(self, worker: int) -> None:
-        self.awaiting.serve()
-        self.ready.wait()
-        while not self.over.is_set():
-            try:
-                pull = self.ask(f"{self.name}:{worker}")
-            except StudyStopped:
-                return
-            except NoPull:
-                self.wait()
-                continue
-            if self.is_tried_here(pull):
-                continue
-            self.trying[worker] = pull
-            try:
-                self.finish(pull)
-            finally:
-                del self.trying[worker]
-
-    def ask(self, worker: str) -> Pull:
-        return self.study.ask(worker=worker)
-
-    def is_tried_here(self, pull: Pull) -> bool:
-        """Whether another worker of this run has this pull, whose lease ended because the process stood still. If so,
-        it is renewed."""
-        for worker, other in list(self.trying.items()):
-            if other.id == pull.id:
-                self.trying[worker] = pull
-                return True
-        return False
-
-    def finish(self, pull: Pull) -> None:
-        """Try a pull, and tell the result."""
-        try:
-            result = self.attempt(pull)
-        except BaseException:  # such as sys.exit in a test: the trial did not finish
-            self.give_back(pull)
-            raise
-        if isinstance(result, Failed) and not result.is_wrong and self.over.is_set():  # no fault of the arm's
-            self.give_back(pull)
-            return
-        self.tell(pull, result)
-        if self.progress is not None:
-            self.progress()
+                deadline = time.monotonic() + PATIENCE
+                for thread in self.threads:
+                    if thread.ident is not None:
+                        thread.join(max(deadline - time.monotonic(), 0.0))
+            self.give_back(self.kept())
 
     def close(self) -> None:
-        """All workers have ended."""
-
-    def wait(self) -> None:
-        """There is nothing to pull now."""
-        time.sleep(self.study._pause)
+        """All workers have ended, or are left to themselves: release what none of them has begun."""
+        while self.asked:
+            self.give_back(self.asked.pop())
 
     def kept(self) -> list[Pull]:
         """The pulls that are still to be told."""
-        return list(self.trying.values())
+        return [pull for pulls in (*self.trying.values(), *self.asked) for pull in pulls]
 
-    def renew(self) -> None:
-        """Renew leases, so that a long pull is not offered to others while it is being tried here."""
-        for pull in self.kept():
-            with suppress(LostPull):  # too late: another worker has it; the first result told counts
-                self.study.renew(pull)
+    def give_back(self, pulls: Iterable[Pull]) -> None:
+        for pull in pulls:
+            with suppress(LostPull):
+                self.study.release(pull)
 
-    def give_back(self, pull: Pull) -> None:
-        with suppress(LostPull):
-            self.study.release(pull)
+    # What the workers do.
 
-    def attempt(self, pull: Pull) -> Any:
+    def work(self, worker: int) -> None:
         try:
-            return awaited(self.test(pull))
+            self.awaiting.serve()
+            self.ready.wait()
+            while pulls := self.next(worker):
+                try:
+                    self.finish(pulls)
+                finally:
+                    del self.trying[worker]
+                    self.told.set()
+        except BaseException as error:
+            self.errors.append(error)
+            self.end()  # the others begin nothing new
+        finally:
+            self.ended.put(None)
+
+    def next(self, worker: int) -> list[Pull]:
+        """What this worker should try; empty: nothing more."""
+        with self.asking:
+            while self.asked or not self.over.is_set():
+                if self.asked:
+                    pulls = self.trying[worker] = self.asked.popleft()
+                    return pulls
+                self.told.clear()
+                try:
+                    self.asked.extend(self.ask(f"{self.name}:{worker}"))
+                except StudyStopped:
+                    break
+                except NoPull:
+                    self.wait()
+        return []
+
+    def ask(self, worker: str) -> list[list[Pull]]:
+        """Something for each idle worker."""
+        pulls, warned = self.study._ask(len(self.threads) - len(self.trying), worker, extra=self.extra())
+        for each in warned:
+            warnings.warn(each, stacklevel=2)
+        return [[pull] for pull in pulls if not self.is_kept(pull)]
+
+    def extra(self) -> int:
+        """How many pulls have a result that is not told."""
+        return 0
+
+    def is_kept(self, pull: Pull) -> bool:
+        """Whether this run has this pull, whose lease ended because the process stood still. If so, it has it again."""
+        return any(renewed(pulls, pull) for pulls in list(self.trying.values()))
+
+    def wait(self) -> None:
+        """There is nothing to pull before something is told, here or elsewhere."""
+        self.told.wait(LULL if self.trying else self.study._pause)
+
+    def finish(self, pulls: list[Pull]) -> None:
+        """Try pulls, and tell the results."""
+        try:
+            results = self.attempt(pulls)
+        except BaseException:  # such as sys.exit in a test: the trial did not finish
+            self.give_back(pulls)
+            raise
+        ended = list(zip(pulls, results, strict=True))
+        if self.over.is_set():  # what fails now is no fault of the arm's
+            self.give_back(pull for pull, result in ended if type(result) is Failed)
+            ended = [(pull, result) for pull, result in ended if type(result) is not Failed]
+        self.tell(ended)
+        if self.progress is not None and ended:
+            self.progress()
+
+    def attempt(self, pulls: list[Pull]) -> list[Any]:
+        """The results of pulls of one arm."""
+        return self.call(pulls)
+
+    def call(self, pulls: list[Pull]) -> list[Any]:
+        try:
+            return [awaited(self.test(pulls[0]))]
         except RunFailed:  # a command that cannot be started
             raise
         except Exception as error:
             if not is_of_the_trial(error, self.caught):
-                blame(error, pull.arm, self.caught)
+                blame(error, pulls[0].arm, self.caught)
                 raise
-            return Failed(f"{type(error).__name__}: {error}")
+            return [Failed(f"{type(error).__name__}: {error}")] * len(pulls)
 
-    def tell(self, pull: Pull, result: Any) -> None:
-        try:
-            if not isinstance(result, Failed):
-                try:
-                    self.study.tell(pull, **read(result))
-                    self.failing[pull.arm] = 0
-                    return
-                except AlreadyTold:
-                    raise
-                except InvalidInput as error:  # paid for, but not a legal reward
-                    result = Failed(str(error), paid_in(result), is_wrong=True)
-            billed = self.tell_failed(pull, result)
-        except AlreadyTold:
-            return  # the lease ended, and another worker was faster
-        if result.is_wrong:
+    def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
+        """Pulls and their results."""
+        for pull, result in ended:
+            with suppress(AlreadyTold):  # the lease ended, and another worker was faster
+                self.tell_one(pull, result)
+
+    def tell_one(self, pull: Pull, result: Any) -> None:
+        if not isinstance(result, Failed):
+            try:
+                self.study.tell(pull, **read(result))
+                self.failing[pull.arm] = 0
+                return
+            except AlreadyTold:
+                raise
+            except InvalidInput as error:  # paid for, but not a legal reward
+                result = Wrong(str(error), paid_in(result))
+        billed = self.tell_failed(pull, result)
+        if isinstance(result, Wrong):
             raise RunFailed(
                 f"the test of arm {pull.arm!r} did not return a reward and a cost: {result.why.rstrip('.')}. It is "
                 f"recorded as a failed pull{f' that cost {billed:g}' if billed else ''}. The study {self.study.name!r} "
@@ -299,13 +354,6 @@ class Loop:
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
             raise self.failure(pull.arm, self.limit, result)
-
-    def failure(self, arm: str, times: int, last: Failed, more: str = "") -> RunFailed:
-        often = "failed" if times == 1 else f"failed {times} times in a row, the last time"
-        return RunFailed(
-            f"arm {arm!r} {often} with: {last.why.rstrip('.')}.{more} The study {self.study.name!r} is kept; run it "
-            "again to go on."
-        )
 
     def tell_failed(self, pull: Pull, result: Failed) -> float | None:
         """Returns the cost that was told."""
@@ -318,75 +366,99 @@ class Loop:
             self.study.tell(pull, failed=result.why, cost=0.0)
             return None
 
+    def failure(self, arm: str, times: int, last: Failed, more: str = "") -> RunFailed:
+        often = "failed" if times == 1 else f"failed {times} times in a row, the last time"
+        return RunFailed(
+            f"arm {arm!r} {often} with: {last.why.rstrip('.')}.{more} The study {self.study.name!r} is kept; run it "
+            "again to go on."
+        )
+
 
 class ItemsLoop(Loop):
-    """What the workers share in a study with items."""
+    """The same in a study with items."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.guard = threading.Lock()
         self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # by arm: what failed since it last succeeded
 
+    def held_pulls(self) -> list[Pull]:
+        with self.guard:
+            return [pull for held in self.held.values() for pull, _ in held]
+
     def kept(self) -> list[Pull]:
-        with self.guard:
-            return [*super().kept(), *(pull for held in self.held.values() for pull, _ in held)]
+        return [*super().kept(), *self.held_pulls()]
 
-    def ask(self, worker: str) -> Pull:
-        with self.guard:
-            held = sum(map(len, self.held.values()))
-        if not held:
-            return super().ask(worker)
-        pulls, _ = self.study._ask(1, worker, extra=held)
-        return pulls[0]
+    def extra(self) -> int:
+        return len(self.held_pulls())
 
-    def is_tried_here(self, pull: Pull) -> bool:
+    def is_kept(self, pull: Pull) -> bool:
         with self.guard:
-            for held in self.held.values():
-                for place, (other, result) in enumerate(held):
-                    if other.id == pull.id:
-                        held[place] = (pull, result)
-                        return True
-        return super().is_tried_here(pull)
+            for arm, held in self.held.items():
+                pulls = [each for each, _ in held]
+                if renewed(pulls, pull):
+                    self.held[arm] = [(each, failed) for each, (_, failed) in zip(pulls, held, strict=True)]
+                    return True
+        return super().is_kept(pull)
 
-    def attempt(self, pull: Pull) -> Any:
-        """Run the test, and again if it fails; the known costs of failed tries are added up."""
-        paid = 0.0
+    def wait(self) -> None:
+        """Tell what failed if nothing else can be tried before that."""
+        for arm in [] if self.trying else list(self.held):
+            self.tell_held(arm)
+        super().wait()
+
+    def close(self) -> None:
+        super().close()
+        self.give_back(self.held_pulls())
+
+    def attempt(self, pulls: list[Pull]) -> list[Any]:
+        """Run the test, and again on what fails; the known costs of failed tries are added up."""
+        found: dict[str, Any] = {}
+        paid, left = dict.fromkeys((pull.id for pull in pulls), 0.0), pulls
         for _ in range(1 + self.retries):
-            result = super().attempt(pull)
-            if isinstance(result, Failed) and result.is_wrong:
-                raise self.no_score(pull, result.why, result.cost, paid)
-            if not isinstance(result, Failed):
-                try:
-                    told = checked_result(self.study, pull, **read(result))
-                except InvalidInput as error:  # not the arm's fault: it must not count as the worst score
-                    raise self.no_score(pull, str(error), paid_in(result), paid) from error
-                cost = None if told.cost is None else told.cost + paid
-                return {"reward": told.reward, **({} if cost is None else {"cost": cost})}
-            paid += result.cost or 0.0
-            if self.over.is_set():
+            for pull, result in zip(left, self.call(left), strict=True):
+                found[pull.id] = self.read(pull, result, paid)
+            left = [pull for pull in left if isinstance(found[pull.id], Failed)]
+            if not left or self.over.is_set():
                 break
-        return Failed(result.why, paid or None)
+        return [found[pull.id] for pull in pulls]
 
-    def no_score(self, pull: Pull, why: str, cost: float | None, paid: float) -> RunFailed:
-        lost = (cost or 0.0) + paid
+    def read(self, pull: Pull, result: Any, paid: dict[str, float]) -> Any:
+        """A result with what earlier tries of the pull have cost."""
+        before = paid[pull.id]
+        if isinstance(result, Wrong):
+            raise self.no_score(pull, result.why, (result.cost or 0.0) + before)
+        if isinstance(result, Failed):
+            paid[pull.id] += legal_cost(result.cost) or 0.0
+            return Failed(result.why, paid[pull.id] or None)
+        try:
+            told = checked_result(self.study, pull, **read(result))
+        except InvalidInput as error:  # not the arm's fault: it must not count as the worst score
+            raise self.no_score(pull, str(error), (paid_in(result) or 0.0) + before) from error
+        return {"reward": told.reward, **({} if told.cost is None else {"cost": told.cost + before})}
+
+    def no_score(self, pull: Pull, why: str, lost: float) -> RunFailed:
         return RunFailed(
             f"the test of arm {pull.arm!r} on item {pull.item!r} did not return a score and a cost: {why.rstrip('.')}. "
             f"It does not count{f', and its cost of {lost:g} is not on the bill' if lost else ''}. The study "
             f"{self.study.name!r} is kept; fix the test and run it again to go on."
         )
 
-    def tell(self, pull: Pull, result: Any) -> None:
-        if not isinstance(result, Failed):
-            super().tell(pull, result)
-            self.tell_held(pull.arm)
-            return
-        with self.guard:
-            held = self.held.setdefault(pull.arm, [])
-            held.append((pull, result))
-            times = len(held)
-        assert self.study.settings.items is not None
-        if times >= self.limit or self.study.settings.items.failed == STOP:
-            self.give_up(pull.arm)
+    def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
+        scored = [(pull, result) for pull, result in ended if not isinstance(result, Failed)]
+        super().tell(scored)
+        for arm in {pull.arm for pull, _ in ended}:
+            with self.guard:
+                held = self.held.setdefault(arm, [])
+                held += [(pull, result) for pull, result in ended if isinstance(result, Failed)]
+                times = len(held)
+            assert self.study.settings.items is not None
+            if times and self.study.settings.items.failed == STOP:
+                self.give_up(arm)
+            elif scored:
+                self.tell_held(arm)
+            elif times >= self.limit:
+                self.give_up(arm)
 
     def tell_held(self, arm: str) -> None:
         """It was the items, not the arm, that made these fail."""
@@ -400,67 +472,20 @@ class ItemsLoop(Loop):
         """It was the arm: nothing that failed since it last succeeded has a score."""
         with self.guard:
             held = self.held.pop(arm, [])
-        for pull, _ in held:
-            self.give_back(pull)
+        self.give_back(pull for pull, _ in held)
         if held:
             raise self.failure(
                 arm, len(held), held[-1][1], " None of these failures counts; a larger max_failures lets them count."
             )
 
-    def wait(self) -> None:
-        """Tell what failed if nothing else can be tried before that."""
-        with self.guard:
-            stalled = [] if self.trying else list(self.held)
-        for arm in stalled:
-            self.tell_held(arm)
-        time.sleep(self.study._pause)
 
-    def close(self) -> None:
-        with self.guard:
-            held = [pull for each in self.held.values() for pull, _ in each]
-            self.held.clear()
-        for pull in held:
-            self.give_back(pull)
-
-
-class Crew:
-    """Several threads with the same task. They are daemon threads: some tests never return."""
-
-    def __init__(self, count: int, work: Callable[[int], None]) -> None:
-        self.ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.errors: list[BaseException] = []
-        self.threads = [
-            threading.Thread(target=self._run, args=(work, i), name=f"cabai worker {i}", daemon=True)
-            for i in range(count)
-        ]
-
-    def _run(self, work: Callable[[int], None], number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            self.errors.append(error)
-        finally:
-            self.ended.put(number)
-
-    def start(self) -> None:
-        for thread in self.threads:
-            thread.start()
-
-    @property
-    def is_at_work(self) -> bool:
-        return any(thread.is_alive() for thread in self.threads)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until one of the threads ends, or for so long."""
-        with suppress(queue.Empty):
-            self.threads[self.ended.get(timeout=seconds)].join()
-
-    def join(self, seconds: float = PATIENCE) -> None:
-        """Wait until all have ended, or for so long."""
-        deadline = time.monotonic() + seconds
-        for thread in self.threads:
-            if thread.ident is not None:
-                thread.join(max(deadline - time.monotonic(), 0.0))
+def renewed(pulls: list[Pull], pull: Pull) -> bool:
+    """Put a pull in the place of the one with its id, if that is among these."""
+    for place, other in enumerate(pulls):
+        if other.id == pull.id:
+            pulls[place] = pull
+            return True
+    return False
 
 
 def read(result: Any) -> dict[str, Any]:

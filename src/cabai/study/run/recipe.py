@@ -26,7 +26,7 @@ from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
-from cabai.study.run.loop import Failed, read, was_killed
+from cabai.study.run.loop import Failed, Wrong, read, was_killed
 from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
 from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
@@ -196,7 +196,7 @@ class Recipe:
         try:
             return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
         except InvalidInput as error:
-            return Failed(str(error), measure.cost_of(took), is_wrong=True)
+            return Wrong(str(error), measure.cost_of(took))
 
 
 class Watch:
