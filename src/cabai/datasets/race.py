@@ -144,19 +144,25 @@ class Race:
 
     def next(
         self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,
-        beyond: int = 0,
+        beyond: int = 0, batch: int = 0, arm: int | None = None,
     ) -> tuple[int, int] | None:  # fmt: skip
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
         None if enough is under way, plus `beyond`. `passed` remembers where the search has been, for calls with nothing
-        told in between."""
-        active = self.active(costs)
-        if not active or sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
+        told in between.
+
+        With a `batch`, it is the first of so many of one arm, which has no other under way, and no arm is a batch
+        ahead of another. The others follow, if the `arm` is given."""
+        active, begin = self.active(costs) if arm is None else [arm], {} if passed is None else passed
+        if not batch and sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
             return None
-        begin = {} if passed is None else passed
-        reached = {a: self._reached(a, under_way[a], begin.get(a, int(self.board.prefix[a]))) for a in active}
+        prefix = self.board.prefix.tolist()
+        reached = {a: self._reached(a, under_way[a], begin.get(a, prefix[a])) for a in active}
         begin.update(reached)
-        arm = min(active, key=lambda a: (reached[a], costs[a]))
-        return None if reached[arm] == self.items else (arm, reached[arm])
+        if batch and arm is None:
+            last = min((prefix[a] if under_way[a] else reached[a] for a in active), default=0) + batch + beyond
+            active = [a for a in active if len(under_way[a]) <= beyond and reached[a] < last]
+        chosen = min(active, key=lambda a: (reached[a], costs[a]), default=None)
+        return None if chosen is None or reached[chosen] == self.items else (chosen, reached[chosen])
 
     def most_under_way(self, active: int) -> float:
         """How many evaluations may be under way: the results may decide, and then the others were paid for nothing."""

@@ -324,8 +324,8 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
 
 def handed_out(study: StoredStudy, asked: Ask, key: str | None) -> list[Pull]:
-    if asked.beyond:
-        return service.ask(study, asked.n, asked.worker, key, asked.beyond)
+    if asked.beyond or asked.batch:
+        return service.ask(study, asked.n, asked.worker, key, asked.beyond, batch=asked.batch)
     return study.ask(asked.n, worker=asked.worker, request=key)
 
 

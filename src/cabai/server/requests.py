@@ -87,11 +87,12 @@ class Create(fields_of("http")):  # type: ignore[misc]
 
 class Ask(Asked):
     """With items, `beyond` is how many more pulls than usual may be under way: those with a known result that is not
-    told yet."""
+    told yet. As a `batch`, all pulls are of one arm, of which nothing else is under way."""
 
     n: Annotated[StrictInt, Field(ge=1, le=MOST_PULLS)] = 1
     worker: Worker = None
     beyond: Annotated[StrictInt, Field(ge=0, le=MOST_PULLS)] = 0
+    batch: StrictBool = False
 
 
 class Tell(Asked):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 T = TypeVar("T")
+MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
 
 

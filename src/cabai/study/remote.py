@@ -75,11 +75,11 @@ class RemoteStudy(Study):
         return pulls[0] if n is None else pulls
 
     def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
         name = checked_request(request)
         key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
-        body = {"n": count, "worker": checked_worker(worker), **({"beyond": extra} if extra else {})}
+        body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
     def tell(

@@ -77,9 +77,11 @@ def failures(study: StoredStudy) -> dict[str, Any]:
     return {"failures": study._current.look(study._failures), "now": study._storage.now()}
 
 
-def ask(study: StoredStudy, count: int, worker: str | None, request: str | None, extra: int) -> list[Pull]:
+def ask(
+    study: StoredStudy, count: int, worker: str | None, request: str | None, extra: int, *, batch: bool
+) -> list[Pull]:
     """Pulls, for a worker elsewhere that may have `extra` results in hand which it has not told."""
-    return study._ask(count, worker, request, extra=extra)[0]
+    return study._ask(count, worker, request, extra=extra, batch=batch)[0]
 
 
 def lapse(study: StoredStudy, workers: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from cabai.study.current import CurrentState, Row, Transaction
 from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.given import (
+    MOST_PULLS,
     Pull,
     Result,
     amender,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell`
     from cabai.study.show.status import Status
     from cabai.views.seen import Seen
 
-MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 AT_A_TIME = 1000  # events in memory at a time
 DIGITS = re.compile(r"[1-9][0-9]{0,17}")  # of a pull's number, in its id
 
@@ -95,13 +95,13 @@ class StoredStudy(Study):
         return pulls[0] if n is None else pulls
 
     def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
         self._import_own()
         name, key = checked_worker(worker), checked_request(request)
 
         def work(transaction: Transaction) -> tuple[list[Pull], str | None, list[UserWarning]]:
-            leases, why, warned = asking.ask(transaction, count, name, key, extra)
+            leases, why, warned = asking.ask(transaction, count, name, key, extra, batch=batch)
             return [self._handed(each, transaction.state.settings) for each in leases], why, warned
 
         pulls, why, warned = self._current.change(work)

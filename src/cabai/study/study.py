@@ -554,10 +554,10 @@ class Study(ABC):
 
     @abstractmethod
     def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
         """Pulls, and warnings. With items, this many may be under way in addition to the usual number: those whose
-        result is known but not told."""
+        result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
 
     @abstractmethod
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None: ...

@@ -12,9 +12,16 @@ LAPSED = "the lease ended without a result"
 
 
 def ask(
-    transaction: Transaction, count: int, worker: str | None, request: str | None = None, extra: int = 0
+    transaction: Transaction,
+    count: int,
+    worker: str | None,
+    request: str | None = None,
+    extra: int = 0,
+    *,
+    batch: bool = False,
 ) -> tuple[list[Lease], str | None, list[UserWarning]]:
-    """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
+    """The pulls handed out, as a `batch` all of one arm; if there are none, why not, or None if the study has stopped;
+    and warnings."""
     state = transaction.state
     transaction.decide()  # reused scores may decide a race before it begins
     if state.ended is not None:
@@ -26,10 +33,12 @@ def ask(
     if state.ended is not None:
         return [], None, warned
     live = state.waited_for()
-    handed = offer_again(transaction, live, count, worker, request, warned)
+    lapsed = [pull for pull in live if pull.expires <= transaction.now]
+    if batch:
+        lapsed = [pull for pull in lapsed if pull.arm == lapsed[0].arm]
+    handed = offer_again(transaction, lapsed, count, worker, request, warned)
     unpaid = sum(pull.expires <= transaction.now for pull in live) if len(handed) < count else 0
-    fresh, why = hand_out(transaction, count - len(handed), worker, request, extra)
-    handed += fresh
+    why = hand_out(transaction, handed, count, worker, request, extra, batch=batch)
     if handed:
         return handed, None, warned
     if len(live) > unpaid:
@@ -79,7 +88,7 @@ def settle_lapsed(transaction: Transaction) -> list[UserWarning]:
 
 def offer_again(
     transaction: Transaction,
-    live: list[Lease],
+    lapsed: list[Lease],
     count: int,
     worker: str | None,
     request: str | None,
@@ -87,8 +96,8 @@ def offer_again(
 ) -> list[Lease]:
     """Up to `count` of the lapsed pulls, as far as the budget pays for them a second time."""
     state, handed = transaction.state, list[Lease]()
-    for pull in live:
-        if pull.expires <= transaction.now and len(handed) < count and state.affords(pull.arm, without=1):
+    for pull in lapsed:
+        if len(handed) < count and state.affords(pull.arm, without=1):
             before = warnings.lapses_of(state, pull.arm)
             transaction.add(OFFER, pull=pull.number, worker=worker, request=request)
             handed.append(pull)
@@ -99,15 +108,22 @@ def offer_again(
 
 
 def hand_out(
-    transaction: Transaction, count: int, worker: str | None, request: str | None, extra: int
-) -> tuple[list[Lease], str]:
-    """Up to `count` new pulls, and why there are no more."""
-    state, handed = transaction.state, list[Lease]()
+    transaction: Transaction,
+    handed: list[Lease],
+    count: int,
+    worker: str | None,
+    request: str | None,
+    extra: int,
+    *,
+    batch: bool,
+) -> str:
+    """Add new pulls to those handed out, up to `count` in all; returns why there are no more."""
+    state = transaction.state
     why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
     while len(handed) < count and state.limit() is None:
-        found = state.choose(extra)
+        found = state.choose(extra, count if batch else 0, handed[0].arm if batch and handed else None)
         if found is None:
-            return handed, state.why_none
+            return str(state.why_none)
         arm, item = found
         if not state.affords(arm):
             if state.live[arm] and not state.knows_cost[arm]:
@@ -119,4 +135,4 @@ def hand_out(
             ASK, pull=state.asked + 1, arm=arm, item=item, worker=worker, request=request, words=state.kept_choice()
         )
         handed.append(state.pulls[state.asked])
-    return handed, why
+    return why

@@ -23,7 +23,7 @@ from cabai.study.errors import RunFailed, StorageError
 from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
-from cabai.study.run.loop import Failed, paid_in, run
+from cabai.study.run.loop import Failed, one_each, paid_in, run
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Evaluation:
 def evaluate(
     arms: Sequence[str] | Mapping[str, Any],
     items: Sequence[Any] | str | Path,
-    test: Callable[[str, Any], Any],
+    test: Callable[..., Any],
     *,
     name: str | None = None,
     delta: float = 0.05,
@@ -139,6 +139,7 @@ def evaluate(
     max_failures: int = 5,
     catch: Any = None,
     progress: bool | None = None,
+    batch: int | None = None,
 ) -> Evaluation:
     """Find the best of several models, prompts or configurations on a dataset, for less than a full evaluation.
 
@@ -146,6 +147,10 @@ def evaluate(
     [0, 1], or (score, cost); without costs, each evaluation costs 1. It may be `async`: then `workers` is how many are
     awaited at once. `items` is any sequence, or the path of a JSONL or CSV file with one item per row. An item that is
     a dictionary with an "id" is known by it, any other by its position.
+
+    With `batch=32`, `test(arm, items)` gets up to 32 items of one arm at a time, and returns a list with a result for
+    each, or a dictionary by their ids: for local models, judges that grade many answers at once, other tools. At most
+    one batch of each arm is under way, so the last batches are all that may be paid for nothing.
 
     With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
     "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what
@@ -189,8 +194,16 @@ def evaluate(
     known = known_scores(earlier, checked, kind)
     study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
 
-    def try_once(pull: Pull) -> Any:
-        result = awaited(test(pull.arm, dataset.items[dataset.number(pull.item)]))
+    def item_of(pull: Pull) -> Any:
+        return dataset.items[dataset.number(pull.item)]
+
+    def try_once(pulls: Any) -> Any:
+        if batch is None:
+            return read(pulls, awaited(test(pulls.arm, item_of(pulls))))
+        found = one_each(awaited(test(pulls[0].arm, list(map(item_of, pulls)))), pulls)
+        return list(map(read, pulls, found))
+
+    def read(pull: Pull, result: Any) -> Any:
         if isinstance(result, Mapping) and "score" in result:
             result = {"reward" if key == "score" else key: value for key, value in result.items()}
         if costs is not None and (paid := paid_in(result)) is not None:
@@ -204,7 +217,7 @@ def evaluate(
         with shown_progress(study, progress) as report:
             status = run(
                 study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report,
-                catch=catch,
+                catch=catch, batch=batch,
             )  # fmt: skip
     except Exception as error:
         with suppress(StorageError, AttributeError):  # the storage is gone, or the exception does not allow attributes

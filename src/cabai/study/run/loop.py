@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.settings import RETRIES, STOP
 from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
-from cabai.study.given import checked_result
+from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
 from cabai.support.interrupted import plainly_interrupted
@@ -66,6 +66,7 @@ def run(
     retries: int = RETRIES,
     catch: Any = None,
     leave: Callable[[], None] | None = None,
+    batch: int | None = None,
 ) -> Status:
     """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
 
@@ -82,13 +83,17 @@ def run(
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
     same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are
-    released.
+    released. With a `batch`, `test(pulls)` gets up to so many of one arm and returns a list with a result for each
+    (`one_each`); if it fails on all of them, it is at last tried on each alone.
     """
     if not callable(test):
         raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
     kind = Loop if study.settings.items is None else ItemsLoop
+    if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or kind is Loop):
+        raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
     loop = kind(study, test, whole(workers, "workers", 1), whole(max_failures, "max_failures", 1),
-                whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event())  # fmt: skip
+                whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event(),
+                batch)  # fmt: skip
     with plainly_interrupted(), begun(study, loop):
         interrupts = 0
         while True:
@@ -160,8 +165,9 @@ class Loop:
         caught: Caught,
         progress: Callable[[], None] | None,
         over: threading.Event,
+        batch: int | None = None,
     ) -> None:
-        self.study, self.test, self.limit, self.retries = study, test, limit, retries
+        self.study, self.test, self.limit, self.retries, self.batch = study, test, limit, retries, batch
         self.caught, self.progress, self.over, self.awaiting = caught, progress, over, Awaiting()
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
@@ -280,11 +286,13 @@ class Loop:
         return []
 
     def ask(self, worker: str) -> list[list[Pull]]:
-        """Something for each idle worker."""
-        pulls, warned = self.study._ask(len(self.threads) - len(self.trying), worker, extra=self.extra())
+        """Something for each idle worker, or a batch for one of them."""
+        count, is_batch = self.batch or len(self.threads) - len(self.trying), self.batch is not None
+        found, warned = self.study._ask(count, worker, extra=self.extra(), batch=is_batch)
         for each in warned:
             warnings.warn(each, stacklevel=2)
-        return [[pull] for pull in pulls if not self.is_kept(pull)]
+        pulls = [pull for pull in found if not self.is_kept(pull)]
+        return [pulls] if is_batch and pulls else [[pull] for pull in pulls]
 
     def extra(self) -> int:
         """How many pulls have a result that is not told."""
@@ -319,7 +327,8 @@ class Loop:
 
     def call(self, pulls: list[Pull]) -> list[Any]:
         try:
-            return [awaited(self.test(pulls[0]))]
+            found = awaited(self.test(pulls[0] if self.batch is None else pulls))
+            return [found] if self.batch is None else found
         except RunFailed:  # a command that cannot be started
             raise
         except Exception as error:
@@ -421,6 +430,8 @@ class ItemsLoop(Loop):
             left = [pull for pull in left if isinstance(found[pull.id], Failed)]
             if not left or self.over.is_set():
                 break
+        if len(left) == len(pulls) > 1 and not self.over.is_set():
+            found |= {pull.id: self.read(pull, self.call([pull])[0], paid) for pull in pulls}
         return [found[pull.id] for pull in pulls]
 
     def read(self, pull: Pull, result: Any, paid: dict[str, float]) -> Any:
@@ -446,7 +457,10 @@ class ItemsLoop(Loop):
 
     def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
         scored = [(pull, result) for pull, result in ended if not isinstance(result, Failed)]
-        super().tell(scored)
+        try:
+            self.study.tell_many({"pull": pull, **result} for pull, result in scored)
+        except InvalidInput:  # one of them was told elsewhere, or is too large: each for itself
+            super().tell(scored)
         for arm in {pull.arm for pull, _ in ended}:
             with self.guard:
                 held = self.held.setdefault(arm, [])
@@ -477,6 +491,22 @@ class ItemsLoop(Loop):
             raise self.failure(
                 arm, len(held), held[-1][1], " None of these failures counts; a larger max_failures lets them count."
             )
+
+
+def one_each(found: Any, pulls: Sequence[Pull]) -> list[Any]:
+    """The results of a batch, in the order of its pulls: a test returns them in this order, or by the items' ids."""
+    if isinstance(found, Mapping):
+        found = [found[pull.item] for pull in pulls if pull.item in found]
+    is_list = isinstance(found, Iterable) and not isinstance(found, (str, bytes))
+    results = list(found) if is_list else []
+    if not is_list or len(results) != len(pulls):
+        what = f"{len(results)} results" if is_list else shown(found)
+        raise RunFailed(
+            f"the test of arm {pulls[0].arm!r} got a batch of {len(pulls)} items and returned {what}: it must return a "
+            "list with a result for each item, in their order, or a dictionary by the items' ids. None of them counts. "
+            "The study is kept; fix the test and run it again to go on."
+        )
+    return results
 
 
 def renewed(pulls: list[Pull], pull: Pull) -> bool:

@@ -117,9 +117,10 @@ class Accounts:
     def in_play(self) -> NDArray[Any]:
         raise NotImplementedError
 
-    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
+    def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
         """The arm, and item, to pull next; None while results under way may decide. It leaves no trace until it is
-        asked. In a race, this many may be under way in addition to the usual number: `extra`."""
+        asked. In a race, this many may be under way in addition to the usual number: `extra`; for `batch` and `arm` see
+        `Race.next`."""
         raise NotImplementedError
 
     why_none = "the results told so far decide, once those of pulls asked before them are told"

@@ -128,8 +128,8 @@ class RaceState(Accounts):
             return None
         return Verdict(winner, 1.0 if race.is_complete else min(1 - self.settings.delta, LESS_THAN_CERTAIN))
 
-    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
-        found = self.race.next(self.prices, self.busy, self._passed, extra)
+    def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
+        found = self.race.next(self.prices, self.busy, self._passed, extra, batch, arm)
         return None if found is None else (found[0], int(self.order[found[1]]))
 
     def next_if_idle(self) -> int | None:

@@ -413,7 +413,7 @@ class SampledState(Evidence, Accounts):
 
     # The policy.
 
-    def choose(self, extra: int = 0) -> tuple[int, int | None] | None:
+    def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
         if self.would_decide:
             return None
         if self._choice is None:
