@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import cabai
+from shell import here
 
 ARMS = ["a", "b", "c"]
 ITEMS = [{"id": f"q{i}", "number": i} for i in range(300)]
@@ -165,3 +167,24 @@ def test_batch_needs_items_and_a_number():
         run(study, lambda pulls: [1], batch=8)
     with pytest.raises(cabai.InvalidInput, match="batch must be a whole number of at least 1, got 0"):
         cabai.evaluate(ARMS, ITEMS, score, batch=0)
+
+
+@pytest.mark.parametrize("kind", ["command", "function"])
+def test_a_study_file_with_a_batch(kind, tmp_path):
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in ITEMS))
+    (tmp_path / "judge_batches.py").write_text(
+        "import json, sys\n"
+        "def score_many(arm, items):\n"
+        "    return [{'reward': float(item['number'] % 9 < (8 if arm == 'b' else 5)), 'cost': 0.5} for item in items]\n"
+        "if __name__ == '__main__':\n"
+        "    items = [json.loads(line) for line in sys.stdin]\n"
+        "    print('loading ...')\n"
+        "    for result in score_many(sys.argv[1], items):\n"
+        "        print(json.dumps(result))\n"
+    )
+    how = 'function = "judge_batches:score_many"' if kind == "function" else 'command = "python judge_batches.py {arm}"'
+    (tmp_path / "study.toml").write_text(f'items = "items.jsonl"\narms = ["a", "b"]\nbatch = 32\n{how}\n')
+    done = here("run", "study.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["decision"], found["spent"] % 16) == ("b", 0)

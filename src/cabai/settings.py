@@ -203,6 +203,9 @@ SETTINGS = (
     Setting("speculate", "number", 0.1,
             "With items: how many evaluations may be under way at once, as a share of those told so far.",
             f"{CREATED} evaluate", share_or_infinity),
+    Setting("batch", "whole", None,
+            "With items: test up to this many items of one arm in each call. Default: one item in each.",
+            "evaluate file", from_1),
     Setting("reuse", "object", None, "Scores of an earlier evaluation of the same items.", "evaluate"),
     # Changes, and earlier results
     Setting("reserve", "number", None, "Share of delta to keep for arms added or dropped later, such as 0.1.", CREATED,

@@ -55,7 +55,8 @@ def run(
     1 if the command exits with 0, else 0. With shell = true, the command runs in a shell.
 
     With items = "questions.jsonl", the arms are evaluated on the items of a dataset. The command reads the item as
-    JSON from standard input; {item} is the item's id.
+    JSON from standard input; {item} is the item's id. With batch = 32, it reads up to 32 items, one per line, and
+    prints one line for each.
 
     Ctrl-C stops the run; the same command continues it. If the study stopped at its budget, raise the budget in the
     file and run it again. The exit code is 3 if the study stopped without a decision: at its budget, or at the end of
@@ -81,7 +82,7 @@ def run(
         with page_of(study) if page else nullcontext(), live_table(study):
             found = run_study(
                 study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
-                catch=plan.caught(),
+                catch=plan.caught(), batch=plan.batch,
             )  # fmt: skip
     except Exception as error:
         if is_blamed(error):

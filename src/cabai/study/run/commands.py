@@ -72,6 +72,7 @@ def run_command(
     timeout: float,
     over: threading.Event,
     given: str = "",
+    batch: int | None = None,
 ) -> Any:
     """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed. A string is for a shell.
 
@@ -80,8 +81,12 @@ def run_command(
     standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The command is
     killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
     leave out what takes long would make slow arms look fast. Where success is the reward, 1 is an exit code of 0.
+
+    For a `batch` of so many items, the result is a list, read from as many last lines; {item} has no meaning then.
     """
-    named = {"arm": pull.arm, "pull": pull.id, **({} if pull.item is None else {"item": str(pull.item)})}
+    named = {"arm": pull.arm, "pull": pull.id}
+    if pull.item is not None and batch is None:
+        named["item"] = str(pull.item)
     about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
     about["CABAI_METADATA"] = json.dumps(pull.metadata)
     words: list[str] | str
@@ -111,9 +116,13 @@ def run_command(
                 return counts
             why = ended.cut_short or f"exit code {ended.code}"
             said = last_line(err)
+            if batch is not None:
+                return [Failed(f"{why}: {said}" if said else why)] * batch
             result = {} if measure.reward else read_result(last_line(out), None)
             paid = measure.cost_of(spent) or (result.get("cost") if isinstance(result, dict) else None)
             return Failed(f"{why}: {said}" if said else why, legal_cost(paid))
+        if batch is not None:
+            return [measure.result(line, spent, timeout) for line in last_lines(out, batch)]
         return measure.result("" if measure.reward else last_line(out), spent, timeout)
 
 
@@ -167,10 +176,15 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def last_line(file: IO[bytes]) -> str:
     """The last line of an output that is not empty."""
+    return next(iter(last_lines(file, 1)), "")
+
+
+def last_lines(file: IO[bytes], count: int) -> list[str]:
+    """The last lines of an output that are not empty."""
     end = file.seek(0, os.SEEK_END)
-    file.seek(max(0, end - LAST_LINE))
-    lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    file.seek(max(0, end - LAST_LINE * count))
+    lines = map(str.strip, file.read().decode(errors="replace").splitlines())
+    return [line for line in lines if line][-count:]
 
 
 def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:

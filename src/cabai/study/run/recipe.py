@@ -26,7 +26,7 @@ from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
-from cabai.study.run.loop import Failed, Wrong, read, was_killed
+from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
 from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
 from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
@@ -39,11 +39,11 @@ KEYS = settings_for("file")
 STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage", "arms", "items")]
 NOT_AN_ARMS = (
     "items", "cost", "reward", "on_crash", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease",
-    "on_lapse",
+    "on_lapse", "batch",
 )  # fmt: skip
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
-OF_RUN = ("shell", "timeout", "workers", "max_failures", "retries")
-OF_ITEMS = ("race", "failed", "speculate", "retries")
+OF_RUN = ("shell", "timeout", "workers", "max_failures", "retries", "batch")
+OF_ITEMS = ("race", "failed", "speculate", "retries", "batch")
 TIMES = ("seconds", "cpu")
 MEASURES = {"cost": TIMES, "reward": (*TIMES, SUCCESS)}  # what can be measured as the cost or the reward of a pull
 ON_CRASH = (AS_FAILED, AS_TIMEOUT)
@@ -66,6 +66,7 @@ class Recipe:
     workers: int
     max_failures: int
     retries: int
+    batch: int | None  # how many items of one arm are tested at a time; None: one, without a list around it
     catch: list[str] | None  # names of exceptions that count as failed trials, for functions; None: the default ones
     dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
@@ -133,25 +134,32 @@ class Recipe:
             return ()
         return (self.dataset.items[self.dataset.number(pull.item)],)
 
-    def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Pull], Any]:
-        """A function that tries the arm of a pull; commands are cut short when `over` is set."""
+    def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Any], Any]:
+        """A function that tries the arm of a pull, or of a batch of pulls; commands are cut short when `over` is
+        set."""
         functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
         caught = self.caught()
 
-        def try_once(pull: Pull) -> Any:
-            command = self.tests[pull.arm]
+        def try_once(pulls: Any) -> Any:
+            pull = pulls if self.batch is None else pulls[0]
+            command, items = self.tests[pull.arm], self._item(pull)
+            if self.batch is not None:
+                items = ([item for each in pulls for item in self._item(each)],)
             if isinstance(command, str):
-                return self._measured(functions[pull.arm], caught, pull.arm, *self._item(pull))
-            return run_command(
-                command[0] if self.shell else command,
-                study=self.name,
-                pull=pull,
-                folder=self.folder,
-                measure=self.measure,
-                timeout=self.timeout,
-                over=over,
-                given="".join(json.dumps(item) + "\n" for item in self._item(pull)),
-            )
+                found = self._measured(functions[pull.arm], caught, pull.arm, *items)
+            else:
+                found = run_command(
+                    command[0] if self.shell else command,
+                    study=self.name,
+                    pull=pull,
+                    folder=self.folder,
+                    measure=self.measure,
+                    timeout=self.timeout,
+                    over=over,
+                    given="".join(json.dumps(item) + "\n" for item in (items if self.batch is None else items[0])),
+                    batch=None if self.batch is None else len(pulls),
+                )
+            return found if self.batch is None else one_each(found, pulls)
 
         if self.measure.reward not in TIMES:
             return try_once
@@ -263,6 +271,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     for key in OF_ITEMS:
         if key in content and "items" not in content:
             raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
+    if "batch" in content and (content.get("cost") or content.get("reward")):
+        raise InvalidInput("with a batch, 'cost' and 'reward' are not measured: the command prints them for each item.")
     own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in OF_RUN}
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
