@@ -57,7 +57,7 @@ class Audit:
             with open(self.out, "w") as file:
                 json.dump(self.told | {"alarms": self.alarms}, file, indent=1)
 
-    def run(self, instance: cabai.Instance, most: int | None = None, **options: Any) -> cabai.Totals:
+    def run(self, instance: cabai.Instance, most: int | None = None, **options: Any) -> cabai.results.Totals:
         """As many trajectories as were asked for, or fit into the time."""
         most = self.trajectories if most is None else most
         pilot = cabai.simulate(

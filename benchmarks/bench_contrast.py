@@ -15,7 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from cabai import Instance, Runs, simulate
+from cabai import Instance, simulate
+from cabai.results import Runs
 from cabai.support.tables import table
 from timing import best_times
 

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from cabai import Instance, Runs, simulate
+from cabai import Instance, simulate
 from cabai.core.setup import Setup
 from cabai.paper import plain
 from cabai.policies import policy_of
+from cabai.results import Runs
 from cabai.simulation.truth import truth_of
 from cabai.support.streams import EDGE, HEIGHT
 from cabai.support.tables import table

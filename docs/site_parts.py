@@ -63,7 +63,8 @@ def public_names() -> dict[str, Any]:
     for name, module in list(found.items()):
         if isinstance(module, ModuleType):
             inside = {each: getattr(module, each) for each in module.__all__}
-            found |= {f"{name}.{each}": value for each, value in inside.items() if each not in cabai.__all__}
+            known = [*cabai.__all__, *(cabai.results.__all__ if name != "results" else ())]
+            found |= {f"{name}.{each}": value for each, value in inside.items() if each not in known}
     return found
 
 

@@ -129,7 +129,7 @@ def test_results_told_out_of_order_decide_as_those_in_order():
     waiting = []
     while not study.stopped:
         study = reloaded(study)
-        with contextlib.suppress(cabai.study.NoPull):
+        with contextlib.suppress(cabai.errors.NoPull):
             waiting += study.ask(3)
         random.Random(len(waiting)).shuffle(waiting)
         for pull in waiting[:2]:

@@ -206,7 +206,7 @@ def test_no_kernel_knows_of_gpus_and_the_engine_stays_small():
 on_a_gpu = pytest.mark.skipif(not has_gpu(), reason="this machine has no NVIDIA GPU")
 
 
-def check_same(a: cabai.Runs, b: cabai.Runs, most: float) -> None:
+def check_same(a: cabai.results.Runs, b: cabai.results.Runs, most: float) -> None:
     """All but a share of the trajectories are the same to the bit."""
     differ = np.zeros(len(a.costs), bool)
     for name in ("decisions", "costs", "steps", "pulls", "path"):

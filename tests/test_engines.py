@@ -73,12 +73,12 @@ def own(monkeypatch):
     return Geometric(), HalfLog(extra=0.5), thompson
 
 
-def check_same(a: cabai.Runs, b: cabai.Runs) -> None:
+def check_same(a: cabai.results.Runs, b: cabai.results.Runs) -> None:
     for name in ("decisions", "costs", "steps", "pulls", "path"):
         assert np.array_equal(getattr(a, name), getattr(b, name)), name
 
 
-def check_same_sums(a: cabai.Totals, b: cabai.Totals) -> None:
+def check_same_sums(a: cabai.results.Totals, b: cabai.results.Totals) -> None:
     """To the bit: pickles of the same numbers are the same."""
     assert pickle.dumps(vars(a.sums)) == pickle.dumps(vars(b.sums))
 
@@ -304,7 +304,7 @@ def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
     setup = Setup(paper_instance.family, cabai.thresholds.Stylized(), cabai.policies.CO(), arms=3, delta=0.1)
     work = Work(paper_instance, [setup], 0, 2**62, math.inf, np.empty(0, np.int64))
     sent = packed(work)
-    monkeypatch.setattr(cabai, "__version__", "0.0.9")
+    monkeypatch.setattr("cabai.simulation.engines.task.__version__", "0.0.9")
     with pytest.raises(EngineFailed, match=r"a worker has cabai 0\.0\.9, and you have .*: install the same version"):
         task.unpacked(sent)
 

@@ -408,12 +408,18 @@ def test_wrong_counts_what_is_beyond_epsilon():
     by_hand = {name: getattr(runs, name) for name in runs.__dataclass_fields__}
     by_hand |= {"decisions": np.array([0, 1, 2, 3, -1]), "costs": np.ones(5), "steps": np.ones(5, int)}
     by_hand |= {"pulls": np.ones((5, 4), int)}
-    assert cabai.Runs(**by_hand).wrong.tolist() == [False, False, True, True, False]  # 1 - 0.3 is not 0.7 in binary
-    assert cabai.Runs(**by_hand | {"epsilon": 0.0}).wrong.tolist() == [False, True, True, True, False]
-    assert cabai.Runs(**by_hand | {"epsilon": 0.31}).wrong.tolist() == [False, False, False, True, False]
-    assert cabai.Runs(**by_hand).summary().errors == 2
-    assert cabai.Runs(**by_hand).summary().lower_bound is None
-    assert cabai.Runs(**by_hand).to_frame()["correct"].tolist() == [True, True, False, False, False]
+    assert cabai.results.Runs(**by_hand).wrong.tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]  # 1 - 0.3 is not 0.7 in binary
+    assert cabai.results.Runs(**by_hand | {"epsilon": 0.0}).wrong.tolist() == [False, True, True, True, False]
+    assert cabai.results.Runs(**by_hand | {"epsilon": 0.31}).wrong.tolist() == [False, False, False, True, False]
+    assert cabai.results.Runs(**by_hand).summary().errors == 2
+    assert cabai.results.Runs(**by_hand).summary().lower_bound is None
+    assert cabai.results.Runs(**by_hand).to_frame()["correct"].tolist() == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize("epsilon", [-1e-12, math.nan, math.inf, "a lot", None])

@@ -13,8 +13,8 @@ import cabai
 
 PACKAGE = Path(cabai.__file__).parent
 ROOMS = [  # from the top; each may use those before it, and itself
-    "support", "views", "plots", "families", "core", "instance", "thresholds", "policies", "bound", "prices",
-    "datasets", "settings", "simulation", "calibration", "study", "planning", "paper", "server", "cli",
+    "errors", "support", "views", "plots", "families", "core", "instance", "thresholds", "policies", "bound", "prices",
+    "datasets", "settings", "simulation", "calibration", "study", "planning", "results", "paper", "server", "cli",
 ]  # fmt: skip
 ROOM_OF = {
     "hardness": "bound",

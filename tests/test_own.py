@@ -169,12 +169,14 @@ def test_a_changed_source_is_warned_of_once(movable):
     pull_on(study, 1)  # it was imported before it changed
     study = cabai.load_study("changed", storage="memory")
     study.status()
-    with pytest.warns(cabai.study.SourceChanged, match="the source of movable:thompson has changed since study") as all:
+    with pytest.warns(
+        cabai.errors.SourceChanged, match="the source of movable:thompson has changed since study"
+    ) as all:
         pull = study.ask()
     assert [warning.filename for warning in all] == [__file__]
     study.tell(pull, 1.0, cost=1.0)  # a second warning would be an error here
     pull_on(study, 3)
-    with pytest.warns(cabai.study.SourceChanged):
+    with pytest.warns(cabai.errors.SourceChanged):
         cabai.load_study("changed", storage="memory").tell(study.ask(), 1.0, cost=1.0)
 
 

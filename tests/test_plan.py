@@ -24,7 +24,7 @@ NAMES = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def three() -> cabai.Plan:
+def three() -> cabai.results.Plan:
     return cabai.plan(**THREE, budget=150, draws=150)
 
 
@@ -607,7 +607,7 @@ def test_a_stored_race_is_planned_again():
 # --- What studies then pay ------------------------------------------------------------------------------------------
 
 
-def covered(studies: int, planned: cabai.Plan, family: str, ranges, costs, seed: int) -> int:
+def covered(studies: int, planned: cabai.results.Plan, family: str, ranges, costs, seed: int) -> int:
     """How many live studies, on truths drawn from the ranges, pay between the plan's 10 and 90 %."""
     low, high = (planned.to_dict()["cost_quantiles"][q] for q in ("0.1", "0.9"))
     draw, inside = np.random.default_rng(seed), 0

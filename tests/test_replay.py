@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import cabai
-from cabai.datasets import MissingScores, ScoreTable, read_table
+from cabai.datasets import ScoreTable, read_table
 from cabai.datasets.replaying import replay_table
+from cabai.errors import MissingScores
 from cabai.support.validation import InvalidInput
 from shell import here
 

@@ -24,7 +24,7 @@ from conftest import drawer
 ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
 
 
-def same(a: cabai.Runs, b: cabai.Runs) -> bool:
+def same(a: cabai.results.Runs, b: cabai.results.Runs) -> bool:
     return all(
         np.array_equal(getattr(a, name), getattr(b, name)) for name in ("decisions", "costs", "steps", "pulls", "path")
     )

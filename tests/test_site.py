@@ -117,9 +117,17 @@ def test_every_notebook_was_run_and_shows_a_picture(site):
 
 def test_the_reference_has_every_public_name(site):
     there = set(re.findall(r'id="cabai\.([\w.]+)"', (site / "reference.html").read_text(encoding="utf-8")))
-    modules = {"datasets", "families", "policies", "prices", "thresholds"}
+    modules = {"datasets", "errors", "families", "policies", "prices", "results", "thresholds"}
     assert set(cabai.__all__) - modules - there == set()
-    assert {"Study.ask", "datasets.read_table", "families.Gaussian", "policies.CTAS", "thresholds.Contrast"} <= there
+    assert {
+        "Study.ask",
+        "datasets.read_table",
+        "errors.NoPull",
+        "results.Plan",
+        "families.Gaussian",
+        "policies.CTAS",
+        "thresholds.Contrast",
+    } <= there
 
 
 def test_every_command_is_there_with_its_help(site):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import cabai
-from cabai.study import StorageError
+from cabai.errors import StorageError
 
 NOWHERE = "127.0.0.1:1"  # nobody listens there
 

@@ -10,7 +10,8 @@ import time
 import pytest
 
 import cabai
-from cabai.study import NoPull, Study, StudyStopped
+from cabai.errors import NoPull, StudyStopped
+from cabai.study import Study
 from served import InThread
 from shell import here
 from storages import BOTH

@@ -8,7 +8,8 @@ import random
 import pytest
 
 import cabai
-from cabai.study import AlreadyTold, NoPull, levels
+from cabai.errors import AlreadyTold, NoPull
+from cabai.study import levels
 from served import InThread
 from shell import here
 from storages import BOTH

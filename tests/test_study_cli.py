@@ -147,7 +147,7 @@ def test_what_no_number_can_hold_in_a_recipe_is_one_line(line, message, tmp_path
     assert message in done.stderr
 
 
-@pytest.mark.filterwarnings("ignore::cabai.study.FailedPulls")
+@pytest.mark.filterwarnings("ignore::cabai.errors.FailedPulls")
 def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     storage, formulas = f"sqlite:///{tmp_path}/cabai.db", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"]
     study = cabai.create_study("x", arms=["=cmd", "plain"], family="gaussian(variance=1)", storage=storage)

@@ -8,7 +8,8 @@ import random
 import pytest
 
 import cabai
-from cabai.study import AlreadyTold, Study
+from cabai.errors import AlreadyTold
+from cabai.study import Study
 from served import InThread
 from shell import here
 from storages import BOTH

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 
 from cabai import InvalidInput
-from cabai.study import StorageError, Study, StudyNotFound, create_study, delete_study, load_study
+from cabai.errors import StorageError, StudyNotFound
+from cabai.study import Study, create_study, delete_study, load_study
 from cabai.study.log import database, storage
 from cabai.study.log.postgres import PostgresConnection
 from cabai.study.log.storage import open_storage

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 import cabai
-from cabai.study import NoPull
+from cabai.errors import NoPull
 from studies import new, reloaded
 
 STORAGES = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

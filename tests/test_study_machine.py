@@ -322,10 +322,10 @@ class StudyMachine(RuleBasedStateMachine):
         offers = self.missing[number]["offers"] if number in self.missing else 1
         if offers > 1:
             with pytest.raises(cabai.LostPull):  # the one it was offered to first
-                self.study.release(cabai.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
+                self.study.release(cabai.results.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
             with pytest.raises(cabai.LostPull):  # nobody knows who
                 self.study.release(f"{self.token}-{number}")
-        self.study.release(cabai.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=offers))
+        self.study.release(cabai.results.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=offers))
         if number in self.missing:
             self.missing[number]["expires"] = 0.0
 

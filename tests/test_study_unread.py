@@ -198,7 +198,7 @@ def test_what_is_known_is_what_is_stored(folder, clock, seed):
     chance, options = random.Random(seed), [{}, {"on_lapse": "fail"}, {"max_pulls": 60}, {"policy": "racing"}][seed % 4]
     first = new(folder, lease=20.0, seed=seed, **options)
     handles = [first, load_study("study", storage=first.storage)]
-    held: list[cabai.Pull] = []
+    held: list[cabai.results.Pull] = []
     breaks = [False]
     hits = 0
 

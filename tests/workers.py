@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from cabai.study import NoPull, Study, StudyStopped, load_study
+from cabai.errors import NoPull, StudyStopped
+from cabai.study import Study, load_study
 from cabai.study.current import new_state
 from cabai.study.log.events import Event
 from storages import before_commits, looked

@@ -1,87 +1,57 @@
-"""Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money."""
+"""Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money.
+
+Live studies:      create_study load_study list_studies delete_study import_study Study
+Datasets:          evaluate Failed replay datasets prices
+Before you pay:    plan
+Simulated studies: Instance bound simulate compare calibrate Certificate
+Evidence alone:    Statistics evidence
+What rewards are:  families Family
+When to stop:      thresholds Threshold
+What to pull:      policies Policy policy uniform normal
+What is returned:  results
+What goes wrong:   errors
+"""
 
 from typing import TYPE_CHECKING
 
 import cabai.interrupts as _  # noqa: F401 - first: it handles Ctrl-C while the rest is loading
-from cabai import families, policies, thresholds
-from cabai.bound import Bound, bound
-from cabai.core.statistics import Evidence, Statistics, evidence
+from cabai import errors, families, policies, thresholds
+from cabai.bound import bound
+from cabai.core.statistics import Statistics, evidence
 from cabai.families import Family
 from cabai.instance import Instance
 from cabai.policies import Policy, policy
-from cabai.study import (
-    AlreadyTold,
-    CostlyStudy,
-    FailedPulls,
-    LostPull,
-    NoPull,
-    RunFailed,
-    SourceChanged,
-    StorageError,
-    StudyNotFound,
-    StudyStopped,
-    WideRewards,
-    create_study,
-    delete_study,
-    import_study,
-    list_studies,
-    load_study,
-)
+from cabai.study import create_study, delete_study, import_study, list_studies, load_study
 from cabai.support.doors import DOORS
 from cabai.support.on_demand import on_demand
 from cabai.support.streams import normal, uniform
-from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__ as __version__
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
-    from cabai import datasets, prices
+    from cabai import datasets, prices, results
     from cabai.calibration import Certificate, calibrate
-    from cabai.datasets import MissingScores, Replay, replay
-    from cabai.planning import Plan, plan
-    from cabai.simulation import Comparison, EngineFailed, Runs, Summary, Totals, compare, simulate
-    from cabai.study import Evaluation, Failed, Pull, Status, Study, evaluate
+    from cabai.datasets import replay
+    from cabai.planning import plan
+    from cabai.simulation import compare, simulate
+    from cabai.study import Failed, Study, evaluate
 
 __all__ = [
-    "AlreadyTold",
-    "Bound",
     "Certificate",
-    "Comparison",
-    "CostlyStudy",
-    "EngineFailed",
-    "Evaluation",
-    "Evidence",
     "Failed",
-    "FailedPulls",
     "Family",
     "Instance",
-    "InvalidInput",
-    "LostPull",
-    "MissingScores",
-    "NoPull",
-    "Plan",
     "Policy",
-    "Pull",
-    "Replay",
-    "RunFailed",
-    "Runs",
-    "SourceChanged",
     "Statistics",
-    "Status",
-    "StorageError",
     "Study",
-    "StudyNotFound",
-    "StudyStopped",
-    "Summary",
     "Threshold",
-    "Totals",
-    "WideRewards",
     "bound",
     "calibrate",
     "compare",
     "create_study",
     "datasets",
     "delete_study",
+    "errors",
     "evaluate",
     "evidence",
     "families",
@@ -94,6 +64,7 @@ __all__ = [
     "policy",
     "prices",
     "replay",
+    "results",
     "simulate",
     "thresholds",
     "uniform",
@@ -111,13 +82,12 @@ def __dir__() -> list[str]:
 __getattr__ = on_demand(
     "cabai",
     {
-        **{name: f"cabai.{name}" for name in ("calibration", "datasets", "prices", "simulation")},
+        **{name: f"cabai.{name}" for name in ("calibration", "datasets", "prices", "results", "simulation")},
         **dict.fromkeys(("Certificate", "calibrate"), "cabai.calibration"),
-        **dict.fromkeys(("MissingScores", "Replay", "replay"), "cabai.datasets"),
-        **dict.fromkeys(("Plan", "plan"), "cabai.planning"),
-        **dict.fromkeys(
-            ("Comparison", "EngineFailed", "Runs", "Summary", "Totals", "compare", "simulate"), "cabai.simulation"
-        ),
-        **dict.fromkeys(("Evaluation", "Failed", "Pull", "Status", "Study", "evaluate"), "cabai.study"),
+        "replay": "cabai.datasets",
+        "plan": "cabai.planning",
+        **dict.fromkeys(("compare", "simulate"), "cabai.simulation"),
+        **dict.fromkeys(("Failed", "Study", "evaluate"), "cabai.study"),
+        **dict.fromkeys(errors.__all__, "cabai.errors"),
     },
 )

@@ -111,7 +111,7 @@ class Certificate:
 
         >>> Certificate.load("nowhere.json")
         Traceback (most recent call last):
-        cabai.support.validation.InvalidInput: cannot read nowhere.json: No such file or directory.
+        cabai.errors.InvalidInput: cannot read nowhere.json: No such file or directory.
         """
         certified_in(path)
         try:

@@ -25,9 +25,11 @@ from cabai.cli.serve import serve
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, WrongTest, show_help_alone
-from cabai.study import (
+from cabai.errors import (
     CostlyStudy,
+    EngineFailed,
     FailedPulls,
+    InvalidInput,
     NoPull,
     RunFailed,
     SourceChanged,
@@ -35,7 +37,7 @@ from cabai.study import (
     StudyStopped,
     WideRewards,
 )
-from cabai.support.validation import EXTRAS, InvalidInput, how_to_install
+from cabai.support.validation import EXTRAS, how_to_install
 from cabai.support.version import __version__
 
 app = typer.Typer(
@@ -112,12 +114,6 @@ def system_error(error: OSError) -> str:
     return reason
 
 
-def failures() -> tuple[type[Exception], ...]:
-    """Errors whose own message is enough. Does not import the engines just to know their error class."""
-    engines = sys.modules.get("cabai.simulation.engines.base")
-    return (StorageError, RunFailed) if engines is None else (StorageError, RunFailed, engines.EngineFailed)
-
-
 def usage_message(error: Any) -> str:
     """What is wrong with the command line. A plan's budget is called --max-cost where money is spent."""
     given = getattr(error, "option_name", "")
@@ -155,7 +151,7 @@ def guarded(error: BaseException | None = None) -> None:
         fail(str(error), 3)
     except NoPull as error:
         fail(str(error), 4)
-    except failures() as error:
+    except (EngineFailed, StorageError, RunFailed) as error:
         fail(str(error), 1)
     except WrongTest as error:
         if "--json" not in sys.argv:

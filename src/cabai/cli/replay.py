@@ -97,7 +97,8 @@ def replay(
 
     Example: cabai replay logs/ --scorer match --plot paid.svg
     """
-    from cabai.datasets import MissingScores, read_table, replay
+    from cabai.datasets import read_table, replay
+    from cabai.errors import MissingScores
 
     if plot is not None:
         from cabai.plots import picture_kind, replay_figure, save

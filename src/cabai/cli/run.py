@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
-from cabai.study import StorageError, StudyNotFound
+from cabai.errors import StorageError, StudyNotFound
 from cabai.support.validation import optional, whole
 
 if TYPE_CHECKING:

@@ -19,20 +19,13 @@ from cabai.cli.tools import JsonOption, read_numbers, show_help_alone, show_json
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import RACES
+from cabai.errors import StorageError
 from cabai.families import FAMILIES
 from cabai.plots import save
 from cabai.policies import POLICIES
 from cabai.printed import asked, told
 from cabai.settings import DIRECTIONS, ON_LAPSE, WORST
-from cabai.study import (
-    LEASE,
-    STORAGE,
-    StorageError,
-    create_study,
-    delete_study,
-    import_study,
-    load_study,
-)
+from cabai.study import LEASE, STORAGE, create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
 from cabai.study.show.exporting import exported
 from cabai.support.files import file_to_write, write_whole

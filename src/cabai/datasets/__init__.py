@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from cabai.datasets.inspect_logs import read_inspect
     from cabai.datasets.lm_eval_logs import read_lm_eval
     from cabai.datasets.reading import read_table
-    from cabai.datasets.replaying import MissingScores, Replay, replay
+    from cabai.datasets.replaying import Replay, replay
     from cabai.datasets.tables import ScoreTable
 
-__all__ = ["MissingScores", "Replay", "ScoreTable", "read_inspect", "read_lm_eval", "read_table", "replay"]
+__all__ = ["Replay", "ScoreTable", "read_inspect", "read_lm_eval", "read_table", "replay"]
 
 __getattr__ = on_demand(
     "cabai.datasets",
@@ -20,6 +20,6 @@ __getattr__ = on_demand(
         "read_lm_eval": "cabai.datasets.lm_eval_logs",
         "read_table": "cabai.datasets.reading",
         "ScoreTable": "cabai.datasets.tables",
-        **dict.fromkeys(("MissingScores", "Replay", "replay"), "cabai.datasets.replaying"),
+        **dict.fromkeys(("Replay", "replay"), "cabai.datasets.replaying"),
     },
 )

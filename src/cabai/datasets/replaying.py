@@ -22,6 +22,7 @@ from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, functions_of, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
+from cabai.errors import MissingScores
 from cabai.support.aside import aside
 from cabai.support.specialise import specialised
 from cabai.support.tables import table as text_table
@@ -29,13 +30,6 @@ from cabai.support.validation import InvalidInput, number, probability, shown, w
 
 QUANTILES = (0.05, 0.5, 0.95)
 ROWS = 20  # arms that are printed
-
-
-class MissingScores(UserWarning):
-    """Items were left out, because not every arm has a score on them.
-
-    A warning of `cabai.replay`.
-    """
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class Family(Named):
         >>> from cabai.families import Bernoulli
         >>> Bernoulli().check_mean(1.5)
         Traceback (most recent call last):
-        cabai.support.validation.InvalidInput: mean must be in [0, 1] for the bernoulli family, got 1.5.
+        cabai.errors.InvalidInput: mean must be in [0, 1] for the bernoulli family, got 1.5.
         """
         value = number(mean, name)
         if not self.allows_mean(value):

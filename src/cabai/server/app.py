@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from cabai import views
+from cabai.errors import StudyStopped
 from cabai.server import answers, page, problems
 from cabai.server.access import Access
 from cabai.server.creating import create
@@ -36,7 +37,7 @@ from cabai.server.requests import (
     TellMany,
 )
 from cabai.server.studies import Studies
-from cabai.study import Pull, Status, StudyStopped, service
+from cabai.study import Pull, Status, service
 from cabai.study.service import StoredStudy, in_short, spooled
 from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
 from cabai.support.validation import InvalidInput

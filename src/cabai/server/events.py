@@ -10,10 +10,10 @@ import anyio
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from cabai.errors import StorageError, StudyNotFound
 from cabai.server.page import Pages, changes, event
 from cabai.server.problems import SOON, problem
 from cabai.server.studies import Studies
-from cabai.study import StorageError, StudyNotFound
 from cabai.study.service import revision, status_now
 from cabai.support.validation import InvalidInput
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from cabai.study import Status, StorageError, StudyNotFound, load_study, service
+from cabai.errors import StorageError, StudyNotFound
+from cabai.study import Status, load_study, service
 
 T = TypeVar("T")
 REASON = re.compile(r"failed: .* (Everything acknowledged before)", re.S)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.errors import EngineFailed
 from cabai.simulation.chunks import Chunks
-from cabai.simulation.engines import Engine, EngineFailed
+from cabai.simulation.engines import Engine
 from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
 from cabai.simulation.work import Part, Work

@@ -6,19 +6,6 @@ from typing import TYPE_CHECKING
 
 from cabai.settings import LEASE, STORAGE
 from cabai.study.create import create_study, delete_study, import_study, list_studies, load_study
-from cabai.study.errors import (
-    AlreadyTold,
-    CostlyStudy,
-    FailedPulls,
-    LostPull,
-    NoPull,
-    RunFailed,
-    SourceChanged,
-    StorageError,
-    StudyNotFound,
-    StudyStopped,
-    WideRewards,
-)
 from cabai.support.on_demand import on_demand
 
 if TYPE_CHECKING:
@@ -31,23 +18,12 @@ if TYPE_CHECKING:
 __all__ = [
     "LEASE",
     "STORAGE",
-    "AlreadyTold",
     "ArmStatus",
-    "CostlyStudy",
     "Evaluation",
     "Failed",
-    "FailedPulls",
-    "LostPull",
-    "NoPull",
     "Pull",
-    "RunFailed",
-    "SourceChanged",
     "Status",
-    "StorageError",
     "Study",
-    "StudyNotFound",
-    "StudyStopped",
-    "WideRewards",
     "create_study",
     "delete_study",
     "evaluate",

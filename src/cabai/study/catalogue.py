@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cabai.errors import StudyNotFound
 from cabai.study.current import Row, append, new_state
-from cabai.study.errors import StudyNotFound
 from cabai.study.log import tables
 from cabai.study.log.database import Conflict, Connection, Storage
 from cabai.study.log.events import COUNTS, IMPORT, Event, check_event

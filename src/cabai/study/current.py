@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from cabai.core.goal import CHEAPEST
-from cabai.study.errors import StorageError, StudyNotFound
+from cabai.errors import StorageError, StudyNotFound
 from cabai.study.log import tables
 from cabai.study.log.database import Connection, DatabaseError, Storage, reading
 from cabai.study.log.events import AMEND, EVIDENCE, RESULTS, STOP, WITHDRAW, Event

@@ -16,7 +16,7 @@ import time
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from cabai.study.errors import StorageError
+from cabai.errors import StorageError
 from cabai.study.wire import ERRORS, LARGEST, PREFIX
 from cabai.support.validation import InvalidInput
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
+from cabai.errors import StorageError, StudyNotFound
 from cabai.study import catalogue
 from cabai.study.current import FOLD, Row
-from cabai.study.errors import StorageError, StudyNotFound
 from cabai.study.given import Pull
 from cabai.study.log import tables
 from cabai.study.log.events import EVIDENCE

@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from cabai.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
-from cabai.study.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.given import (
     MOST_PULLS,
     Pull,

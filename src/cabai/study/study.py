@@ -178,7 +178,7 @@ class Study(ABC):
         0.03
         >>> study.tell(first, reward=0, cost=0.02)
         Traceback (most recent call last):
-        cabai.study.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
+        cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from cabai.study.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
+from cabai.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
 from cabai.study.given import Pull
 from cabai.study.settings import Settings
 from cabai.study.show.status import ArmStatus, Forecast, Status

@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
-class InvalidInput(ValueError):
-    """Something you passed to cabai is not allowed; the message says what you gave and what is allowed.
-
-    It is a `ValueError`.
-
-    >>> import cabai
-    >>> cabai.Instance("bernoulli", means=[0.5, 1.5], costs=[1, 1])
-    Traceback (most recent call last):
-    cabai.support.validation.InvalidInput: means[1] must be in [0, 1] for the bernoulli family, got 1.5.
-    """
+from cabai.errors import InvalidInput as InvalidInput
 
 
 def shown(value: Any) -> str:
@@ -135,7 +125,7 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
     >>> check_names(["timout"], ["timeout", "workers"], "key")
     Traceback (most recent call last):
-    cabai.support.validation.InvalidInput: unknown key 'timout'; did you mean timeout?
+    cabai.errors.InvalidInput: unknown key 'timout'; did you mean timeout?
     """
     names = list(known)
     for name in given:

@@ -32,7 +32,7 @@ class Calibrated(Threshold):
     'certified by simulation, up to 10000 pulls'
     >>> threshold.parameters(family_of("gaussian"), 4, 0.05)
     Traceback (most recent call last):
-    cabai.support.validation.InvalidInput: the threshold is certified for 3 arms, got 4; ...
+    cabai.errors.InvalidInput: the threshold is certified for 3 arms, got 4; ...
     """
 
     c: float | None = None

@@ -8,17 +8,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ClassVar
 
+from cabai.errors import EngineFailed
 from cabai.simulation.chunks import PILOT
 from cabai.simulation.work import Part, Work
 
 MOST_BYTES = 2**24  # bytes that the rows of one task may take
-
-
-class EngineFailed(RuntimeError):
-    """The cluster cannot be reached, or its workers cannot do this work; the simulation itself is not at fault.
-
-    Raised by `cabai.simulate`, `cabai.compare` and `cabai.calibrate` with an `engine`.
-    """
 
 
 class Engine(ABC):

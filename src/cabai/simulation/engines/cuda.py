@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import observe
 from cabai.core.state import Records
+from cabai.errors import EngineFailed
 from cabai.families.slots import draw
 from cabai.simulation.costs import draw_cost
-from cabai.simulation.engines.base import Engine, EngineFailed
+from cabai.simulation.engines.base import Engine
 from cabai.simulation.steps import pulls_of_a_choice
 from cabai.simulation.truth import open_streams
 from cabai.simulation.work import Part, Rows, Work

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
-from cabai.simulation.engines.base import Engine, EngineFailed, unusable_worker
+from cabai.simulation.engines.base import Engine, unusable_worker
 from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import InvalidInput, optional

@@ -9,8 +9,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
-from cabai.simulation.engines.base import Engine, EngineFailed, unusable_worker
+from cabai.simulation.engines.base import Engine, unusable_worker
 from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.simulation.engines.base import EngineFailed
+from cabai.errors import EngineFailed
 from cabai.simulation.work import Part, Work
 from cabai.support.version import __version__
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from cabai.study.errors import StorageError
+from cabai.errors import StorageError
 from cabai.study.log import tables
 from cabai.support.validation import InvalidInput
 

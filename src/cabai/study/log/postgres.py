@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from cabai.study.errors import StorageError
+from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.support.validation import InvalidInput

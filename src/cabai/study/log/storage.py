@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from cabai.study.errors import StudyNotFound
+from cabai.errors import StudyNotFound
 from cabai.study.log.database import Storage, opening
 from cabai.study.log.sqlite import SqliteStorage
 from cabai.support.validation import InvalidInput

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cabai.errors import AlreadyTold, CostlyStudy
 from cabai.families import Bernoulli, Bounded, Poisson
 from cabai.study.current import Transaction
-from cabai.study.errors import AlreadyTold, CostlyStudy
 from cabai.study.log import tables
 from cabai.study.log.events import COUNTS, LIMITS, Event
 from cabai.study.rules import warnings

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from cabai.errors import AlreadyTold, LostPull
 from cabai.study.current import Transaction
-from cabai.study.errors import AlreadyTold, LostPull
 from cabai.study.given import Result
 from cabai.study.log import tables
 from cabai.study.log.events import BY_HAND, LAPSE, MAX_COST, RELEASE, RENEW, TELL

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from cabai.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.families import Gaussian
 from cabai.study.absent import Absent
-from cabai.study.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.study.state.accounts import Accounts
 
 CHANCE = 1e-6  # that there is ever a warning about rewards of the declared variance, for each arm

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from cabai.study.errors import RunFailed
+from cabai.errors import RunFailed
 from cabai.study.run.loop import Failed, Wrong, legal_cost
 from cabai.study.run.shells import CANNOT_START, spelt
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset, changed_items
+from cabai.errors import RunFailed, StorageError
 from cabai.families import Bounded, Family, family_of
 from cabai.settings import RETRIES, STORAGE, WORST
 from cabai.study.create import load_study, open_study
-from cabai.study.errors import RunFailed, StorageError
 from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cabai.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.settings import RETRIES, STOP
-from cabai.study.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
+from cabai.errors import RunFailed
 from cabai.settings import STORAGE, settings_for
 from cabai.study.create import described, is_served, open_study
-from cabai.study.errors import RunFailed
 from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command

@@ -1,10 +1,37 @@
-"""What can go wrong with a study, besides bad input."""
+"""Every exception and warning of cabai."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cabai.support.validation import InvalidInput
+__all__ = [
+    "AlreadyTold",
+    "CostlyStudy",
+    "EngineFailed",
+    "FailedPulls",
+    "InvalidInput",
+    "LostPull",
+    "MissingScores",
+    "NoPull",
+    "RunFailed",
+    "SourceChanged",
+    "StorageError",
+    "StudyNotFound",
+    "StudyStopped",
+    "WideRewards",
+]
+
+
+class InvalidInput(ValueError):
+    """Something you passed to cabai is not allowed; the message says what you gave and what is allowed.
+
+    It is a `ValueError`.
+
+    >>> import cabai
+    >>> cabai.Instance("bernoulli", means=[0.5, 1.5], costs=[1, 1])
+    Traceback (most recent call last):
+    cabai.errors.InvalidInput: means[1] must be in [0, 1] for the bernoulli family, got 1.5.
+    """
 
 
 class StudyNotFound(InvalidInput):
@@ -13,7 +40,7 @@ class StudyNotFound(InvalidInput):
     >>> import cabai
     >>> cabai.load_study("nobody made this", storage="memory")
     Traceback (most recent call last):
-    cabai.study.errors.StudyNotFound: ...
+    cabai.errors.StudyNotFound: ...
     """
 
 
@@ -48,7 +75,7 @@ class StudyStopped(NoPull):
     >>> study.stop()
     >>> study.ask()
     Traceback (most recent call last):
-    cabai.study.errors.StudyStopped: ...
+    cabai.errors.StudyStopped: ...
     """
 
 
@@ -94,4 +121,18 @@ class FailedPulls(UserWarning):
     """Many pulls of an arm failed or were lost, so the guarantee is about the mean of those that returned a reward.
 
     A warning of `Study.ask` and `Study.tell`.
+    """
+
+
+class EngineFailed(RuntimeError):
+    """The cluster cannot be reached, or its workers cannot do this work; the simulation itself is not at fault.
+
+    Raised by `cabai.simulate`, `cabai.compare` and `cabai.calibrate` with an `engine`.
+    """
+
+
+class MissingScores(UserWarning):
+    """Items were left out, because not every arm has a score on them.
+
+    A warning of `cabai.replay`.
     """
