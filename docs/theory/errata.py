@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from cabai.paper.errata import ERRATA, SLIPS, Erratum, shown
+from cabai.paper.errata import ERRATA, SLIPS
 from cabai.paper.lab import Lab
 from cabai.paper.statements import STATEMENTS, statements
 
@@ -30,8 +30,11 @@ def page() -> str:
         for row in section.tables[0].rows
     ]
     table = ["|statement|says|checked|figure|verdict|links|", "|---|---|---|---|---|---|", *rows]
-    in_rows = {where for each in STATEMENTS for where in each.errata}
-    others = [line(lab, each) for each in ERRATA if each.where not in in_rows]
+    in_rows = [erratum for each in STATEMENTS for erratum in each.errata]
+    others = [
+        f"- **{each.where}**: {each.says}. Correct: {each.right}. Check: {each.show(lab)}."
+        for each in ERRATA if each not in in_rows
+    ]  # fmt: skip
     parts = [HEADER, *table, "\n## CO with many arms\n", section.tables[-1].caption, "\n## Other errata\n", *others,
              "- **Notation**. " + " ".join(SLIPS)]  # fmt: skip
     return re.sub(r"\b([Twy])\*", r"\1\\*", "\n".join(parts) + "\n").replace(" ± ", "±")
@@ -39,10 +42,6 @@ def page() -> str:
 
 def links(code: str, test: str) -> str:
     return f"[code](../../{code}),[test](../../{test.partition('::')[0]})"
-
-
-def line(lab: Lab, each: Erratum) -> str:
-    return f"- **{each.where}**. {each.source}: {each.says}. Correct: {each.right}. Check: {shown(lab, each)}."
 
 
 if __name__ == "__main__":

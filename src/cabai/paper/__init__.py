@@ -19,7 +19,6 @@ PARTS = {
     "table2": ("tables", "table_2"),
     "figure2": ("figures", "figure_2"),
     "claims": ("claims", "claims"),
-    "theorems": ("theorems", "theorems"),
     "statements": ("statements", "statements"),
     "errata": ("errata", "errata"),
 }
@@ -64,6 +63,5 @@ def reproduce(
     from cabai.paper.report import write_report
     from cabai.paper.tables import machine
 
-    options = "--quick" if quick else f"--trajectories {count}"
-    heading = f"Made by `cabai reproduce {part} {options} --seed {seed}` on {machine()}."
+    heading = f"Made by `{lab.command(part)}` on {machine()}."
     return sections, write_report(sections, Path(out), heading)

@@ -11,12 +11,11 @@ import pandas as pd
 from cabai.bound import bound
 from cabai.core.evidence import pair_evidence
 from cabai.instance import Instance
-from cabai.paper.lab import Lab, command
+from cabai.paper.lab import Estimate, Lab, command, mean_of, ratio
 from cabai.paper.published import instance
-from cabai.paper.section import Section, Table, pm
+from cabai.paper.section import Section
 from cabai.policies.base import own_policy
 from cabai.policies.top_two import coin
-from cabai.simulation import Runs, simulate
 from cabai.support.streams import uniform
 
 TOP_TWO = "top-two"
@@ -56,16 +55,15 @@ def prototypes(lab: Lab, section: Section) -> None:
         row = [f"{name}, {delta:g}"]
         for policy in (*RIVALS, TOP_TWO):
             runs = lab.runs(problem, policy, delta, share=trajectories / (3000 if lab.quick else 1000))
-            deviation = runs.costs.std(ddof=1)
-            ours, error = runs.costs.mean(), deviation / math.sqrt(len(runs))
-            combined = math.hypot(error, deviation / math.sqrt(trajectories))
-            cell = pm(ours, error)
+            ours = mean_of(runs.costs)
+            cell = str(ours)
             if policy in costs:
-                apart = (ours - costs[policy]) / combined
+                combined = ours.error * math.sqrt(1 + len(runs) / trajectories)
+                apart = (ours.value - costs[policy]) / combined
                 cell += f" ({costs[policy]}: {apart:+.1f})"
                 records.append({
-                    "instance": name, "delta": delta, "policy": policy, "cost": ours, "standard_error": error,
-                    "prototype": costs[policy], "errors_apart": apart,
+                    "instance": name, "delta": delta, "policy": policy, "cost": ours.value,
+                    "standard_error": ours.error, "prototype": costs[policy], "errors_apart": apart,
                 })  # fmt: skip
             row.append(cell)
             commands.append(command(runs))
@@ -81,7 +79,7 @@ def prototypes(lab: Lab, section: Section) -> None:
         "above it (the prototype's own is estimated from our spread and its 1000 trajectories, or 200 for 50 arms)."
     )
     header = ["instance, delta", "CO", "CTAS", "CTAS, ratio, slack 0.5", "top-two", "lower bound"]
-    section.tables.append(Table(caption, header, rows, commands))
+    section.add(caption, header, rows, commands)
     section.data["prototypes"] = frame
 
 
@@ -106,7 +104,7 @@ def random_instances(lab: Lab, section: Section) -> None:
     frame, commands = measure(lab)
     rows = [
         [f"{r.number}: {r.family}, K = {r.arms}, delta {r.delta:g}", f"{r.cost:.4g}", f"{r.cost / r.bound:.2f}",
-         *(f"{getattr(r, f'over_{x}'):.3f} ± {getattr(r, f'error_{x}'):.3f}" for x in ("co", "ctas", "ratio", "best"))]
+         *(str(Estimate(getattr(r, f"over_{x}"), getattr(r, f"error_{x}"))) for x in ("co", "ctas", "ratio", "best"))]
         for r in frame.itertuples()
     ]  # fmt: skip
     over = frame[frame["over_best"] - ERRORS * frame["error_best"] > 1.03]
@@ -125,7 +123,7 @@ def random_instances(lab: Lab, section: Section) -> None:
         "standard error of the ratio; last, over the cheapest rival's."
     )
     header = ["instance", "top-two", "over bound", "over CO", "over CTAS", "over CTAS, ratio", "over the best"]
-    section.tables.append(Table(caption, header, rows, commands))
+    section.add(caption, header, rows, commands)
     section.data["grid"] = frame
 
 
@@ -152,23 +150,15 @@ def measure(lab: Lab) -> tuple[pd.DataFrame, list[str]]:
     return pd.DataFrame(records), commands
 
 
-def ratio(ours: Runs, theirs: Runs) -> tuple[float, float]:
-    """Our mean cost over theirs and its standard error, both from the same rewards, trajectory by trajectory."""
-    r = ours.costs.mean() / theirs.costs.mean()
-    return r, (ours.costs - r * theirs.costs).std(ddof=1) / (theirs.costs.mean() * math.sqrt(len(ours)))
-
-
 def losing(lab: Lab, section: Section) -> None:
     """Where CO is known to be cheaper: three arms, the best by far the cheapest, a large delta."""
     problem, rows, commands = instance("G3r"), [], []
     for delta in (0.1, 0.05, 0.01, 1e-6):
         ours, theirs = (lab.runs(problem, name, delta, share=SHARES[3]) for name in (TOP_TWO, "co"))
-        rows.append(
-            [f"{delta:g}", *(pm(r.costs.mean(), r.summary().se_cost) for r in (theirs, ours)), pm(*ratio(ours, theirs))]
-        )
+        rows.append([f"{delta:g}", str(mean_of(theirs.costs)), str(mean_of(ours.costs)), str(ratio(ours, theirs))])
         commands += [command(ours), command(theirs)]
     caption = "Where CO is cheaper: Gaussian means 1.5, 1, 0.5 with costs 0.01, 0.1, 1."
-    section.tables.append(Table(caption, ["delta", "CO", "top-two", "top-two over CO"], rows, commands))
+    section.add(caption, ["delta", "CO", "top-two", "top-two over CO"], rows, commands)
 
 
 def empirical_leader(arms, run, rules):  # type: ignore[no-untyped-def]
@@ -188,16 +178,13 @@ def tails(lab: Lab, section: Section) -> None:
     """Why the leader is the arm that reaches highest: if the arm with the best mean leads, some runs cost far more."""
     problem, delta, rows = instance("G50"), 0.1, []
     good = lab.runs(problem, TOP_TWO, delta, share=0.4)
-    bad = simulate(
-        problem, own_policy(empirical_leader), delta=delta, trajectories=len(good),
-        seed=lab.seed, engine=lab.engine, threshold="paper")  # fmt: skip
+    bad = lab.runs(problem, own_policy(empirical_leader), delta, share=0.4)
     for name, runs in (("largest upper end", good), ("best mean", bad)):
-        costs = runs.costs
-        quantiles = [f"{np.quantile(costs, q):.5g}" for q in (0.5, 0.99, 1)]
-        rows.append([name, pm(costs.mean(), runs.summary().se_cost), *quantiles])
+        quantiles = [f"{np.quantile(runs.costs, q):.5g}" for q in (0.5, 0.99, 1)]
+        rows.append([name, str(mean_of(runs.costs)), *quantiles])
     caption = "The cost of a trajectory by who leads, 50 Gaussian arms, delta 0.1. Both stop by the same rule."
     header = ["leader", "mean", "median", "99 %", "largest"]
-    section.tables.append(Table(caption, header, rows, [command(good), f"cabai reproduce beyond --seed {lab.seed}"]))
+    section.add(caption, header, rows, [command(good), lab.command("beyond")])
     section.data["tails"] = pd.DataFrame(
         {"leader": [row[0] for row in rows], "largest": [float(row[-1]) for row in rows]}
     )

@@ -6,60 +6,46 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cabai.bound import bound, kl
 from cabai.core.evidence import pair_evidence
 from cabai.instance import Instance
-from cabai.paper.lab import Lab
+from cabai.paper.lab import Lab, mean_of
 from cabai.paper.published import DELTA, instance
 from cabai.paper.section import Section, Table
 from cabai.policies import CO, policy
 from cabai.policies.co import choose as co_choose
 from cabai.policies.co import stop as co_stop
 from cabai.policies.uniform import choose as uniform_choose
-from cabai.simulation import simulate
 from cabai.thresholds.paper import smallest_log_B
-
-SEED = 0
 
 
 @dataclass(frozen=True)
 class Erratum:
-    where: str
+    where: str  # the numbered statement in whose row of statements.py it stands, if any, is part of it
     says: str
     right: str
-    shown: Callable[[Lab], str]
-    minor: bool = False  # a slip in a proof, a caption or the notation that changes no result
-    source: str = "Paper"  # who says it
+    show: Callable[[Lab], str]  # the number that shows it
+    minor: bool  # a slip in a proof, a caption or the notation that changes no result
 
 
 ERRATA: list[Erratum] = []
+Show = Callable[[Lab], str]
 
 
-def erratum(
-    where: str, *, says: str, right: str, minor: bool = False, source: str = "Paper"
-) -> Callable[[Callable[[Lab], str]], Callable[[Lab], str]]:
+def erratum(where: str, says: str, right: str, *, minor: bool = False) -> Callable[[Show], Show]:
     """Add a function that computes an erratum's number to the list."""
 
-    def enter(shown: Callable[[Lab], str]) -> Callable[[Lab], str]:
-        ERRATA.append(Erratum(where, says, right, shown, minor, source))
-        return shown
+    def enter(show: Show) -> Show:
+        ERRATA.append(Erratum(where, says, right, show, minor))
+        return show
 
     return enter
 
 
-def runs_of(lab: Lab) -> int:
-    return 200 if lab.quick else 2000
-
-
-@erratum(
-    "Corollary 2",
-    says="T* = 2(c_1+c_a+K sqrt(c_1 c_a)/sqrt(K-1))/gap²",
-    right="2(sqrt(c_1)+sqrt((K-1)c_a))²/gap²",
-)
+@erratum("Corollary 2", "T* = 2(c_1+c_a+K sqrt(c_1 c_a)/sqrt(K-1))/gap²", "2(sqrt(c_1)+sqrt((K-1)c_a))²/gap²")
 def corollary_2(lab: Lab) -> str:
     K, best, other, gap = 5, 1.0, 0.1, 0.5
     printed = 2 * (best + other + K * math.sqrt(best * other) / math.sqrt(K - 1)) / gap**2
@@ -81,39 +67,21 @@ def unsigned_stop(arms, run, rules):  # type: ignore[no-untyped-def]
     return largest > rules.level + math.log(run.t)
 
 
-@erratum(
-    "Section 4",
-    says="Z(t) = max_a min_b Z_{a,b}",
-    right="Z_{a,b} counts only if mean_a > mean_b, or the worst arm can end the test",
-)
+@erratum("Section 4 (Algorithm 1)", "Z(t) = max_a min_b Z_{a,b}",
+         "Z_{a,b} counts only if mean_a > mean_b, or the worst arm can end the test")  # fmt: skip
 def sign_of_z(lab: Lab) -> str:
     literal = policy(uniform_choose, stop=unsigned_stop, cost_blind=True)
     problem = Instance("gaussian", [1.0, 0.98, -4.0], [1.0, 1.0, 1.0])
-    options: dict[str, Any] = {
-        "delta": 0.01,
-        "trajectories": runs_of(lab),
-        "seed": SEED,
-        "max_pulls": 3000,
-        "threshold": "paper",
-    }
-    wrong, ours = (simulate(problem, each, **options).wrong.mean() for each in (literal, "uniform"))
+    wrong, ours = (lab.runs(problem, p, 0.01, share=2, max_pulls=3000).wrong.mean() for p in (literal, "uniform"))
     return f"means 1, 0.98, -4, delta 0.01: {wrong:.1%} errors as printed, {ours:.1%} corrected"
 
 
-@erratum(
-    "Proposition 1, alpha = 1",
-    says="B >= 2K is enough",
-    right="proven for Bernoulli only",
-)
+@erratum("Proposition 1, alpha = 1", "B >= 2K is enough", "proven for Bernoulli only")
 def proven_b(lab: Lab) -> str:
     return f"for all families at K = 3, delta 0.1, alpha = 1.2 needs B = e^{smallest_log_B(1.2, 3, 0.1):.1f}"
 
 
-@erratum(
-    "Proposition 1, alpha > 1",
-    says="the condition on B has log²(B t^alpha)",
-    right="log²(B t^alpha/delta)",
-)
+@erratum("Proposition 1, alpha > 1", "the condition on B has log²(B t^alpha)", "log²(B t^alpha/delta)")
 def delta_in_b(lab: Lab) -> str:
     """The paper's own B solves the condition without delta (the same as delta = 1); put it into the right one."""
     factors = []
@@ -131,53 +99,34 @@ def log_error_sum(log_B: float, alpha: float, arms: int, delta: float) -> float:
     return arms + 1 - arms * math.log(arms) + float(np.logaddexp.reduce(log_terms)) + math.log(x[1] - x[0])
 
 
-@erratum(
-    "Captions of Table 2 and Figure 2",
-    says="Bernoulli means 1.5, 1, 0.5",
-    right="0.9, 0.6, 0.3",
-    minor=True,
-)
+@erratum("Captions of Table 2, Fig. 2", "Bernoulli means 1.5, 1, 0.5", "0.9, 0.6, 0.3", minor=True)
 def captions(lab: Lab) -> str:
     try:
         Instance("bernoulli", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
     except ValueError as error:
-        return f"cabai says: {error}"
+        return f"cabai says: {str(error).rstrip('.')}"
     raise AssertionError("a Bernoulli mean of 1.5 was accepted")
 
 
-@erratum(
-    "Theorem 1",
-    says="delta in (0, 1)",
-    right="delta < 1/2",
-)
+@erratum("Theorem 1", "delta in (0, 1)", "delta < 1/2")
 def large_delta(lab: Lab) -> str:
     return f"at 0.9 the bound is {kl(0.9):.2f} T*, yet guessing one of two arms is enough"
 
 
-@erratum(
-    "Proof of Lemma 1",
-    says="costs are independent of the stopping time",
-    right="they are not; use Wald's identity",
-    minor=True,
-)
+@erratum("Proof of Lemma 1", "costs are independent of the stopping time", "they are not; use Wald's identity",
+         minor=True)  # fmt: skip
 def costs_and_stopping(lab: Lab) -> str:
     problem = instance("G3", "exponential")
-    runs = simulate(problem, "co", delta=DELTA, trajectories=20 * runs_of(lab), seed=SEED, threshold="paper")
+    runs = lab.runs(problem, "co", DELTA, share=40)
     excess = runs.costs - runs.pulls @ problem.costs
-    error = excess.std(ddof=1) / math.sqrt(len(runs))
     correlation = np.corrcoef(excess, runs.steps)[0, 1]
     return (
-        f"CO, random costs: J - sum c_a N_a has mean {excess.mean():.2f} ± {error:.2f}, as the lemma says, but a "
-        f"correlation of {correlation:.2f} with the stopping time"
+        f"CO, random costs: J - sum c_a N_a has mean {mean_of(excess)}, as the lemma says, but a correlation of "
+        f"{correlation:.2f} with the stopping time"
     )
 
 
-@erratum(
-    "Lemma 3",
-    says="w* is continuous at every mu",
-    right="at a unique best arm",
-    minor=True,
-)
+@erratum("Lemma 3", "w* is continuous at every mu", "at a unique best arm", minor=True)
 def ties_of_three(lab: Lab) -> str:
     ahead, behind = (
         bound(Instance("gaussian", means, [1.0, 1.0, 1.0])).cost_shares[0] for means in ([1e-9, 0, 0], [0, 1e-9, 0])
@@ -185,57 +134,34 @@ def ties_of_three(lab: Lab) -> str:
     return f"three equal arms: w_1 is {ahead:.3f} if arm 1 is 1e-9 better, {behind:.3f} if arm 2 is"
 
 
-@erratum(
-    "Algorithm 3",
-    says="g_a(x) = y* is solved for every arm",
-    right="x_1 = 1 for the best arm",
-    minor=True,
-)
+@erratum("Algorithm 3", "g_a(x) = y* is solved for every arm", "x_1 = 1 for the best arm", minor=True)
 def best_arm_has_no_root(lab: Lab) -> str:
     found = bound(instance("G3"))
     y = float(1 / (found.hardness * found.cost_shares[0] / found.instance.costs[0]))
     return f"g_1 = 0 < y* = {y:.3f} on the paper's instance"
 
 
-@erratum(
-    "Proof of Lemma 7",
-    says="B contains T",
-    right="B without T",
-    minor=True,
-)
+@erratum("Proof of Lemma 7", "B contains T", "B without T", minor=True)
 def constant_with_T(lab: Lab) -> str:
     T, C = 1e34, 0.08**2
     right = 4 * 3 * math.exp(3 * C) / (1 - math.exp(-C)) * T * math.exp(-C * T**0.125)
     return f"K = 3, beta 0.08, T = 1e34: the bound on costs is {right:.0e}, with the printed B {right * T:.0e}"
 
 
-@erratum(
-    "Proof of Lemma 4",
-    says="N_a(t) >= sqrt(t)-1",
-    right="not in the first K² rounds",
-    minor=True,
-)
+@erratum("Proof of Lemma 4", "N_a(t) >= sqrt(t)-1", "not in the first K² rounds", minor=True)
 def early_exploration(lab: Lab) -> str:
-    problem = instance("G50")
     grid = np.arange(50, 2700)
-    path = simulate(
-        problem, "ctas", delta=DELTA, trajectories=1, seed=SEED, max_pulls=2700, grid=grid.tolist(), threshold="paper"
-    ).path[0]
+    path = lab.runs(instance("G50"), "ctas", DELTA, share=0, max_pulls=2700, grid=grid.tolist()).path[0]
     least = path.min(axis=1)
     forced = int(np.argmax(least >= np.sqrt(grid)))
     lag = np.max(np.sqrt(grid) - 1 - least)
     return f"K = 50: the least-pulled arm falls short by up to {lag:.1f}, and the first {forced} rounds are all forced"
 
 
-@erratum(
-    "Proof of Lemma 8",
-    says="c(t)N_2-c(t) <= N_1 <= c(t)N_2+1",
-    right="not with random costs; its limit holds",
-    minor=True,
-)
+@erratum("Proof of Lemma 8", "c(t)N_2-c(t) <= N_1 <= c(t)N_2+1", "not with random costs; its limit holds", minor=True)
 def co_lemma(lab: Lab) -> str:
     """CO's rule on two arms, with random costs: how often N_1 leaves [c N_2 - c, c N_2 + 1]."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(lab.seed)
     N, C = np.ones(2), rng.exponential(1, 2) * [0.9, 0.09] + [0.1, 0.01]
     outside, rounds = 0, 5000
     for _ in range(rounds):
@@ -247,82 +173,45 @@ def co_lemma(lab: Lab) -> str:
     return f"costs 1 and 0.1, exponential-shaped: it fails in {outside / rounds:.0%} of {rounds} rounds"
 
 
-@erratum(
-    "Propositions 1 and 2",
-    says="CTAS and CO are delta-PAC",
-    right="proven for errors, not that runs end",
-)
+@erratum("Proposition 2 (and 1)", "CTAS and CO are delta-PAC", "proven for errors, not that runs end")
 def only_half(lab: Lab) -> str:
-    tied = Instance("bernoulli", [0.5, 0.5], [1.0, 1.0])
-    runs = simulate(
-        tied, "co", delta=0.05, trajectories=runs_of(lab) // 4, seed=SEED, max_pulls=5000, threshold="paper"
-    )
+    runs = lab.runs(Instance("bernoulli", [0.5, 0.5], [1.0, 1.0]), "co", 0.05, share=0.5, max_pulls=5000)
     return f"two equal arms: {np.mean(runs.decisions < 0):.0%} of CO's runs exceed 5000 pulls"
 
 
-@erratum(
-    "Algorithm 2",
-    says="CO pulls the survivor once more",
-    right="stop when one arm is left",
-    minor=True,
-)
+@erratum("Algorithm 2", "CO pulls the survivor once more", "stop when one arm is left", minor=True)
 def one_more_pull(lab: Lab) -> str:
-    runs = simulate(instance("G3"), "co", delta=DELTA, trajectories=1000, seed=SEED, threshold="paper")
+    runs = lab.runs(instance("G3"), "co", DELTA)
     return f"on the paper's instance it would add 1 to a mean cost of {runs.costs.mean():.0f}"
 
 
-@erratum(
-    "Lemma 6",
-    says="any c_1, c_2 > 0",
-    right="log(c_2/c_1^alpha) > 0.278",
-    minor=True,
-)
+@erratum("Lemma 6", "any c_1, c_2 > 0", "log(c_2/c_1^alpha) > 0.278", minor=True)
 def technical_lemma(lab: Lab) -> str:
     x = math.log(1.2 * math.e) + math.log(math.log(1.2))
     right = f"log(c_2 x) = {math.log(1.2 * x):.2f}" if x > 0 else "log(c_2 x) does not exist"
     return f"c_1 = alpha = 1, c_2 = 1.2: x = {x:.2f} and {right}"
 
 
-@erratum(
-    "Proof of Theorem 2",
-    says="liminf; C_eps tends to T*",
-    right="limsup; to 1/T*",
-    minor=True,
-)
+@erratum("Proof of Theorem 2", "liminf; C_eps tends to T*", "limsup; to 1/T*", minor=True)
 def inverse_constant(lab: Lab) -> str:
     hardness = bound(instance("G3")).hardness
     return f"on the paper's instance T* = {hardness:.2f}, and C_eps tends to 1/T* = {1 / hardness:.4f}"
 
 
-@erratum(
-    "Section 2, Poisson",
-    says="h(x) = e^-x/x!",
-    right="1/x!",
-    minor=True,
-)
+@erratum("Assumption 1, Poisson", "h(x) = e^-x/x!", "1/x!", minor=True)
 def poisson_base(lab: Lab) -> str:
     total = sum(math.exp(-x) * 1.5**x / math.factorial(x) * math.exp(-1.5) for x in range(100))
     return f"for mean 1.5 the printed probabilities add up to {total:.3f}"
 
 
-@erratum(
-    "Section 2, Gaussian",
-    says="h(x) = exp(-x²/(2sigma²))/sqrt(2pi)",
-    right="divide by sigma",
-    minor=True,
-)
+@erratum("Assumption 1, Gaussian", "h(x) = exp(-x²/(2sigma²))/sqrt(2pi)", "divide by sigma", minor=True)
 def gaussian_base(lab: Lab) -> str:
     x = np.linspace(-40, 40, 400_001)
     total = np.sum(np.exp(-(x**2) / 8) / math.sqrt(2 * math.pi)) * (x[1] - x[0])
     return f"for sigma = 2 the printed density integrates to {total:.3f}"
 
 
-@erratum(
-    "Algorithm 1",
-    says="no shares for ties and boundary means",
-    right="define them; both are common",
-    minor=True,
-)
+@erratum("Algorithm 1", "no shares for ties and boundary means", "define them; both are common", minor=True)
 def early_ties(lab: Lab) -> str:
     """CTAS first computes shares after three pulls of each of three arms: enumerate what it may see."""
     means, n = (0.9, 0.6, 0.3), 3
@@ -334,23 +223,19 @@ def early_ties(lab: Lab) -> str:
     return f"Bernoulli instance, first shares: the best is tied in {tied:.0%}, a mean is 0 or 1 in {edge:.0%}"
 
 
-@erratum(
-    "Threshold of many experiments",
-    says="log((1+log t)/delta) keeps delta",
-    right="not with elimination",
-    source="Literature",
-)
-def stylized_elimination(lab: Lab) -> str:
-    def best_is_out(arms, run, rules):  # type: ignore[no-untyped-def]
-        co_stop(arms, run, rules)
-        return arms[0].in_play == 0
+def best_is_out(arms, run, rules):  # type: ignore[no-untyped-def]
+    co_stop(arms, run, rules)
+    return arms[0].in_play == 0
 
+
+@erratum("Literature, threshold of many experiments", "log((1+log t)/delta) keeps delta", "not with elimination")
+def stylized_elimination(lab: Lab) -> str:
     racing = policy(co_choose, stop=best_is_out, cost_blind=True, run_memory=CO.run_memory)
     shares = []
     for K in (3, 10):
         tied = Instance("gaussian", [1e-9] + [0.0] * (K - 1), [1.0] * K)
-        options: dict[str, Any] = {"delta": 0.1, "trajectories": runs_of(lab), "seed": SEED, "max_pulls": 10_000}
-        shares.append(f"{simulate(tied, racing, threshold='stylized', **options).wrong.mean():.0%} at K = {K}")
+        wrong = lab.runs(tied, racing, 0.1, threshold="stylized", share=2, max_pulls=10_000).wrong
+        shares.append(f"{wrong.mean():.0%} at K = {K}")
     return "delta 0.1, near ties: racing drops the best arm in " + ", ".join(shares)
 
 
@@ -362,15 +247,8 @@ SLIPS = [
 ]
 
 
-def shown(lab: Lab, each: Erratum) -> str:
-    """The number that shows an erratum, computed once."""
-    if each.where not in lab.shown:
-        lab.shown[each.where] = each.shown(lab)
-    return lab.shown[each.where]
-
-
 def errata(lab: Lab) -> Section:
-    rows = [[each.where, each.says, each.right, shown(lab, each)] for each in ERRATA]
+    rows = [[each.where, each.says, each.right, each.show(lab)] for each in ERRATA]
     table = Table("Each row: where, what is stated there, what is correct, and a number that shows it.",
                   ["where", "stated", "correct", "check"], rows, ["cabai reproduce errata"])  # fmt: skip
     return Section("errata", "Errata", ["Slips of notation: " + " ".join(SLIPS)], [table])

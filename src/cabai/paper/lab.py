@@ -1,16 +1,22 @@
-"""The simulations a reproduction needs, each run once, and the command that repeats each."""
+"""The simulations a reproduction needs, each run once; the command that repeats each; estimates with their errors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cabai import thresholds
 from cabai.instance import Instance
+from cabai.policies import Policy, policy_of
 from cabai.simulation import Runs, simulate
 from cabai.simulation.engines import Engine
 
-SLOWER = ("co", "racing", "d-lucb")  # one run per delta, because their choices depend on it
+Numbers = NDArray[Any]
 
 
 @dataclass
@@ -23,49 +29,42 @@ class Lab:
     quick: bool = False
     progress: Callable[[str], None] = lambda text: None
     done: dict[tuple[object, ...], Runs] = field(default_factory=dict)
-    shown: dict[str, str] = field(default_factory=dict)  # the numbers of errata, by where
 
-    def runs(
-        self,
-        instance: Instance,
-        policy: str,
-        delta: float,
-        *,
-        threshold: str = "paper",
-        grid: Sequence[int] = (),
-        max_pulls: int | None = None,
-        share: float = 1.0,
-    ) -> Runs:
-        """The trajectories of a policy, or the share of them that a long run can afford."""
-        return self.several(
-            instance, policy, [delta], threshold=threshold, grid=grid, max_pulls=max_pulls, share=share
-        )[0]
+    def runs(self, instance: Instance, policy: str | Policy, delta: float, **options: Any) -> Runs:
+        return self.several(instance, policy, [delta], **options)[0]
 
     def several(
         self,
         instance: Instance,
-        policy: str,
+        policy: str | Policy,
         deltas: Sequence[float],
         *,
         threshold: str = "paper",
-        grid: Sequence[int] = (),
-        max_pulls: int | None = None,
         share: float = 1.0,
+        **options: Any,
     ) -> list[Runs]:
-        """One result for each delta; from the same trajectories where the policy's choices do not depend on delta."""
+        """One result for each delta; from the same trajectories where the policy's choices do not depend on delta.
+
+        `share` times the number of trajectories is run; the other options are those of `simulate`.
+        """
         count = max(20, round(share * self.trajectories))
-        rest = (threshold, tuple(grid), max_pulls, count)
+        rest = (threshold, count, repr(options))
         missing = [delta for delta in deltas if (instance, policy, delta, *rest) not in self.done]
-        single = policy.partition("(")[0] in SLOWER
+        single = policy_of(policy).depends_on_delta
         for group in [[delta] for delta in missing] if single else [missing] if missing else []:
             self.progress(f"{policy} on {instance.family}, K = {len(instance)}, delta {', '.join(map(str, group))}")
             results = simulate(
-                instance, policy, delta=group, threshold=threshold, grid=grid, max_pulls=max_pulls,
-                trajectories=count, seed=self.seed, engine=self.engine,
+                instance, policy, delta=group, threshold=threshold, trajectories=count, seed=self.seed,
+                engine=self.engine, **options,
             )  # fmt: skip
             for runs in results:
                 self.done[(instance, policy, runs.delta, *rest)] = runs
         return [self.done[(instance, policy, delta, *rest)] for delta in deltas]
+
+    def command(self, part: str) -> str:
+        """The shell command that repeats a part."""
+        options = "--quick" if self.quick else f"--trajectories {self.trajectories}"
+        return f"cabai reproduce {part} {options} --seed {self.seed}"
 
 
 def command(runs: Runs) -> str:
@@ -85,3 +84,38 @@ def command(runs: Runs) -> str:
 def instance_options(instance: Instance) -> str:
     means, costs = (",".join(f"{x:.10g}" for x in values) for values in (instance.means, instance.costs))
     return f"--family {instance.family} --means {means} --costs {costs}"
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.{4 if self.value >= 1000 else 3}g} ± {self.error:.2g}"
+
+
+def mean_of(values: Numbers) -> Estimate:
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
+
+
+def share_of(happened: Numbers) -> Estimate:
+    """How often something happened; the error of none is that of one."""
+    p, n = float(happened.mean()), len(happened)
+    return Estimate(p, math.sqrt(max(p * (1 - p), 1 / n) / n))
+
+
+def quantile_of(values: Numbers, q: float) -> Estimate:
+    """A quantile; half the distance of the order statistics that are one standard error of the rank around it."""
+    ranks = q + np.array([-1, 1]) * math.sqrt(q * (1 - q) / len(values))
+    low, high = np.quantile(values, np.clip(ranks, 0, 1))
+    return Estimate(float(np.quantile(values, q)), float(high - low) / 2)
+
+
+def ratio(above: Runs, below: Runs) -> Estimate:
+    """The ratio of two mean costs; the trajectories are paired, they face the same rewards."""
+    n = min(len(above), len(below))
+    x, y = above.costs[:n], below.costs[:n]
+    r = x.mean() / y.mean()
+    return Estimate(float(r), float((x - r * y).std(ddof=1) / (math.sqrt(n) * y.mean())))

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from cabai.instance import Instance
+from cabai.paper.lab import Lab
 
 Rows = NDArray[np.float64]  # one row per trajectory, one column per arm
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """All trajectories after t pulls: N_a, the empirical means and the sums of the costs."""
 
     t: int
@@ -43,39 +46,37 @@ def optimal_shares(means: Rows, costs: Rows) -> Rows:
     return shares
 
 
-def ctas(seen: Seen) -> Any:
+def ctas(now: Observed) -> Any:
     """Algorithm 1: the least-pulled arm if it has fewer than sqrt(t) pulls, else the largest deficit J w_a - C_a."""
-    shares = optimal_shares(seen.means, seen.costs / seen.pulls)
-    behind = seen.costs.sum(axis=1, keepdims=True) * shares - seen.costs
-    forced = seen.pulls.min(axis=1) < np.sqrt(seen.t)
-    return np.where(forced, seen.pulls.argmin(axis=1), behind.argmax(axis=1))
+    shares = optimal_shares(now.means, now.costs / now.pulls)
+    behind = now.costs.sum(axis=1, keepdims=True) * shares - now.costs
+    forced = now.pulls.min(axis=1) < np.sqrt(now.t)
+    return np.where(forced, now.pulls.argmin(axis=1), behind.argmax(axis=1))
 
 
-def co(seen: Seen) -> Any:
+def co(now: Observed) -> Any:
     """Algorithm 2's sampling rule, all arms in play: the smallest sqrt(mean cost) N, so the smallest C_a N_a."""
-    return (seen.costs * seen.pulls).argmin(axis=1)
+    return (now.costs * now.pulls).argmin(axis=1)
 
 
 def lockstep(
-    rule: Callable[[Seen], Any],
-    means: ArrayLike,
-    costs: ArrayLike,
+    lab: Lab,
+    rule: Callable[[Observed], Any],
+    problem: Instance,
     *,
     trajectories: int,
     pulls: int,
-    seed: int,
     sd: float = 1.0,
-) -> Iterator[Seen]:
-    """Yield what is seen after each pull, from one pull of every arm on; the next step overwrites it."""
-    rng = np.random.default_rng(seed)
-    mean, cost = np.asarray(means, float), np.asarray(costs, float)
-    rows, arms = np.arange(trajectories), len(mean)
+) -> Iterator[Observed]:
+    """Yield what was observed after each pull, from one pull of every arm on; the next step overwrites it."""
+    lab.progress(f"{rule.__name__} in NumPy, {trajectories} trajectories of {pulls} pulls")
+    rng, rows, arms = np.random.default_rng(lab.seed), np.arange(trajectories), len(problem)
     N, R, M, C = np.zeros((4, trajectories, arms))
     for t in range(1, pulls + 1):
-        chosen = np.full(trajectories, t - 1) if t <= arms else rule(Seen(t - 1, N, M, C))
+        chosen = np.full(trajectories, t - 1) if t <= arms else rule(Observed(t - 1, N, M, C))
         N[rows, chosen] += 1
-        R[rows, chosen] += mean[chosen] + sd * rng.standard_normal(trajectories)
-        C[rows, chosen] += cost[chosen] * (0.5 + rng.random(trajectories))
+        R[rows, chosen] += problem.means[chosen] + sd * rng.standard_normal(trajectories)
+        C[rows, chosen] += problem.costs[chosen] * (0.5 + rng.random(trajectories))
         if t >= arms:
             M[:] = R / N
-            yield Seen(t, N, M, C)
+            yield Observed(t, N, M, C)

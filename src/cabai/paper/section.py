@@ -39,8 +39,6 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     data: dict[str, pd.DataFrame] = field(default_factory=dict)
 
-
-def pm(value: float, error: float) -> str:
-    """A number and its standard error."""
-    digits = 4 if value >= 1000 else 3
-    return f"{value:.{digits}g} ± {error:.2g}"
+    def add(self, caption: str, header: list[str], rows: list[list[str]], commands: list[str]) -> None:
+        """Add a table."""
+        self.tables.append(Table(caption, header, rows, commands))

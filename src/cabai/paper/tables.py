@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import time
 from contextlib import suppress
@@ -13,7 +12,7 @@ import pandas as pd
 
 from cabai.bound import bound
 from cabai.instance import Instance
-from cabai.paper.lab import Lab, command, instance_options
+from cabai.paper.lab import Lab, command, instance_options, mean_of
 from cabai.paper.published import DELTA, NAMES, POLICIES, TABLE_1, TABLE_2, instance
 from cabai.paper.section import Section, Table
 from cabai.simulation import Runs, simulate
@@ -26,36 +25,27 @@ def table_1(lab: Lab) -> Section:
     rows, records, commands = [], [], []
     for policy, optimum, problem in (("tas", "cost-blind", blind), ("ctas", "cost-aware", paper)):
         runs = lab.runs(paper, policy, DELTA)
-        shares = runs.pulls / runs.steps[:, None]
-        mean, error = shares.mean(axis=0), shares.std(axis=0, ddof=1) / math.sqrt(len(runs))
-        exact = bound(problem).pull_shares
-        printed = TABLE_1[policy]
+        exact, printed = bound(problem).pull_shares, TABLE_1[policy]
+        simulated = [mean_of(runs.pulls[:, a] / runs.steps) for a in range(len(paper))]
         rows += [
             [f"{optimum} optimum, exact", *(f"{x:.4f}" for x in exact)],
             [f"{policy}, printed", *(f"{x:.2f}" for x in printed)],
-            [f"{policy}, simulated", *(f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True))],
+            [f"{policy}, simulated", *(f"{x.value:.4f} ± {x.error:.4f}" for x in simulated)],
         ]
-        for a in range(len(paper)):
-            records.append(
-                {"policy": policy, "arm": a + 1, "exact": exact[a], "printed": printed[a],
-                 "simulated": mean[a], "standard_error": error[a]}
-            )  # fmt: skip
+        records += [
+            {"policy": policy, "arm": a + 1, "exact": exact[a], "printed": printed[a], "simulated": x.value,
+             "standard_error": x.error} for a, x in enumerate(simulated)
+        ]  # fmt: skip
         commands += [f"cabai bound {instance_options(problem)}", command(runs)]
     frame = pd.DataFrame(records)
     # A printed share is rounded to 0.01; allow that and five standard errors.
-    agree = (frame["printed"] - frame["simulated"]).abs() <= 0.005 + 5 * frame["standard_error"]
-    off = frame[~agree]
+    off = frame[(frame["printed"] - frame["simulated"]).abs() > 0.005 + 5 * frame["standard_error"]]
     differing = [f"{r.policy} arm {r.arm}: {r.printed:.2f} printed, {r.simulated:.3f}" for r in off.itertuples()]
     verdict = (
-        "Printed shares differ from the simulation by more than rounding and five standard errors for "
-        f"{'; '.join(differing)}."
-        if differing
-        else "Every printed share agrees with the simulation within rounding and five standard errors."
+        "Printed shares that differ from the simulation by more than rounding and five standard errors: "
+        f"{'; '.join(differing) or 'none'}."
     )
-    header = [
-        "",
-        *(f"arm {a + 1} ({m:g}, {c:g})" for a, (m, c) in enumerate(zip(paper.means, paper.costs, strict=True))),
-    ]
+    header = ["", *(f"arm {a + 1} ({paper.means[a]:g}, {paper.costs[a]:g})" for a in range(len(paper)))]
     caption = "Shares of the pulls, Gaussian, delta 1e-6; arms as (mean, cost). Simulated: mean of N_a/t at the end."
     return Section("table1", "Table 1: optimal and simulated shares of the pulls", [verdict],
                    [Table(caption, header, rows, commands)], data={"table1": frame})  # fmt: skip
@@ -94,9 +84,8 @@ def table_2(lab: Lab) -> Section:
     ]  # fmt: skip
     header = ["family, policy", "printed s", "straightforward s", "cabai s", "ratio", "ns per pull"]
     caption = "Seconds for 1000 trajectories, delta 1e-6; ratio: straightforward over cabai, both on this machine."
-    return Section(
-        "table2", "Table 2: computing time", text, [Table(caption, header, rows, commands)], data={"table2": frame}
-    )
+    return Section("table2", "Table 2: computing time", text, [Table(caption, header, rows, commands)],
+                   data={"table2": frame})  # fmt: skip
 
 
 def timed(lab: Lab, problem: Instance, policy: str) -> tuple[Runs, float]:
@@ -134,11 +123,8 @@ def machine() -> str:
     """The processor's name and the versions that matter."""
     import numba
 
-    name = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
-    if information.exists():
-        models = [
-            line.partition(":")[2].strip() for line in information.read_text().splitlines() if "model name" in line
-        ]
-        name = models[0] if models else name
+    lines = information.read_text().splitlines() if information.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    name = models[0] if models else platform.processor() or platform.machine()
     return f"{name}, {platform.system()}, Python {platform.python_version()}, Numba {numba.__version__}"
