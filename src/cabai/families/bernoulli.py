@@ -12,7 +12,7 @@ from cabai.families.base import Family
 from cabai.families.ends import FAR, newton_end
 from cabai.families.psi import psi
 from cabai.support.stirling import stirling, stirling_half
-from cabai.support.streams import uniform
+from cabai.support.streams import gamma, uniform
 
 HALF_LOG_HALF_PI = 0.5 * math.log(math.pi / 2)
 
@@ -39,6 +39,12 @@ def edges(rules):
 
 def draw(arm):
     return 1.0 if uniform(arm) < arm.mean else 0.0
+
+
+def draw_mean(rules, record, n, total):
+    """Beta(1 + R, 1 + N - R)."""
+    successes = gamma(record, 1.0 + total)
+    return successes / (successes + gamma(record, 1.0 + max(n - total, 0.0)))
 
 
 def remainder(rules, n, total):
@@ -113,6 +119,7 @@ class Bernoulli(Family):
         variance_slope,
         edges,
         draw,
+        draw_mean,
         remainder,
         tilted,
         upper_end,

@@ -11,7 +11,7 @@ from cabai.families.base import Family
 from cabai.families.ends import FAR, newton_end
 from cabai.families.psi import SMALL, excess_of_exp
 from cabai.support.stirling import stirling
-from cabai.support.streams import TO_UNIT, uniform
+from cabai.support.streams import TO_UNIT, gamma, uniform
 
 
 # fmt: off
@@ -52,6 +52,11 @@ def edges(rules):
 def draw(arm):
     u = uniform(arm)
     return -arm.mean * math.log(1.0 - u) if u > 0.0 else arm.mean * TO_UNIT
+
+
+def draw_mean(rules, record, n, total):
+    """The rate is gamma distributed, with a prior that is flat in its logarithm."""
+    return total / gamma(record, 1.0 * n)
 
 
 def remainder(rules, n, total):
@@ -116,8 +121,8 @@ class Exponential(Family):
     means = rewards = "positive"
     limits = (1e-100, 1e100)  # so that sums and squares do not overflow
     functions = (
-        divergence, variance_at, variance_slope, edges, draw, remainder, tilted, straightened, lowered, upper_end,
-        lower_end,
+        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, straightened, lowered,
+        upper_end, lower_end,
     )  # fmt: skip
 
     def allows_mean(self, mean: float) -> bool:

@@ -32,6 +32,10 @@ def draw(arm):
     return arm.mean + arm.spread * normal(arm)
 
 
+def draw_mean(rules, record, n, total):
+    return total / n + math.sqrt(rules.variance / n) * normal(record)
+
+
 def remainder(rules, n, total):
     return 0.0
 
@@ -127,8 +131,8 @@ class Gaussian(Family):
     usual_tilts = 0.4, 1.2  # in units of 1/sd
     typical_means = (0.0,)  # all means are alike
     functions = (
-        divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end, pair_evidence,
-        evidence_at_most, coin, meeting_point_at, solve_shares,
+        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, lower_end,
+        pair_evidence, evidence_at_most, coin, meeting_point_at, solve_shares,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -48,6 +48,11 @@ def inner_lower_end(rules, mean, level):
 
 
 @required_slot
+def inner_draw_mean(rules, record, n, total):
+    """See `slots.draw_mean`."""
+
+
+@required_slot
 def inner_remainder(rules, n, total):
     """See `slots.remainder`."""
 
@@ -85,6 +90,10 @@ def upper_end(rules, mean, level):
 
 def lower_end(rules, mean, level):
     return -inner_upper_end(rules, -mean, level)
+
+
+def draw_mean(rules, record, n, total):
+    return -inner_draw_mean(rules, record, n, -total)
 
 
 def remainder(rules, n, total):
@@ -132,7 +141,8 @@ class Mirrored(Family):
 
     inner: Family
     functions = (
-        divergence, variance_at, variance_slope, edges, upper_end, lower_end, remainder, tilted, straightened,
+        divergence, variance_at, variance_slope, edges, upper_end, lower_end, draw_mean, remainder, tilted,
+        straightened,
     )  # fmt: skip
 
     @property
@@ -169,8 +179,8 @@ class Mirrored(Family):
         inner = {
             f"inner_{of.slot}": function_for(of, self.inner.binding)
             for of in (
-                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.remainder, slots.tilted,
-                slots.straightened, upper_end_slot, lower_end_slot,
+                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.draw_mean,
+                slots.remainder, slots.tilted, slots.straightened, upper_end_slot, lower_end_slot,
             )
             if of.slot in given or not getattr(of, "required", False)
         }  # fmt: skip

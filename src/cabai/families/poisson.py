@@ -14,7 +14,7 @@ from cabai.families.base import Family
 from cabai.families.ends import FAR, newton_end
 from cabai.families.psi import excess_of_exp, psi
 from cabai.support.stirling import HALF_LOG_2PI, stirling, stirling_half
-from cabai.support.streams import uniform
+from cabai.support.streams import gamma, uniform
 
 LARGE = 10.0  # from this mean on, drawing by inversion would take too many steps
 
@@ -37,6 +37,10 @@ def variance_slope(rules, q):
 
 def edges(rules):
     return 0.0, np.inf
+
+
+def draw_mean(rules, record, n, total):
+    return gamma(record, 1.0 + total) / n
 
 
 def remainder(rules, n, total):
@@ -131,7 +135,9 @@ class Poisson(Family):
     limits = (0.0, 2.0**53)  # beyond this, a double cannot represent every count
     typical_means = (20.0, 0.3)
     whole_rewards = True
-    functions = divergence, variance_at, variance_slope, edges, draw, remainder, tilted, upper_end, lower_end
+    functions = (
+        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, lower_end,
+    )  # fmt: skip
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:

@@ -32,6 +32,12 @@ def draw(arm):
 
 
 @required_slot
+def draw_mean(rules, record, n, total):
+    """For `thompson`: draw a mean from its posterior after n rewards with this sum, with the random numbers of a
+    record; the prior is flat."""
+
+
+@required_slot
 def remainder(rules, n, total):
     """For `evalue`: the log of the mixture (Jeffreys' prior) over n rewards with this sum, minus that of their best
     fit, plus log(n)/2, in nats; without the constant that cancels if the first reward is set aside."""

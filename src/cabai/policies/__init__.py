@@ -6,39 +6,37 @@ from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.core.state import Fields
+from cabai.policies.at2 import AT2
 from cabai.policies.base import Policy, own_policy
 from cabai.policies.cheapest import CheapestGoodEnough
+from cabai.policies.citations import bibtex
 from cabai.policies.co import CO
 from cabai.policies.ctas import CTAS
 from cabai.policies.d_lucb import DLUCB
+from cabai.policies.dkm import DKM
+from cabai.policies.eb_tci import EBTCI
+from cabai.policies.fws import FWS
+from cabai.policies.lma import LMA
 from cabai.policies.racing import Racing
 from cabai.policies.tas import TAS
+from cabai.policies.thompson import Thompson
 from cabai.policies.top_two import TopTwo
+from cabai.policies.ugape import UGapE
 from cabai.policies.uniform import Uniform
 from cabai.support.registry import Registry
 
 __all__ = [
-    "CO",
-    "CTAS",
-    "DEFAULT",
-    "DLUCB",
-    "POLICIES",
-    "TAS",
-    "CheapestGoodEnough",
-    "Policy",
-    "Racing",
-    "TopTwo",
-    "Uniform",
-    "policy",
-    "policy_of",
-]
+    "CO", "CTAS", "DEFAULT", "DLUCB", "POLICIES", "TAS", "CheapestGoodEnough", "Policy", "Racing", "TopTwo", "Uniform",
+    "bibtex", "policy", "policy_of",
+]  # fmt: skip
 
 #: The name of the default policy, for both simulations and studies.
 DEFAULT = "top-two"
 USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
 #: cabai's policies by name; `POLICIES.names` lists them.
 POLICIES: Registry[Policy] = Registry(
-    "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, unlisted=(CheapestGoodEnough,),
+    "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, Thompson, EBTCI, AT2, FWS, LMA, DKM, UGapE,
+    unlisted=(CheapestGoodEnough,),
     hint=" To make a policy of a function, write @cabai.policy above it.",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ from cabai.core.goal import BEST
 from cabai.core.state import Fields
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.support.registry import Named
+from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 
@@ -64,6 +66,12 @@ class Policy(Named):
     def threshold(self, given: Threshold) -> Threshold:
         """The threshold as this policy can use it."""
         return given
+
+
+def one_of(allowed: Mapping[Any, Any], given: Any, name: str) -> None:
+    """Refuse a parameter that is not one of these words."""
+    if given not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(str, allowed))}, got {given!r}.")
 
 
 def own_policy(

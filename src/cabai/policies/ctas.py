@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from cabai.core.shares import ARM_MEMORY, ARM_SCRATCH, RUN_MEMORY, allocate
+from cabai.core.state import Fields
+from cabai.policies.base import one_of
+from cabai.policies.cumulative import TRACKED, track_sums
 from cabai.policies.tracking import Tracking
 from cabai.support.specialise import required_slot
-from cabai.support.validation import InvalidInput
 
 
 def track(arms, run, rules):
@@ -36,7 +38,7 @@ def ratio(run, arm):
     return arm.share / arm.costs
 
 
-LAGS = {"deficit": deficit, "ratio": ratio}
+LAGS = {"deficit": deficit, "ratio": ratio, "sums": None}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class CTAS(Tracking):
 
     While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the arm with the fewest. Otherwise
     pull the arm that is furthest behind its share: by the largest deficit J w_a - C_a (`tracking="deficit"`, as in the
-    paper), or by the largest ratio w_a / C_a (`tracking="ratio"`), which is much cheaper with many arms.
+    paper), or by the largest ratio w_a / C_a (`tracking="ratio"`), which is much cheaper with many arms. With
+    `tracking="sums"` (C-tracking), follow the sum of all shares so far, each at least 1/(2 sqrt(K² + t)), without
+    other exploration.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
@@ -55,13 +59,20 @@ class CTAS(Tracking):
 
     tracking: str = "deficit"
     name = "ctas"
-    arm_memory, run_memory, arm_scratch = ARM_MEMORY, RUN_MEMORY, ARM_SCRATCH
+    run_memory, arm_scratch = RUN_MEMORY, ARM_SCRATCH
+    keeps_of_arms = tuple(TRACKED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tracking not in LAGS:
-            raise InvalidInput(f"tracking must be one of {', '.join(LAGS)}, got {self.tracking!r}.")
+        one_of(LAGS, self.tracking, "tracking")
+
+    @property
+    def arm_memory(self) -> Fields:  # type: ignore[override]
+        return ARM_MEMORY | TRACKED if self.tracking == "sums" else ARM_MEMORY
 
     @property
     def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return track, ("lag", LAGS[self.tracking])
+        return (("track", track_sums),) if self.tracking == "sums" else (track, ("lag", LAGS[self.tracking]))
+
+    def parameters(self, arms: int) -> dict[str, float]:
+        return super().parameters(arms) | ({"exploration": 0.0} if self.tracking == "sums" else {})

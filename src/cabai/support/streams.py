@@ -87,3 +87,16 @@ def normal(record):
                 u = uniform(record)
         elif HEIGHT[layer] + u * (HEIGHT[layer + 1] - HEIGHT[layer]) < math.exp(-0.5 * x * x):
             return sign * x
+
+
+def gamma(record, shape):
+    """The next gamma random number with this shape, at least 1, and scale 1 (Marsaglia and Tsang 2000)."""
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = normal(record)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v *= v * v
+            if math.log(1.0 - uniform(record)) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return d * v

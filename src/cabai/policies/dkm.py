@@ -1,0 +1,84 @@
+"""DKM (Degenne, Koolen, Ménard 2019): a game between AdaHedge, which learns shares, and the closest wrong answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cabai.core.shares import halves
+from cabai.core.state import Fields
+from cabai.families.base import lower_end, upper_end
+from cabai.families.slots import divergence
+from cabai.policies.base import Policy
+from cabai.policies.cumulative import TRACKED, furthest_behind
+from cabai.policies.pairs import transport
+
+
+def choose(arms, run, rules):
+    """Track u ∝ exp(-η L), η = log K / Δ; then let AdaHedge learn from the optimistic gains g."""
+    K, b = len(arms), arms[run.leader]
+    if run.known_for != run.leader:  # another answer, another game
+        run.known_for, run.gap = run.leader, 0.01
+        for a in range(K):
+            arms[a].loss = 0.0
+    eta, least, total = math.log(K) / run.gap, np.inf, 0.0
+    for a in range(K):
+        least = min(least, arms[a].loss)
+    for a in range(K):
+        arms[a].u = max(math.exp(-eta * (arms[a].loss - least)), 1e-300)
+        total += arms[a].u
+    for a in range(K):
+        arms[a].u /= total
+        arms[a].tracked += arms[a].u
+    chosen = furthest_behind(arms, run)
+
+    j, least = -1, np.inf  # the best response: b and j at their pooled mean x
+    for a in range(K):
+        if a != run.leader:
+            z = transport(rules, b, b.u / b.cost, arms[a], arms[a].u / arms[a].cost)
+            if j < 0 or z < least:
+                j, least = a, z
+    _, _, x, _ = halves(b, arms[j], b.u / b.cost / (arms[j].u / arms[j].cost), rules)
+    largest, mean, mixed = 0.0, 0.0, 0.0
+    for a in range(K):
+        arms[a].gain = gain(arms[a], x if a == run.leader or a == j else arms[a].mean, run, rules) / arms[a].cost
+        largest = max(largest, arms[a].gain)
+        mean += arms[a].u * arms[a].gain
+    for a in range(K):
+        mixed += arms[a].u * math.exp(eta * (arms[a].gain - largest))
+        arms[a].loss -= arms[a].gain
+    run.gap += max(largest + math.log(max(mixed, 1e-300)) / eta - mean, 0.0)  # Δ += the mixability gap
+    return chosen
+
+
+def gain(arm, at, run, rules):
+    """max(l, d(up, at), d(down, at)), up and down the ends of {q : d(mean, q) <= l}, l = log t / N; finite."""
+    level = math.log(run.t) / arm.pulls
+    up, down = upper_end(rules, arm.mean, level), lower_end(rules, arm.mean, level)
+    above, below = divergence(rules, up, up - at, at, 1.0 - at), divergence(rules, down, down - at, at, 1.0 - at)
+    largest = max(level, above) if above < np.inf else level  # infinite where `at` is at the edge of the family
+    return max(largest, below) if below < np.inf else largest
+
+
+@dataclass(frozen=True)
+class DKM(Policy):
+    """DKM: a no-regret learner of shares against the closest alternative, with optimism instead of exploration.
+
+    The paper keeps one AdaHedge per answer; this one starts again when the answer changes. Gains are per cost, shares
+    are of the money.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "dkm", trajectories=100).summary().errors
+    0
+    """
+
+    name = "dkm"
+    choose = staticmethod(choose)
+    arm_memory: ClassVar[Fields] = {"loss": 0.0, **TRACKED}
+    arm_scratch: ClassVar[Fields] = {"u": 0.0, "gain": 0.0}
+    run_memory: ClassVar[Fields] = {"known_for": -1, "gap": 0.01}
+    keeps_of_arms = ("tracked",)

@@ -1,0 +1,66 @@
+"""EB-TCI (Jourdan, Degenne, Baudry, de Heide, Kaufmann 2022) and its relatives EB-TC and EB-TCε."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cabai.policies.base import Policy, one_of
+from cabai.policies.pairs import CHALLENGERS, COINS, challenger, toss
+from cabai.support.validation import InvalidInput, number
+
+
+def choose(arms, run, rules):
+    """The leader is the empirical best."""
+    return toss(arms, run, rules, run.leader, challenger(arms, run, rules, run.leader))
+
+
+def tc_epsilon(arms, run, rules, l):  # noqa: E741
+    """EB-TCε: argmin (mean_l - mean_a + ε) / sqrt(1/N_l + 1/N_a)."""
+    chosen, least = -1, np.inf
+    for a in range(len(arms)):
+        if a != l and arms[a].in_play:
+            gap = arms[l].mean - arms[a].mean + rules.allowance
+            w = gap / math.sqrt(1.0 / arms[l].pulls + 1.0 / arms[a].pulls)
+            if w < least:
+                chosen, least = a, w
+    return chosen
+
+
+@dataclass(frozen=True)
+class EBTCI(Policy):
+    """EB-TCI: toss a coin between the arm with the best mean and the arm hardest to tell from it.
+
+    The challenger is argmin Z + log N (`challenger=tci`) or argmin Z (`tc`, which starves an unlucky arm now and then);
+    with `epsilon` (and tc), that of EB-TCε. The coin is `ids`, which divides money as the lower bound does, or `half`.
+
+    >>> import cabai
+    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
+    >>> cabai.simulate(instance, "eb-tci", trajectories=100).summary().errors
+    0
+    """
+
+    coin: str = "ids"
+    challenger: str = "tci"
+    epsilon: float = 0.0
+    name = "eb-tci"
+    choose = staticmethod(choose)
+
+    def __post_init__(self) -> None:
+        one_of(COINS, self.coin, "coin")
+        one_of(CHALLENGERS, self.challenger, "challenger")
+        if number(self.epsilon, "epsilon") < 0 or (self.epsilon > 0 and self.challenger != "tc"):
+            raise InvalidInput(
+                f"epsilon must not be negative, and needs challenger=tc, got {self.epsilon!r} with {self.challenger}."
+            )
+
+    @property
+    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
+        rival = tc_epsilon if self.epsilon > 0 else CHALLENGERS[self.challenger]
+        return ("challenger", rival), ("weights", COINS[self.coin])
+
+    def parameters(self, arms: int) -> dict[str, float]:
+        return {"allowance": float(self.epsilon)}
