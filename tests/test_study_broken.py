@@ -4,8 +4,13 @@ acknowledged is lost, no lock and no file stays open."""
 from __future__ import annotations
 
 import gc
+import linecache
 import os
+import random
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -22,7 +27,8 @@ from cabai.study.log.postgres import PostgresStorage
 from cabai.study.log.sqlite import SqliteStorage
 from cabai.study.show import exporting
 from storages import BOTH, POSTGRES, before_commits
-from workers import check_log
+from workers import check_log, check_replay
+from workers import stored as log_of
 
 TOLD = 40
 
@@ -184,3 +190,104 @@ def test_readers_do_not_keep_a_fork_waiting(tmp_path):
     for thread in threads:
         thread.join()
     assert took < 20  # with three readers that take turns it was never
+
+
+class Interrupts:
+    """Ctrl-C at a random line of `cabai/study`, or at a random moment: inside of SQLite, for example."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.chance, self.left, self.at = how, random.Random(5), 0, ""
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        if f"cabai{os.sep}study" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self.left -= 1
+            # Python's own Ctrl-C never comes as a block is left, when the line on which it begins is run again.
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+            if self.left <= 0 and not self.at and not line.startswith(("with ", "try:")):
+                self.at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self.trace
+
+    def call(self, work: Any) -> bool:
+        """Whether `work` ended before it was interrupted. Any other error than Ctrl-C is an error of ours."""
+        self.left, self.at = self.chance.choice([self.chance.randint(1, 400), 10**9]), ""
+        try:
+            if self.how == "line":
+                sys.settrace(self.trace)
+            elif self.left < 10**9:
+                signal.setitimer(signal.ITIMER_REAL, self.chance.uniform(0.00001, 0.004))
+            work()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            return True
+        except KeyboardInterrupt:
+            return False
+        finally:
+            sys.settrace(None)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a connection that nobody has got
+@pytest.mark.parametrize("interrupts", [100, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["line", "moment"])
+@BOTH
+def test_ctrl_c_beside_threads_is_ctrl_c_loses_nothing_and_stops_nobody(url, how, interrupts, monkeypatch):
+    """One study object, shared by threads; what this thread did not hear of it does again, which is always safe."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    monkeypatch.setattr(database, "PATIENCE", 20.0)
+    study, over, reports, errors = study_at(url, lease=3600.0), threading.Event(), [], []
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            while not over.is_set():
+                pull, reward = study.ask(worker=f"thread {seed}"), float(chance.random() < 0.5)
+                study.tell(pull, reward, cost=1.0)
+                reports.append((pull.id, (reward, 1.0, None)))
+                time.sleep(0.001)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    injected, done, number = Interrupts(how), 0, 0
+    while done < interrupts:
+        number += 1
+        held: list[Any] = []
+        calls = [
+            lambda held=held, number=number: held.append(study.ask(worker="main", request=f"{number}")),
+            lambda held=held: study.tell(held[0], 1.0, cost=1.0),
+            study.status, lambda: study.stopped,
+        ]  # fmt: skip
+        for call in calls:
+            while not injected.call(call):
+                done += 1
+        reports.append((held[0].id, (1.0, 1.0, None)))
+    signal.signal(signal.SIGALRM, before)
+    over.set()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert errors == []
+    check_log(study, dict(reports))
+    check_replay(study)
+    asked = [event.pull for event in log_of(study) if event.kind == "ask"]
+    assert len(asked) == len(study.observations()) == len(reports)
+    assert study.status().under_way == 0
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite:///cabai.db"])
+def test_a_process_that_ends_says_nothing_of_its_connections(tmp_path, storage):
+    """The study is still known to a module as Python takes modules apart."""
+    code = (
+        "import builtins, cabai\n"
+        f"study = cabai.create_study('x', arms=['a', 'b'], family='bernoulli', storage={storage!r})\n"
+        "study.tell(study.ask(), 1, cost=1.0)\n"
+        "study.status()\n"
+        "builtins.kept = [study, study._storage.writer, study._storage.reader]\n"
+        "builtins.kept.append(builtins.kept)\n"
+    )
+    command = [sys.executable, "-X", "dev", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -521,6 +521,7 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
     postgres.end_connections()
     status = study.status()
     assert status.pulls + status.waiting == len(told) == len(study.observations())
+    assert status.under_way == 0  # what was done is not done again
     check_log(study, told)
 
 

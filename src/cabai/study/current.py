@@ -98,9 +98,13 @@ class Call:
         self.is_open = True  # until it is done, or its thread has given up
         self.result: Any = None
         self.error: Exception | None = None
+        self.added: list[Event] = []
 
     def run(self, transaction: Transaction) -> None:
-        """A call that is refused adds no event, so it does not concern the others."""
+        """A call that is refused adds no event, so it does not concern the others. One that was made before is not made
+        again if it is stored: the connection broke, or Ctrl-C came, as it was committed."""
+        if self.added and transaction.found(tables.EVENT_AT, self.added[0].place) == self.added[0]:
+            return
         before = len(transaction.events)
         try:
             self.result, self.error = self.work(transaction), None
@@ -108,6 +112,7 @@ class Call:
             if len(transaction.events) > before:
                 raise
             self.error = error
+        self.added = transaction.events[before:]
 
 
 class Follower:

@@ -11,8 +11,8 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from cabai.errors import StorageError
@@ -43,6 +43,7 @@ class SqliteConnection:
         except BaseException:
             driver.close()
             raise
+        weakref.finalize(self, driver.close)  # of a storage that nobody uses any more
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
@@ -76,11 +77,6 @@ class SqliteConnection:
 
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
-
-    def __del__(self) -> None:
-        """Of a storage that nobody uses any more; Python 3.13 would warn that it was not closed."""
-        with suppress(Exception):
-            self.driver.close()
 
 
 class SqliteStorage(database.Storage):

@@ -73,6 +73,7 @@ ROW = f"(?{', ?' * len(Event._fields)})"
 RESULT = (
     f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
 )
+EVENT_AT = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place = ?"
 PERIOD = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND request = ? AND kind = 'counts'"
 MOST_REASONS = 20
 FAILURES = (  # by arm and reason, the most frequent first
