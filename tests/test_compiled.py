@@ -213,8 +213,8 @@ OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
 OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
 OF_TWO_SAMPLES_AND_EPSILON = [within.meeting_point_at, within.parts_at]
 COMPARED = [
-    slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.tilted, slots.straightened, upper_end,
-    lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
+    slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.draw_mean, slots.tilted,
+    slots.straightened, upper_end, lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
     *OF_TWO_SAMPLES_AND_EPSILON,
 ]  # fmt: skip
 
@@ -333,6 +333,10 @@ def test_compiled_draws_are_those_of_plain_python(family):
         for a in (0, 1):
             expected = [draw(Record(plain[a])) for _ in range(2000)]
             assert [compiled(draw)(fast[a]) for _ in range(2000)] == pytest.approx(expected, rel=1e-12)
+        setup = Setup(instance.family, threshold_of("paper"), arms=2, delta=0.3)
+        mean, rules = setup.bound(slots.draw_mean), setup.rules
+        expected = [mean(Record(rules), Record(plain[0]), 7, 2.0) for _ in range(200)]
+        assert [compiled(mean)(rules, fast[0], 7, 2.0) for _ in range(200)] == pytest.approx(expected, rel=1e-12)
     assert plain["stream"].tolist() == fast["stream"].tolist()
 
 
