@@ -271,7 +271,7 @@ def test_ctrl_c_stops_within_seconds_and_says_what_is_cancelled(engine):
 def test_after_ctrl_c_a_cluster_that_goes_on_is_idle(dask):
     """Also of the trajectories that were running, which would not have ended."""
     address = dask.scheduler.address
-    command = [sys.executable, "-m", "cabai", "simulate", *HARD, "--engine", "dask", "--scheduler", address]
+    command = [sys.executable, "-m", "cabai", "simulate", *HARD, "--engine", "dask", "--address", address]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     busy = lambda: sum(map(len, dask.processing().values()))  # noqa: E731
     running = lambda: sum(dask.run(lambda dask_worker: len(dask_worker.state.executing)).values())  # noqa: E731
@@ -420,11 +420,7 @@ def test_bad_input_is_refused_by_name(paper_instance, options, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scheduler", "tcp://host:1"], "--scheduler needs --engine dask: it is the address of a Dask scheduler."),
-        (
-            ["--engine", "dask", "--address", "x"],
-            "--address needs --engine ray: it is the address of a Ray cluster.",
-        ),
+        (["--address", "tcp://host:1"], "an address is for a cluster: it needs engine 'dask' or 'ray', got None."),
         (["--keep", "summary", "--out", "x.parquet"], "--out needs --keep rows: it writes every trajectory."),
         (["--engine", "spark"], "engine must be None, for threads of this process, one of 'processes', 'dask'"),
     ],
@@ -440,7 +436,7 @@ def test_a_scheduler_that_is_not_there_is_one_line_and_code_1(monkeypatch):
     import dask
 
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        done = here("simulate", *HARD, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9")
+        done = here("simulate", *HARD, "--engine", "dask", "--address", "tcp://127.0.0.1:9")
     assert done.returncode == 1
     assert done.stderr.startswith("cabai: cannot reach a Dask scheduler at tcp://127.0.0.1:9: ")
     assert done.stderr.count("\n") == 1

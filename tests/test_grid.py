@@ -64,12 +64,11 @@ def test_a_grid_prints_a_column_a_policy_and_counts_its_work():
 def test_a_grid_uses_the_threshold_that_is_given_or_the_familys_own():
     usual = ["compare", "--grid", "--family", "bernoulli", "--policies", "co", "--deltas", "0.1", "--arms", "2",
              "--instances", "2", "--trajectories", "5", "--json"]  # fmt: skip
-    for more, expected in (([], "contrast"), (["--threshold", "kt"], "kt"), (["--thresholds", "kt"], "kt")):
+    for more, expected in (([], "contrast"), (["--threshold", "kt"], "kt")):
         found = here(*usual, *more)
         assert {cell["threshold"] for cell in json.loads(found.stdout)["cells"]} == {expected}
-    found = here(*usual, "--threshold", "kt", "--thresholds", "paper")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert "give --threshold or --thresholds, not both" in found.stderr
+    found = here(*usual, "--threshold", "kt,paper(alpha=1.2)")
+    assert [cell["threshold"] for cell in json.loads(found.stdout)["cells"]] == ["kt", "paper(alpha=1.2)"]
 
 
 def test_a_grid_of_bounded_rewards_counts_errors_and_has_no_ratios():

@@ -10,6 +10,7 @@ import pytest
 import cabai
 from cabai.datasets import read_table
 from cabai.settings import PLACES, REQUIRED, SETTINGS, defaults_for, settings_for
+from shell import here
 
 CALLS = {
     "study": cabai.create_study, "evaluate": cabai.evaluate, "run": cabai.Study.run, "amend": cabai.Study.amend,
@@ -79,3 +80,37 @@ def test_http_takes_what_the_table_lists_and_describes_it():
     assert Create.model_json_schema()["properties"]["goal"]["enum"] == ["best", "cheapest"]
     with pytest.raises(ValueError, match=r"unknown field 'max_costs'; did you mean max_cost\?"):
         Create(name="a", arms=["a", "b"], max_costs=3)
+
+
+COMMANDS = {
+    "simulate": ("instance", "simulate"), "compare": ("instance", "compare"), "calibrate": ("calibrate",),
+    "replay": ("replay", "scores"), "plan": ("plan",), "create": ("study",), "amend": ("amend",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_takes_what_its_call_takes_and_says_what_the_table_says(command):
+    from typer.main import get_command
+
+    from cabai.cli import app
+
+    found = get_command(app).commands
+    options = {each.name: each for each in (found | found["study"].commands)[command].params}
+    for place in COMMANDS[command]:
+        for name, row in settings_for(place).items():
+            if row.kind != "object" and name not in ("name", "storage") and (name, place) != ("arms", "plan"):
+                assert options[name].opts[0] == f"--{name.replace('_', '-')}"
+                assert options[name].help == row.sentence or (name, command) == ("costs", "replay")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["study", "create", "x", "--arms", "a,b", "--family", "bernoulli", "--max-costs", "5"],
+        ["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,1", "--epsilo", "0.1"],
+    ],
+)
+def test_the_shell_suggests_the_option_that_was_meant(arguments):
+    done = here(*arguments)
+    assert done.returncode == 2
+    assert {"--max-costs": "--max-cost", "--epsilo": "--epsilon"}[arguments[-2]] in done.stderr.partition("option")[2]

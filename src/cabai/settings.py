@@ -98,6 +98,10 @@ PLACES = (
     "study", "evaluate", "run", "amend", "plan", "simulate", "compare", "calibrate", "replay", "scores", "instance",
     "bound", "reproduce", "file", "http",
 )  # fmt: skip
+REWARDS = (
+    f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: gaussian(variance=4), "
+    "bounded(low=0, high=10). For your own: module:name."
+)
 
 SETTINGS = (
     # What is tested, and how surely
@@ -106,11 +110,9 @@ SETTINGS = (
     Setting("arms", "names", REQUIRED, "Names of the arms, such as small,large, or a table of names and metadata.",
             f"{CREATED} evaluate"),
     Setting("arms", "names", None, "Names of the arms: small,medium,large.", "plan"),
-    Setting("family", "text", None,
-            f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: "
-            "gaussian(variance=4), bounded(low=0, high=10). For your own: module:name. Default with items: bounded.",
-            f"{CREATED} evaluate plan instance calibrate", examples=tuple(FAMILIES.names),
-            other_defaults={"instance": REQUIRED, "calibrate": REQUIRED}),
+    Setting("family", "text", None, f"{REWARDS} Default with items: bounded.", f"{CREATED} evaluate plan",
+            examples=tuple(FAMILIES.names)),
+    Setting("family", "text", REQUIRED, REWARDS, "instance calibrate"),
     Setting("means", "numbers", REQUIRED, "Mean reward of each arm: 1.5,1,0.5.", "instance"),
     Setting("means", "text", None,
             "What you know about each arm's mean reward, separated by commas: a number, a range 0.02..0.03, "

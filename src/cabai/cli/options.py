@@ -1,142 +1,153 @@
-"""Options shared by several commands, and how to read them."""
+"""How commands get their options: from the table of settings, and those that several commands share."""
 
 from __future__ import annotations
 
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from cabai.cli.tools import read_numbers
-from cabai.core.goal import BEST, CHEAPEST
-from cabai.families import FAMILIES
-from cabai.families.laws import LAWS
-from cabai.instance import COST_MODELS, Instance
-from cabai.policies import POLICIES
-from cabai.support.validation import InvalidInput
-from cabai.thresholds import THRESHOLDS
+from cabai.instance import Instance
+from cabai.settings import REQUIRED, STORAGE, Setting, settings_for
+from cabai.support.registry import split_outside_brackets
+from cabai.support.validation import InvalidInput, shown
 
-FamilyOption = Annotated[
-    str,
-    typer.Option(
-        "--family",
-        help=f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: "
-        "gaussian(variance=4), bounded(low=0, high=10). For your own family: module:name.",
-    ),
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+NameArgument = Annotated[str, typer.Argument(help=settings_for("study")["name"].sentence)]
+StorageOption = Annotated[
+    str, typer.Option("--storage", envvar="CABAI_STORAGE", help=settings_for("study")["storage"].sentence)
 ]
-MeansOption = Annotated[str, typer.Option("--means", help="Mean reward of each arm: 1.5,1,0.5")]
-CostsOption = Annotated[str, typer.Option("--costs", help="Mean cost per pull of each arm: 1,0.1,0.01")]
-NamesOption = Annotated[str | None, typer.Option("--names", help="Name of each arm: small,medium,large")]
-CostModelOption = Annotated[
-    str, typer.Option("--cost-model", help=f"How the cost of a pull varies around its mean: {', '.join(COST_MODELS)}.")
-]
-LawOption = Annotated[
-    str | None,
-    typer.Option("--law", help=f"How to draw bounded rewards: {', '.join(LAWS)}. Default: uniform."),
-]
-SdOption = Annotated[
-    str | None,
-    typer.Option("--sd", help="With --law: standard deviation of rewards, one for all arms or one per arm."),
-]
-DeltaOption = Annotated[float, typer.Option("--delta", help="Largest allowed probability of a wrong decision.")]
-EpsilonOption = Annotated[
-    float, typer.Option("--epsilon", help="Accept any arm whose mean is within epsilon of the best.")
-]
-GoalOption = Annotated[
-    str,
-    typer.Option(
-        "--goal",
-        help=f"What to look for: {BEST} (the best arm) or {CHEAPEST} (the cheapest arm to run among those within "
-        "epsilon of the best).",
-    ),
-]
-SlackOption = Annotated[
-    float | None,
-    typer.Option(
-        "--slack",
-        help="With --goal cheapest: show that every cheaper arm is worse than the best by more than epsilon - slack. "
-        "Default: half of epsilon.",
-    ),
-]
-RunningCostsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--running-costs",
-        help="With --goal cheapest: what each arm costs to run: 1,0.1. Default: what it costs to try.",
-    ),
-]
-ThresholdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--threshold",
-        help=f"The test that decides when one arm beats another: {', '.join(THRESHOLDS.names)}. Parameters go in "
-        "brackets: paper(alpha=1.2). For your own: module:name. Or a file written by cabai calibrate. Default: the "
-        "cheapest threshold proven for the family.",
-    ),
-]
-TrajectoriesOption = Annotated[int, typer.Option("--trajectories", help="Number of simulated runs.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same results.")]
-MaxPullsOption = Annotated[
-    int | None, typer.Option("--max-pulls", help="Cut a trajectory, as unfinished, after this many pulls.")
-]
-MaxCostOption = Annotated[
-    float | None, typer.Option("--max-cost", help="Cut a trajectory, as unfinished, once it has cost this much.")
-]
+Function = Callable[..., tuple[Any, Any] | None]
+OF_STUDY = {"name": (NameArgument, REQUIRED), "storage": (StorageOption, STORAGE)}
 
 
-def workers_option(what: str) -> Any:
-    return typer.Option("--workers", help=f"Number of {what} to run in parallel. Default: one per core.")
+def takes(
+    *places: str, leave_out: Iterable[str] = (), optional: Iterable[str] = (), study: bool = False
+) -> Callable[[Function], Function]:
+    """Make a function a command: its `**settings` are those of some places, by the table.
+
+    What it returns is printed: with --json the first part, as JSON, else the second, as text. With `study`, it is given
+    the study that a name and a storage find.
+    """
+    rows: dict[str, tuple[Setting, Any]] = {}
+    for place in places:
+        for name, row in settings_for(place).items():
+            if row.kind != "object" and name not in (*leave_out, *OF_STUDY):
+                rows.setdefault(name, (row, None if name in optional else row.default_in(place)))
+
+    def make(function: Function) -> Function:
+        own = inspect.signature(function).parameters
+        known = {name: parameter(name, *each) for name, each in OF_STUDY.items() if name in own or study}
+        known["as_json"] = parameter("as_json", JsonOption, False)
+        for name, each in own.items():
+            if each.kind is not each.VAR_KEYWORD and name not in rows and (name != "study" or not study):
+                known.setdefault(name, evaluated(each, function))
+        made = [option_of(row, default) for row, default in rows.values()]
+        first = [each for each in known.values() if is_argument(each)]
+        last = [known[name] for name in ("storage", "as_json") if name in known]
+        ordered = [*first, *made, *(each for each in known.values() if each not in (*first, *last)), *last]
+
+        def run(**given: Any) -> None:
+            as_json = given["as_json"] if "as_json" in own else given.pop("as_json")
+            for name, (row, _) in rows.items():
+                given[name] = read(row, given[name])
+            if study:
+                from cabai.study import load_study
+
+                given["study"] = load_study(given.pop("name"), storage=given.pop("storage"))
+            answer = function(**given)
+            if answer is not None and (as_json or answer[1] != ""):
+                typer.echo(json.dumps(answer[0], allow_nan=False) if as_json else answer[1])
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in ordered}
+        return run
+
+    return make
 
 
-WorkersOption = Annotated[int | None, workers_option("trajectories")]
-EngineOption = Annotated[
-    str | None,
-    typer.Option("--engine", help="Where to run trajectories: processes, dask, ray or cuda. Default: in threads."),
-]
-SchedulerOption = Annotated[
-    str | None, typer.Option("--scheduler", help="With --engine dask: address of the scheduler: tcp://host:8786")
-]
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="With --engine ray: address of the cluster: ray://host:10001, or auto.")
-]
-KeepOption = Annotated[
-    str,
-    typer.Option(
-        "--keep",
-        help="rows (every trajectory) or summary (any number of trajectories in little memory, with quantiles "
-        "accurate to 0.05 %).",
-    ),
-]
-POLICY_HELP = (
-    f"{', '.join(POLICIES.names)}. Parameters go in brackets: ctas(tracking=ratio). For your own: module:name."
-)
+def parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    value = inspect.Parameter.empty if default is REQUIRED else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)
 
 
-def read_engine(engine: str | None, scheduler: str | None, address: str | None) -> dict[str, Any]:
-    """The engine and the address of its cluster, as keyword arguments."""
-    if scheduler is not None and engine != "dask":
-        raise InvalidInput("--scheduler needs --engine dask: it is the address of a Dask scheduler.")
-    if address is not None and engine != "ray":
-        raise InvalidInput("--address needs --engine ray: it is the address of a Ray cluster.")
-    return {"engine": engine, "address": scheduler or address}
+def evaluated(given: inspect.Parameter, function: Function) -> inspect.Parameter:
+    """A parameter that a command declares itself."""
+    return parameter(given.name, eval(given.annotation, function.__globals__), given.default)
 
 
-def read_instance(
-    family: str,
-    means: str,
-    costs: str,
-    names: str | None = None,
-    cost_model: str = "fixed",
-    law: str | None = None,
-    sd: str | None = None,
-) -> Instance:
-    """The instance that the options describe."""
-    spreads = None if sd is None else read_numbers(sd, "--sd")
-    given_names = None if names is None else [name.strip() for name in names.split(",")]
-    return Instance(
-        family, read_numbers(means, "--means"), read_numbers(costs, "--costs"), names=given_names,
-        cost_model=cost_model, law=law, sd=spreads[0] if spreads is not None and len(spreads) == 1 else spreads,
-    )  # fmt: skip
+def is_argument(given: inspect.Parameter) -> bool:
+    return any(isinstance(each, type(typer.Argument())) for each in given.annotation.__metadata__)
 
 
-def read_running_costs(given: str | None) -> list[float] | None:
-    return None if given is None else read_numbers(given, "--running-costs")
+def option_of(row: Setting, default: Any) -> inspect.Parameter:
+    """The option of a setting. What is not one number or word is given as text, and read afterwards."""
+    kind = {"number": float, "whole": int, "flag": bool}.get(row.kind, str)
+    written = f"--{row.name.replace('_', '-')}"
+    if default is True:
+        written = f"{written}/--no-{written[2:]}"
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    if default is False and kind is str:
+        default = None
+    typed: Any = kind | None if default is None else kind
+    return parameter(row.name, Annotated[typed, typer.Option(written, help=row.sentence)], default)
+
+
+def read(row: Setting, given: Any) -> Any:
+    """The value of an option."""
+    if given is None:
+        return row.default if row.default is False else None
+    return READERS[row.kind](given, f"--{row.name.replace('_', '-')}") if row.kind in READERS else given
+
+
+def read_names(text: str, option: str = "") -> list[str]:
+    """Read names separated by commas, with optional parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
+    return [part.strip() for part in split_outside_brackets(text)]
+
+
+def read_numbers(text: str, option: str) -> list[float]:
+    """Read numbers separated by commas. Infinities and NaN are refused later."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
+
+
+def read_json(text: str, option: str, **how: Any) -> Any:
+    try:
+        return json.loads(text, **how)
+    except (ValueError, RecursionError) as error:  # not JSON, or more digits or brackets than Python reads
+        raise InvalidInput(f"{option} must be JSON, got {shown(text)}: {error}.") from None
+
+
+def read_items(text: str, option: str) -> Any:
+    """The number of items, or a file of them."""
+    return int(text) if text.strip().isdigit() else text
+
+
+def read_score(text: str, option: str) -> str | float:
+    """A score, or a word such as worst."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "names": read_names, "numbers": read_numbers, "json": partial(read_json), "items": read_items, "score": read_score,
+}  # fmt: skip
+
+
+def read_instance(settings: dict[str, Any]) -> Instance:
+    """The instance that the options describe; its options are taken out of the settings."""
+    given = {name: settings.pop(name) for name in settings_for("instance") if name in settings}
+    spreads = given.get("sd")
+    if spreads is not None and len(spreads) == 1:
+        given["sd"] = spreads[0]
+    return Instance(**given)

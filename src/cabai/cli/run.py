@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.tools import Interrupted, JsonOption, WrongTest, show_json
+from cabai.cli.options import JsonOption, takes
+from cabai.cli.tools import Interrupted, WrongTest
 from cabai.errors import StorageError, StudyNotFound
 from cabai.support.validation import optional, whole
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from cabai.study import Status, Study
 
 
+@takes()
 def run(
     recipe: Annotated[str, typer.Argument(help="A TOML file that names the arms and says how to try each.")],
     workers: Annotated[
@@ -92,10 +95,7 @@ def run(
         is_kept = study.storage != "memory"
         again = "Run the same command again to continue." if is_kept else "It was only in memory, and is lost."
         raise Interrupted(f"{study.status().sentence} {again}") from None
-    if as_json:
-        show_json(found.to_dict())
-    else:
-        typer.echo(f"{found}\nstored: {study.storage}")
+    typer.echo(json.dumps(found.to_dict(), allow_nan=False) if as_json else f"{found}\nstored: {study.storage}")
     if found.decision is None:
         raise typer.Exit(3)
 

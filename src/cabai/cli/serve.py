@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from cabai.cli.storing import StorageOption
-from cabai.cli.tools import JsonOption, show_json
-from cabai.study import STORAGE
+from cabai.cli.options import JsonOption, takes
 from cabai.support.validation import optional
 
 
+@takes()
 def serve(
-    storage: StorageOption = STORAGE,
+    storage: str,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on. 127.0.0.1: this machine only.")
     ] = "127.0.0.1",
@@ -50,5 +50,5 @@ def serve(
     run(
         storage, host=host, port=port, token_file=token_file, certfile=certfile, keyfile=keyfile,
         behind_proxy=behind_proxy, allow_hosts=allow_host or (),
-        ready=lambda address: show_json({"address": address}) if as_json else typer.echo(address),
+        ready=lambda address: typer.echo(json.dumps({"address": address}) if as_json else address),
     )  # fmt: skip

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from cabai.study.run.failing import without_ours
-from cabai.support.registry import split_outside_brackets
-from cabai.support.validation import InvalidInput
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+from cabai.support.files import file_to_write
 
 
 class Interrupted(Exception):
@@ -41,30 +37,18 @@ def show_help_alone(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-def show_json(value: Any) -> None:
-    typer.echo(json.dumps(value, allow_nan=False))
+def with_written(found: Any, file: str | None) -> str:
+    """A result as text, and the file that it was written to."""
+    return f"{found}" if file is None else f"{found}\nwritten: {file}"
 
 
-def read_names(text: str) -> list[str]:
-    """Read names separated by commas, with optional parameters in brackets: co, ctas(exploration=1, tracking=ratio)."""
-    return [part.strip() for part in split_outside_brackets(text) if part.strip()]
+def picture_to_write(file: str | None) -> None:
+    """Refuse a file that no picture can be written to, before any work is done."""
+    if file is not None:
+        from cabai.plots import picture_kind
 
-
-def read_numbers(text: str, option: str) -> list[float]:
-    """Read numbers separated by commas. Infinities and NaN are refused later."""
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    try:
-        return [float(part) for part in parts]
-    except ValueError:
-        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}.") from None
-
-
-def read_whole_numbers(text: str, option: str) -> list[int]:
-    """Read whole numbers separated by commas."""
-    numbers = read_numbers(text, option)
-    if not all(number.is_integer() for number in numbers):
-        raise InvalidInput(f"{option} must be whole numbers separated by commas, got {text!r}.")
-    return [int(number) for number in numbers]
+        picture_kind(file)
+        file_to_write(file)
 
 
 @contextmanager
