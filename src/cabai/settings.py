@@ -28,6 +28,8 @@ RETRIES = 2  # of a test that fails on an item: an API that answers "too many re
 DIRECTIONS = ("maximize", "minimize")
 OFFER, FAIL = ON_LAPSE = ("offer", "fail")  # what happens to a pull whose lease ends without a result
 WORST, STOP = "worst", "stop"  # what a failed evaluation counts as: the worst score, or nothing: it stays missing
+TIMES, SUCCESS = ("seconds", "cpu"), "success"  # what can be measured as the cost or the reward of a pull
+AS_FAILED, AS_TIMEOUT = "fail", "timeout"  # what a crash counts as, if seconds are the reward
 LEAST_DELTA = 1e-300  # it can still be divided among the arms
 LARGEST_RESERVE = 0.5  # a larger one would require less evidence after an arm was dropped than before
 ENGINES = ("processes", "dask", "ray", "cuda")
@@ -54,7 +56,8 @@ class Setting(NamedTuple):
         if value is None and self.default is None:
             return None
         if self.choices and (not isinstance(value, str) or value not in self.choices):
-            raise InvalidInput(f"{self.name} must be one of {', '.join(self.choices)}, got {shown(value)}.")
+            allowed = ", ".join(self.choices) + (", or left out" if self.default is None else "")
+            raise InvalidInput(f"{self.name} must be one of {allowed}, got {shown(value)}.")
         return value if self.check is None else self.check(value, self.name)
 
 
@@ -229,11 +232,12 @@ SETTINGS = (
     Setting("shell", "flag", False, "Run the command in a shell.", "file", true_or_false),
     Setting("timeout", "number", None, "Seconds after which a command is killed, and its pull has failed.", "file",
             positive),
-    Setting("cost", "text", None, "Measure the cost: seconds or cpu. Default: the command reports it.", "file"),
-    Setting("reward", "text", None, "Measure the reward: seconds, cpu or success. Default: the command reports it.",
-            "file"),
-    Setting("on_crash", "text", "fail",
-            "With reward seconds: what a failed command counts as: fail (a failed pull) or timeout.", "file"),
+    Setting("cost", "text", None, "Measure the cost: seconds or cpu. Default: pulls report it.", "file", choices=TIMES),
+    Setting("reward", "text", None, "Measure the reward: seconds, cpu or success. Default: pulls report it.", "file",
+            choices=(*TIMES, SUCCESS)),
+    Setting("on_crash", "text", AS_FAILED,
+            "With reward seconds: what a failed command counts as: fail (a failed pull) or timeout.", "file",
+            choices=(AS_FAILED, AS_TIMEOUT)),
     # Simulation
     Setting("names", "names", None, "Name of each arm: small,medium,large.", "instance"),
     Setting("cost_model", "text", "fixed",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
+LONGEST_LABEL = 200  # characters of the name of a worker, a request or a period
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
 
 
@@ -55,8 +56,8 @@ class Result(NamedTuple):
     failed: str | None = None
 
 
-def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
-    """What is told of a pull, if the settings allow it."""
+def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
+    """The result of a pull, if the settings allow it."""
     if failed is None:
         if reward is None:
             raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
@@ -85,14 +86,14 @@ def legal(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) 
 
 
 def checked_result(study: Study, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
-    """What is told of a pull of a study, if it can be."""
+    """The result of a pull of a study, if it can be told."""
     number = study._number(pull)
-    return as_now(study, lambda settings: legal(settings, number, reward, cost, failed))
+    return as_now(study, lambda settings: allowed(settings, number, reward, cost, failed))
 
 
 def as_now(study: Study, check: Callable[[Settings], T]) -> T:
-    """`check(settings)`. What the settings refuse that are known here is checked again by those that the study has now:
-    it may have been amended elsewhere."""
+    """`check(settings)`. If the settings that are known here refuse it, they are read again: the study may have been
+    amended elsewhere."""
     known = study.settings
     try:
         return check(known)
@@ -112,18 +113,26 @@ def fields(result: Any) -> dict[str, Any]:
     return dict(result)
 
 
-def checked_worker(worker: Any) -> str | None:
-    """Who asks, as it can be stored."""
-    kept = storable(worker) if isinstance(worker, str) else worker
-    if kept is not None and (not isinstance(kept, str) or len(kept) > 200):
-        raise InvalidInput(f"worker must be a string of at most 200 characters, got {worker!r}.")
+def checked_label(given: Any, what: str, least: int = 1) -> str | None:
+    """The name of a worker, a request or a period, as it can be stored; None if there is none."""
+    if given is None:
+        return None
+    kept = storable(given) if isinstance(given, str) else ""
+    if not isinstance(given, str) or not least <= len(kept) <= LONGEST_LABEL:
+        length = f"{least} to {LONGEST_LABEL}" if least else f"at most {LONGEST_LABEL}"
+        raise InvalidInput(f"{what} must be a string of {length} characters, got {shown(given)}.")
     return kept
+
+
+def checked_worker(worker: Any) -> str | None:
+    """Who asks; the name may be empty."""
+    return checked_label(worker, "worker", least=0)
 
 
 def amender(by: Any) -> str:
     """Who amends a study: as given, or else the user and the machine."""
     if by is None:
-        by = f"{user()}@{socket.gethostname()}"[:200]
+        by = f"{user()}@{socket.gethostname()}"[:LONGEST_LABEL]
     kept = checked_worker(by)
     if not kept:
         raise InvalidInput("by must say who amends the study.")
@@ -139,20 +148,11 @@ def user() -> str:
 
 def checked_period(period: Any) -> str:
     """The name of a period; without one, it gets a unique name, so that it counts once."""
-    if period is None:
-        return secrets.token_hex(16)
-    kept = storable(period) if isinstance(period, str) else period
-    if not isinstance(kept, str) or not 1 <= len(kept) <= 200:
-        raise InvalidInput(f"period must be a string of 1 to 200 characters, got {shown(period)}.")
-    return kept
+    return checked_label(period, "period") or secrets.token_hex(16)
 
 
 def checked_request(request: Any) -> str | None:
-    """What a worker calls its request, as it can be stored."""
-    kept = storable(request) if isinstance(request, str) else request
-    if kept is not None and (not isinstance(kept, str) or not 1 <= len(kept) <= 200):
-        raise InvalidInput(f"request must be a string of 1 to 200 characters, got {shown(request)}.")
-    return kept
+    return checked_label(request, "request")
 
 
 def storable(text: str) -> str:

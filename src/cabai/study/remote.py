@@ -7,12 +7,11 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, overload
 
 from cabai.families import Gaussian
-from cabai.policies import policy_of
-from cabai.study.absent import Absent
+from cabai.settings import settings_for
+from cabai.study.absent import KINDS, Absent
 from cabai.study.given import (
     Pull,
     amender,
@@ -30,8 +29,7 @@ from cabai.study.show.status import Status
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, settings_from, status_from
-from cabai.support.validation import InvalidInput, amount, positive, shown, whole
-from cabai.thresholds import threshold_of
+from cabai.support.validation import InvalidInput, amount, shown, whole
 from cabai.views.seen import Seen
 
 
@@ -215,9 +213,8 @@ def settings_of(server: Server, name: str) -> tuple[int, Settings]:
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The amendments as JSON: numbers of any type become JSON numbers."""
-    read: dict[str, Any] = {"max_cost": positive, "lease": positive, "max_pulls": partial(whole, least=1)}
-    found = {name: read[name](value, name) if name in read else value for name, value in given.items()}
+    """Amendments as JSON: numbers of any type become JSON numbers."""
+    found = {name: settings_for("amend")[name].checked(value) for name, value in given.items()}
     if "metadata" in found:
         if not isinstance(found["metadata"], Mapping):
             raise InvalidInput(
@@ -237,26 +234,17 @@ def create_remote(
     address: str, name: str, chosen: Mapping[str, Any], settings: Settings, *, load_if_exists: bool
 ) -> RemoteStudy:
     """Create a study on a server, with the settings `chosen`; the server chooses the others."""
-    body = {"name": name, "load_if_exists": load_if_exists, **{k: v for k, v in chosen.items() if v is not None}}
-    body["arms"] = {arm: settings.metadata.get(arm) for arm in settings.arms} if settings.metadata else settings.arms
-    family = settings.family
-    body["family"] = f"gaussian(variance={family.variance!r})" if type(family) is Gaussian else family.address
-    if "policy" in body:
-        body["policy"] = policy_of(body["policy"]).address
-    if "threshold" in body:
-        body["threshold"] = threshold_of(body["threshold"]).address
-    if settings.costs is not None:
-        body["costs"] = settings.costs
-    if settings.running_costs is not None:
-        body["running_costs"] = settings.running_costs
+    body = {key: getattr(settings, key) for key, value in chosen.items() if value is not None}  # as plain numbers
+    body |= {kind: body[kind].address for kind in KINDS if kind in body}
+    if type(settings.family) is Gaussian:  # its variance must be named, even if it is 1
+        body["family"] = f"gaussian(variance={settings.family.variance!r})"
+    if settings.metadata:
+        body["arms"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
     items = settings.items
     if items is not None:
-        body["items"] = items.count if items.ids is None else items.ids
-        body |= {"digest": items.digest, "race": items.race, "failed": items.failed}
+        body |= {"items": items.ids or items.count, "digest": items.digest, "race": items.race, "failed": items.failed}
         body["speculate"] = None if math.isinf(items.speculate) else items.speculate
-    for limit in ("delta", "epsilon", "max_cost", "max_pulls", "lease", "full_cost", "seed", "slack", "reserve"):
-        if limit in body:
-            body[limit] = getattr(settings, limit)  # as plain numbers
+    body |= {"name": name, "load_if_exists": load_if_exists}
     server = Server(address)
     server.post("studies", body=body, key=secrets.token_hex(16))
     return load_remote(server, name)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from cabai.errors import RunFailed
+from cabai.settings import AS_FAILED, AS_TIMEOUT, SUCCESS
 from cabai.study.run.loop import Failed, Wrong, legal_cost
 from cabai.study.run.shells import CANNOT_START, spelt
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
 TIMED_OUT = "it took longer than the timeout"
 LAST_LINE = 10_000  # characters of output within which the last line must lie
-
-
-SUCCESS, AS_FAILED, AS_TIMEOUT = "success", "fail", "timeout"
 
 
 @dataclass(frozen=True)

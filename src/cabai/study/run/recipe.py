@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.dataset import Dataset
 from cabai.errors import RunFailed
-from cabai.settings import STORAGE, settings_for
+from cabai.settings import AS_FAILED, AS_TIMEOUT, STORAGE, SUCCESS, TIMES, settings_for
 from cabai.study.create import described, is_served, open_study
 from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
-from cabai.study.run.commands import AS_FAILED, AS_TIMEOUT, SUCCESS, Measure, run_command
+from cabai.study.run.commands import Measure, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
 from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
@@ -37,16 +37,8 @@ if TYPE_CHECKING:
 
 KEYS = settings_for("file")
 STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage", "arms", "items")]
-NOT_AN_ARMS = (
-    "items", "cost", "reward", "on_crash", "shell", "timeout", "workers", "max_failures", "retries", "catch", "lease",
-    "on_lapse", "batch",
-)  # fmt: skip
+RUN = [key for key in KEYS if key not in settings_for("study") and key not in ("command", "function")]
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
-OF_RUN = ("shell", "timeout", "workers", "max_failures", "retries", "batch")
-OF_ITEMS = ("race", "failed", "speculate", "retries", "batch")
-TIMES = ("seconds", "cpu")
-MEASURES = {"cost": TIMES, "reward": (*TIMES, SUCCESS)}  # what can be measured as the cost or the reward of a pull
-ON_CRASH = (AS_FAILED, AS_TIMEOUT)
 ENOUGH = 5  # runs of an arm, before a warning that most of them took too long
 
 
@@ -257,23 +249,22 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     check_names(content, KEYS, "key")
-    measured_by("reward", content)
+    KEYS["reward"].checked(content.get("reward"))
     content = content | implied_by_reward(content)
-    measured = {key: measured_by(key, content) for key in MEASURES}
-    on_crash = content.get("on_crash", AS_FAILED)
-    if on_crash not in ON_CRASH:
-        raise InvalidInput(f"on_crash must be one of {', '.join(ON_CRASH)}, got {shown(on_crash)}.")
-    if on_crash == AS_TIMEOUT and (measured["reward"] != "seconds" or "timeout" not in content):
+    own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in RUN}
+    for key in ("cost", "reward"):
+        if own[key] == "cpu" and not hasattr(os, "wait4"):
+            raise InvalidInput(f'{key} = "cpu" is not available on this system; use "seconds".')
+    if own["on_crash"] == AS_TIMEOUT and (own["reward"] != "seconds" or own["timeout"] is None):
         raise InvalidInput(f'on_crash = "{AS_TIMEOUT}" needs reward = "seconds" and a timeout.')
     for key in ("arms", "family"):
         if key not in content and not (key == "family" and "items" in content):
             raise InvalidInput(f"there is no {key!r}.")
-    for key in OF_ITEMS:
-        if key in content and "items" not in content:
+    for key in content:
+        if KEYS[key].sentence.startswith("With items") and "items" not in content:
             raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
-    if "batch" in content and (content.get("cost") or content.get("reward")):
+    if own["batch"] is not None and (own["cost"] or own["reward"]):
         raise InvalidInput("with a batch, 'cost' and 'reward' are not measured: the command prints them for each item.")
-    own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in OF_RUN}
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
@@ -289,10 +280,9 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         file=file,
         folder=folder,
         tests=tests,
-        measure=Measure(**measured, on_crash=on_crash),
-        catch=catch_of(content),
-        **own | {"timeout": own["timeout"] or math.inf},
+        measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash")}),
         dataset=dataset,
+        **own | {"timeout": own["timeout"] or math.inf, "catch": catch_of(content)},
     )
 
 
@@ -318,17 +308,6 @@ def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in usual.items() if key not in content}
 
 
-def measured_by(key: str, content: Mapping[str, Any]) -> str | None:
-    given = content.get(key)
-    if given is not None and given not in MEASURES[key]:
-        raise InvalidInput(
-            f"{key} must be one of {', '.join(MEASURES[key])}, or left out if pulls report it, got {shown(given)}."
-        )
-    if given == "cpu" and not hasattr(os, "wait4"):
-        raise InvalidInput(f'{key} = "cpu" is not available on this system; use "seconds".')
-    return given
-
-
 def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
     """The arms with their metadata, and how each is tried."""
     given = content["arms"]
@@ -340,8 +319,8 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
         raise InvalidInput(f"arms must be a list of names, or one table [arms.NAME] each, got {shown(given)}.")
     arms, tests = {}, {}
     for name, own in given.items():
-        for key in NOT_AN_ARMS:
-            if key in own:
+        for key in own:
+            if key in (*RUN, "items", "lease", "on_lapse"):
                 raise InvalidInput(f"{key!r} is for all arms: write it at the top of the file, not in [arms.{name}].")
         tests[name] = test_of(name, own if {"command", "function"} & set(own) else content, content.get("shell", False))
         arms[name] = {key: value for key, value in own.items() if key not in ("command", "function")} or None
