@@ -1,7 +1,8 @@
 """What a build adds to the pages: the reference of names and of commands, formulas without a script, and links.
 
-A page has a block `{api}` with public names, or a block `{commands}`. A build puts there what the docstrings, or
-`--help`, say now: so no copy is out of date. The sidebar lists what index.md lists below "All pages".
+A page has a block `{api}` with public names, a block `{commands}`, or a block `{settings}` with a place of the table of
+settings. A build puts there what the docstrings, `--help` or the table say now: so no copy is out of date. The sidebar
+lists what index.md lists below "All pages".
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
 import cabai
+from cabai.settings import REQUIRED, settings_for
 from cabai.support.registry import Named
 
 ROOT = Path(__file__).parent.parent
-FENCE = re.compile(r"^```\{(api|commands)\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```\{(api|commands|settings)\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LISTED = re.compile(r"^- (\w+): (\[.*?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)  # pages, below a name for them
 ENVIRONMENT = re.compile(r"\\(?:begin|end)\{(?:align|equation|gather)\*?\}")  # rows are rows without them
 # TeX takes one digit where braces are left out; docutils takes the whole number.
@@ -138,6 +140,19 @@ def api(names: list[str]) -> str:
     return "```{eval-rst}\n" + "\n\n".join(directive(name, known[name]) for name in names) + "\n```"
 
 
+def settings(place: str) -> str:
+    """The settings that a place takes, as a table; for a study file, those that are not of every study."""
+    rows = settings_for(place)
+    if place == "file":
+        rows = {name: row for name, row in rows.items() if name not in settings_for("study")}
+    lines = ["| setting | default | what it is |", "|---|---|---|"]
+    for name, row in rows.items():
+        default = row.default_in(place)
+        shown = "required" if default is REQUIRED else "" if default is None else f"`{default!r}`"
+        lines.append(f"| `{name}` | {shown} | {html.escape(row.sentence, quote=False)} |")
+    return "\n".join(lines)
+
+
 def commands() -> str:
     """`--help` of every command, as a section each."""
     from typer.main import get_command
@@ -170,7 +185,8 @@ def fill_in(app: Sphinx, page: str, text: list[str]) -> None:
             return f"[{found[1]}]({os.path.relpath(Path(app.srcdir, 'index.md'), folder)})"
         return found[1] if target.is_dir() else found[0]
 
-    made = FENCE.sub(lambda fence: api(fence[2].split()) if fence[1] == "api" else commands(), text[0])
+    makers = {"api": lambda given: api(given.split()), "commands": lambda _: commands(), "settings": settings}
+    made = FENCE.sub(lambda fence: makers[fence[1]](fence[2].strip()), text[0])
     text[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)\s]*)\)", link, made)
     if page == "index":
         text[0] += sidebar(text[0].partition("## All pages")[2])

@@ -13,6 +13,7 @@ import pytest
 
 import cabai
 from browser import Page, browser, program
+from cabai.settings import settings_for
 
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path.insert(0, str(DOCS))
@@ -128,6 +129,12 @@ def test_the_reference_has_every_public_name(site):
         "policies.CTAS",
         "thresholds.Contrast",
     } <= there
+
+
+def test_every_setting_of_a_study_and_of_a_file_is_there(site):
+    page = (site / "study.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<tr class="row-\w+"><td><p><code[^>]*><span class="pre">(\w+)</span></code>', page)
+    assert set(settings_for("study")) | set(settings_for("file")) <= set(shown)
 
 
 def test_every_command_is_there_with_its_help(site):
