@@ -82,7 +82,7 @@ def compile_one(name: str, changes: dict[str, Any]) -> tuple[str, dict[str, Any]
     instance, policy = cell.instance, policy_of(cell.policy)
     rule = threshold_of(cell.threshold, instance.family)
     setup = Setup(instance.family, rule, policy, arms=len(instance), delta=cell.delta)
-    work = Work(instance, [setup], 0, 2**62, np.inf, np.zeros(0, np.int64))
+    work = Work([instance], [setup], 0, 2**62, np.inf)
     try:
         with cuda.Cuda(tuning=cuda.Tuning(**changes)) as engine:
             _, made, *_ = engine.share(work)

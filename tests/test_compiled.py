@@ -158,7 +158,7 @@ def work_on(instance: cabai.Instance, policy: str, threshold: str = "paper", eps
     setup = Setup(
         instance.family, threshold_of(threshold), policy_of(policy), arms=len(instance), delta=0.1, epsilon=epsilon
     )
-    return Work(instance, [setup], 0, 2**62, np.inf, np.empty(0, np.int64))
+    return Work([instance], [setup], 0, 2**62, np.inf)
 
 
 @pytest.mark.parametrize("policy", ["co", "ctas"])

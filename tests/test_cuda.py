@@ -42,7 +42,7 @@ def work_of(family: str, policy: object, **options: object) -> Work:
     instance = cabai.Instance(family, MEANS[family], COSTS, cost_model=options.pop("cost_model", "fixed"))
     rule = threshold_of(options.pop("threshold", None), instance.family)
     setup = Setup(instance.family, rule, policy_of(policy), arms=3, delta=0.05, **options)
-    return Work(instance, [setup], 0, 2**62, np.inf, np.zeros(0, np.int64))
+    return Work([instance], [setup], 0, 2**62, np.inf)
 
 
 @pytest.fixture

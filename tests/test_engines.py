@@ -20,9 +20,9 @@ import pytest
 import cabai
 from cabai import EngineFailed, InvalidInput
 from cabai.core.setup import Setup
-from cabai.simulation.chunks import Chunks
 from cabai.simulation.engines import opened, task
 from cabai.simulation.engines.packing import packed
+from cabai.simulation.parallel import Chunks
 from cabai.simulation.sums import Sums, exact_sums
 from cabai.simulation.work import Work
 from shell import here
@@ -184,9 +184,7 @@ def test_dask_without_a_cluster_starts_one_and_ends_it(paper_instance):
 def test_what_is_ones_own_is_unpacked_where_its_files_are_not(own, tmp_path):
     family, threshold, policy = own
     instance = cabai.Instance(family, means=[3, 1, 0.5], costs=[1, 0.1, 0.01])
-    work = Work(
-        instance, [Setup(family, threshold, policy, arms=3, delta=0.1)], 0, 2**62, math.inf, np.empty(0, np.int64)
-    )
+    work = Work([instance], [Setup(family, threshold, policy, arms=3, delta=0.1)], 0, 2**62, math.inf)
     (tmp_path / "work").write_bytes(packed(work))
     code = (
         "import pickle, sys\n"
@@ -208,7 +206,7 @@ def test_a_user_s_own_is_compiled_once_also_for_other_work(own, paper_instance):
     for means in ([3, 1, 0.5], [4, 1, 0.5]):
         instance = cabai.Instance(family, means=means, costs=[1, 0.1, 0.01])
         setup = Setup(family, threshold, policy, arms=3, delta=0.1)
-        works.append(task.unpacked(packed(Work(instance, [setup], 0, 2**62, math.inf, np.empty(0, np.int64)))))
+        works.append(task.unpacked(packed(Work([instance], [setup], 0, 2**62, math.inf))))
     assert works[0] is not works[1]
     assert works[0].compiled()[0] is works[1].compiled()[0]
     assert works[0].compiled()[1] is works[1].compiled()[1]
@@ -302,7 +300,7 @@ def test_what_a_policy_does_wrong_is_told_as_by_threads(engine, paper_instance):
 
 def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
     setup = Setup(paper_instance.family, cabai.thresholds.Stylized(), cabai.policies.CO(), arms=3, delta=0.1)
-    work = Work(paper_instance, [setup], 0, 2**62, math.inf, np.empty(0, np.int64))
+    work = Work([paper_instance], [setup], 0, 2**62, math.inf)
     sent = packed(work)
     monkeypatch.setattr("cabai.simulation.engines.task.__version__", "0.0.9")
     with pytest.raises(EngineFailed, match=r"a worker has cabai 0\.0\.9, and you have .*: install the same version"):
@@ -379,7 +377,7 @@ def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
 @pytest.mark.parametrize("cores", [1, 8, 1000])
 def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
     """But for the first ones, those of a single trajectory, and the last few."""
-    chunks, random = Chunks(10**7, 1.0, 0.2, 10**7), np.random.default_rng(1)
+    chunks, random = Chunks(10**7, 1.0, 0.2, 10**7, 4), np.random.default_rng(1)
     covered, took = 0, []
     while chunks.left and len(took) < 5000:
         first, count = chunks.next(cores)

@@ -14,9 +14,9 @@ from cabai.families import FAMILIES, family_of
 from cabai.families.slots import draw
 from cabai.instance import COST_MODELS
 from cabai.simulation import truth
-from cabai.simulation.chunks import Chunks
 from cabai.simulation.costs import DRAWS, draw_cost
 from cabai.simulation.loop import State
+from cabai.simulation.parallel import Chunks
 from cabai.simulation.truth import TRUTH
 from cabai.simulation.work import Work
 from cabai.support.specialise import binding, specialised

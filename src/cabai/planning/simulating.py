@@ -11,8 +11,8 @@ import numpy as np
 
 from cabai.planning.bills import Bills
 from cabai.planning.truths import Truths
-from cabai.simulation.each import simulate_each
 from cabai.simulation.engines import Engine
+from cabai.simulation.parallel import simulate_each
 from cabai.study.settings import Settings
 
 FIRST = 10_000  # pulls after which a study is first cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.instance import Instance
@@ -11,7 +11,7 @@ from cabai.policies import Policy
 from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.parallel import Progress
 from cabai.simulation.results import Comparison, Runs, Totals
-from cabai.simulation.simulating import simulate
+from cabai.simulation.simulating import Options, Rows, Sums, simulate
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -19,49 +19,16 @@ POLICIES = ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform")
 FOR_CHEAPEST = ("cheapest", "cheapest(uniform=true)")
 
 
+Policies = Sequence[str | Policy]
+
+
 @overload
 def compare(
-    instance: Instance,
-    policies: Sequence[str | Policy] = ...,
-    *,
-    delta: float = ...,
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["rows"] = ...,
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policies: Policies = ..., *, delta: float = ..., keep: Rows = ..., **options: Unpack[Options]
 ) -> Comparison[Runs]: ...
 @overload
 def compare(
-    instance: Instance,
-    policies: Sequence[str | Policy] = ...,
-    *,
-    delta: float = ...,
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["summary"],
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policies: Policies = ..., *, delta: float = ..., keep: Sums, **options: Unpack[Options]
 ) -> Comparison[Totals]: ...
 def compare(
     instance: Instance,

@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.setup import Setup
-from cabai.core.stopping import leader_beats_every_rival
 from cabai.simulation.costs import fixed
 from cabai.simulation.truth import TRUTH
-from cabai.support.specialise import binding, required_slot, specialised
-
-NONE = np.zeros(0, np.int64)
+from cabai.simulation.work import NO_GRID, compiled_loop, drawing_of
 
 
 class Truths(NamedTuple):
@@ -29,16 +26,6 @@ class Truths(NamedTuple):
     variances: NDArray[np.float64]  # of a reward
     draw: Any  # the function that draws rewards
     negated: bool = False
-
-
-@required_slot
-def draw_before_negation(arm: Any) -> Any:
-    """The arm's next reward, before it is negated."""
-
-
-def draw_and_negate(arm: Any) -> Any:
-    """For the smallest mean, where the mirrored family is another one."""
-    return 0.0 - draw_before_negation(arm)
 
 
 class Continuations:
@@ -66,21 +53,7 @@ class Continuations:
 
     def compiled(self) -> tuple[Any, Any, Any]:
         """The loop and the policy's two functions."""
-        from cabai.core.blame import compiled_rule, explained
-        from cabai.core.compiling import choosing, stopping
-        from cabai.simulation.loop import run_chunk, signature
-
-        setup, layout = self.setup, self.setup.layout
-        drawing = [("draw", self.truths.draw)]
-        if self.truths.negated:
-            drawing = [("draw", draw_and_negate), ("draw_before_negation", self.truths.draw)]
-        test = [pair for pair in setup.test_binding if pair[0] != "draw"]
-        whole = specialised(run_chunk, binding([*test, *drawing, ("draw_cost", fixed)]))
-        loop = explained(setup, whole, whole, signature(layout, TRUTH))
-        choose = compiled_rule(setup, setup.choose, choosing(layout))
-        if setup.policy.stop is leader_beats_every_rival:
-            return loop, choose, explained(setup, setup.stop, setup.stop, stopping(layout))
-        return loop, choose, compiled_rule(setup, setup.stop, stopping(layout))
+        return compiled_loop(self.setup, drawing_of(self.truths.draw, fixed, negated=self.truths.negated), TRUTH)
 
     def carry_on(self, which: NDArray[np.int64], pulls: int, max_pulls: int, max_cost: float) -> int:
         """Let some of them go on for so many pulls, until they are decided or a limit is reached; returns how many
@@ -103,7 +76,8 @@ class Continuations:
             number = np.uint64(self.stretch * self.count + i)
             until = min(begun + pulls, max_pulls)
             loop(choose, stop, state, Chunk(
-                np.uint64(self.seed), number, truth, self.levels, until, max_cost, NONE, results, counts, path, signals,
+                np.uint64(self.seed), number, truth, self.levels, until, max_cost, NO_GRID, results, counts, path,
+                signals,
             ))  # fmt: skip
             if signals[NO_SUCH_ARM]:
                 raise ValueError("the policy chose an arm that does not exist")

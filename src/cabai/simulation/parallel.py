@@ -1,17 +1,19 @@
-"""All trajectories, in chunks, on an engine."""
+"""All trajectories, in chunks, on an engine: many on one instance, or one on each of many instances."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.setup import Setup
 from cabai.errors import EngineFailed
-from cabai.simulation.chunks import Chunks
+from cabai.instance import Instance
 from cabai.simulation.engines import Engine
 from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
@@ -20,6 +22,16 @@ from cabai.support.aside import heard
 
 Progress = Callable[[int], None]
 RETRIES = 3  # of a chunk whose process has died
+GROWTH = 16  # how many times larger a task is than those measured, at most: a few short trajectories may mislead
+
+
+class Each(NamedTuple):
+    """The results; a row per trajectory, a column per setup."""
+
+    decisions: NDArray[np.int64]  # the arm, or -1 where a limit was hit first
+    costs: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    pulls: NDArray[np.int64]  # by arm, on a third axis
 
 
 def rows_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[NDArray[Any]]:
@@ -45,6 +57,37 @@ def sums_of(work: Work, trajectories: int, engine: Engine, progress: Progress | 
 
     run_all(work, trajectories, engine, take, progress)
     return gathered
+
+
+class Chunks:
+    """Which trajectories a task runs: as many as take about the time that the engine prefers, judged by earlier tasks.
+
+    Trajectories 0 ... n - 1 are cut as they are handed out. How they are cut changes no result.
+    """
+
+    def __init__(self, trajectories: int, aim: float, shortest: float, most: int, pilot: int) -> None:
+        self.left, self.next_first = trajectories, 0
+        self.aim, self.shortest, self.most, self.pilot = aim, shortest, most, pilot  # seconds, and trajectories
+        self.measured, self.seconds, self.largest = 0, 0.0, 0
+
+    def next(self, cores: int) -> tuple[int, int]:
+        """The first trajectory of the next chunk, and its size: 0 when none is left."""
+        first, count = self.next_first, min(self.size(cores), self.left)
+        self.next_first, self.left = first + count, self.left - count
+        return first, count
+
+    def size(self, cores: int) -> int:
+        """What takes `aim` seconds; less towards the end, so that all cores end together, but not below `shortest`."""
+        if not self.measured:  # a few that may be long are shared by all cores
+            return max(1, min(self.pilot, math.ceil(self.left / (4 * cores))))
+        per_second = self.measured / max(self.seconds, 1e-9)
+        even = max(self.left / (2 * cores), self.shortest * per_second)
+        return max(1, min(math.ceil(min(self.aim * per_second, even)), GROWTH * self.largest, self.most))
+
+    def took(self, count: int, seconds: float) -> None:
+        """Record how long a task of this many trajectories took."""
+        self.measured, self.seconds = self.measured + count, self.seconds + seconds
+        self.largest = max(self.largest, count)
 
 
 def run_all(
@@ -104,3 +147,30 @@ def run_all(
             if under_way and not isinstance(engine, Threads):
                 error.add_note(f"{what} were cancelled.")
         raise
+
+
+def simulate_each(
+    instances: Sequence[Instance],
+    setups: list[Setup],
+    *,
+    numbers: NDArray[np.int64],
+    seed: int,
+    max_pulls: int,
+    max_cost: float,
+    engine: Engine,
+    negated: bool = False,
+    in_steps: bool = True,
+    progress: Progress | None = None,
+) -> Each:
+    """One trajectory on each instance, with the number it has in `numbers`.
+
+    Trajectory i on an instance is trajectory i of `cabai.simulate` there, with the same seed: so setups that are
+    compared face the same rewards wherever their truths are the same. Several setups, the largest delta first, are
+    levels of one test: they may differ in delta only, and the policy's choices must not depend on it. `negated` negates
+    the rewards drawn, for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory
+    grows long: what it pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
+    """
+    work = Work(instances, setups, seed, max_pulls, max_cost, numbers=numbers, negated=negated, in_steps=in_steps)
+    engine.prepare(work)
+    results, pulls, _ = rows_of(work, len(instances), engine, progress)
+    return Each(results["decision"].copy(), results["cost"].copy(), results["steps"].copy(), pulls)

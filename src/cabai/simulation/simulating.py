@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -28,93 +28,45 @@ from cabai.thresholds import Threshold, threshold_of
 LONGEST, LONGEST_UNBOUNDED = 10**7, 10**9  # pulls
 
 
+class Options(TypedDict, total=False):
+    """What `simulate` and `compare` take besides the instance, the policies, delta and keep."""
+
+    threshold: str | Threshold | None
+    epsilon: float
+    goal: str
+    slack: float | None
+    running_costs: Sequence[float] | None
+    trajectories: int
+    seed: int
+    workers: int | None
+    engine: EngineLike
+    address: str | None
+    max_pulls: int | None
+    max_cost: float | None
+    grid: Sequence[int] | None
+    progress: Progress | None
+
+
+Rows = Literal["rows"]
+Sums = Literal["summary"]
+Several = Sequence[float]
+
+
 @overload
 def simulate(
-    instance: Instance,
-    policy: str | Policy = ...,
-    *,
-    delta: float = ...,
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["rows"] = ...,
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policy: str | Policy = ..., *, delta: float = ..., keep: Rows = ..., **options: Unpack[Options]
 ) -> Runs: ...
 @overload
 def simulate(
-    instance: Instance,
-    policy: str | Policy = ...,
-    *,
-    delta: Sequence[float],
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["rows"] = ...,
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policy: str | Policy = ..., *, delta: Several, keep: Rows = ..., **options: Unpack[Options]
 ) -> list[Runs]: ...
 @overload
 def simulate(
-    instance: Instance,
-    policy: str | Policy = ...,
-    *,
-    delta: float = ...,
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["summary"],
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policy: str | Policy = ..., *, delta: float = ..., keep: Sums, **options: Unpack[Options]
 ) -> Totals: ...
 @overload
 def simulate(
-    instance: Instance,
-    policy: str | Policy = ...,
-    *,
-    delta: Sequence[float],
-    threshold: str | Threshold | None = ...,
-    epsilon: float = ...,
-    goal: str = ...,
-    slack: float | None = ...,
-    running_costs: Sequence[float] | None = ...,
-    trajectories: int = ...,
-    seed: int = ...,
-    workers: int | None = ...,
-    engine: EngineLike = ...,
-    address: str | None = ...,
-    keep: Literal["summary"],
-    max_pulls: int | None = ...,
-    max_cost: float | None = ...,
-    grid: Sequence[int] | None = ...,
-    progress: Progress | None = ...,
+    instance: Instance, policy: str | Policy = ..., *, delta: Several, keep: Sums, **options: Unpack[Options]
 ) -> list[Totals]: ...
 def simulate(
     instance: Instance,
@@ -195,7 +147,7 @@ def simulate(
         check_memory(trajectories, len(deltas), len(instance), len(marks))
     rules = {"arms": len(instance), "epsilon": epsilon, "goal": looked_for}
     setups = [Setup(instance.family, rule, chosen, delta=value, **rules) for value in order]  # type: ignore[arg-type]
-    work = Work(instance, setups, seed, most_pulls, most_cost, marks, keep == "rows")
+    work = Work([instance], setups, seed, most_pulls, most_cost, grid=marks, keeps_rows=keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         aside(lambda: place.prepare(work))

@@ -1,8 +1,9 @@
-"""What a worker does: compile a policy and run a chunk of its trajectories."""
+"""What a worker does: compile a policy and run a chunk of its trajectories, all on one truth or each on its own."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,15 @@ from cabai.core.setup import Setup
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.instance import Instance
 from cabai.simulation.costs import DRAWS
+from cabai.simulation.steps import more_as_it_grows
 from cabai.simulation.sums import Sums, right_arms
-from cabai.simulation.truth import truth_of
+from cabai.simulation.truth import negated_draw, truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 
 Rows = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # results, pulls and path of some trajectories
 BLOCK_BYTES = 2**20  # of rows that are there at a time, where only their sums are kept
+NO_GRID: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class Part(NamedTuple):
@@ -31,43 +34,68 @@ class Part(NamedTuple):
     sums: list[Sums]  # or, of each level, what is kept instead of rows
 
 
+def drawing_of(draw: Any, draw_cost: Any, *, negated: bool = False, in_steps: bool = False) -> list[tuple[str, Any]]:
+    """The functions for the slots that draw rewards and costs. `negated`: rewards are drawn and then negated."""
+    found = [("draw_to_be_negated", draw), ("draw", negated_draw)] if negated else [("draw", draw)]
+    return [*found, ("draw_cost", draw_cost), *([("pulls_of_a_choice", more_as_it_grows)] if in_steps else [])]
+
+
+def compiled_loop(setup: Setup, drawing: list[tuple[str, Any]], truth: np.dtype[np.void]) -> tuple[Any, Any, Any]:
+    """The loop and the policy's two functions, compiled or loaded when first asked for."""
+    from cabai.core.blame import compiled_rule, explained
+    from cabai.core.compiling import choosing, stopping
+    from cabai.simulation.loop import run_chunk, signature
+
+    test = [pair for pair in setup.test_binding if pair[0] != "draw"]
+    whole = specialised(run_chunk, binding([*test, *drawing]))
+    loop = explained(setup, whole, whole, signature(setup.layout, truth))
+    choose = compiled_rule(setup, setup.choose, choosing(setup.layout))
+    if setup.policy.stop is leader_beats_every_rival:
+        return loop, choose, explained(setup, setup.stop, setup.stop, stopping(setup.layout))
+    return loop, choose, compiled_rule(setup, setup.stop, stopping(setup.layout))
+
+
 class Work:
-    """All that a worker needs to run a chunk of trajectories; it can be sent to another process."""
+    """All that a worker needs to run a chunk of trajectories; it can be sent to another process.
+
+    Without `numbers`, all trajectories are on the first instance. With them, there is one trajectory on each instance,
+    with the number it has there; all instances have the same family, number of arms and ways to draw.
+    """
 
     def __init__(
         self,
-        instance: Instance,
+        instances: Sequence[Instance],
         setups: list[Setup],
         seed: int,
         max_pulls: int,
         max_cost: float,
-        grid: NDArray[np.int64],
+        *,
+        grid: NDArray[np.int64] = NO_GRID,
         keeps_rows: bool = True,
+        numbers: NDArray[np.int64] | None = None,
+        negated: bool = False,
+        in_steps: bool = False,
     ) -> None:
-        self.instance, self.setup, self.seed, self.keeps_rows = instance, setups[0], seed, keeps_rows
+        self.instance, self.setup, self.seed, self.keeps_rows = instances[0], setups[0], seed, keeps_rows
         self.levels = np.array([float(setup.rules["level"]) for setup in setups])
-        self.max_pulls, self.max_cost, self.grid = max_pulls, max_cost, grid
-        self.truth, self.start = truth_of(instance), self.setup.start()
-
-    def compiled(self) -> tuple[Any, Any, Any]:
-        """The loop and the policy's two functions, compiled or loaded when first asked for."""
-        from cabai.core.blame import compiled_rule, explained
-        from cabai.core.compiling import choosing, stopping
-        from cabai.simulation.loop import run_chunk, signature
-
-        layout, policy = self.setup.layout, self.setup.policy
-        test = [pair for pair in self.setup.test_binding if pair[0] != "draw"]
-        whole = specialised(run_chunk, binding([*test, *self.drawing]))
-        loop = explained(self.setup, whole, whole, signature(layout, self.truth.dtype))
-        choose = compiled_rule(self.setup, self.setup.choose, choosing(layout))
-        if policy.stop is leader_beats_every_rival:
-            return loop, choose, explained(self.setup, self.setup.stop, self.setup.stop, stopping(layout))
-        return loop, choose, compiled_rule(self.setup, self.setup.stop, stopping(layout))
+        self.max_pulls, self.max_cost, self.grid, self.numbers = max_pulls, max_cost, grid, numbers
+        kinds = {(each.family, len(each), each.cost_model, each.law) for each in instances}
+        if len(kinds) > 1 or (
+            numbers is not None and (self.instance.samples is not None or len(numbers) < len(instances))
+        ):
+            raise InvalidInput("instances that are simulated together must be of one kind, and have a number each.")
+        self.truths, self.start = np.stack([truth_of(each) for each in instances]), self.setup.start()
+        self.largest = max(instances, key=lambda each: float(each.means.max()))
+        self.negated, self.in_steps = negated, in_steps
 
     @property
     def drawing(self) -> list[tuple[str, Any]]:
-        """The functions for the slots that draw rewards and costs."""
-        return [("draw", self.instance.drawing), ("draw_cost", DRAWS[self.instance.cost_model])]
+        """The functions for the slots that draw: what draws large means also draws small ones."""
+        costs = DRAWS[self.instance.cost_model]
+        return drawing_of(self.largest.drawing, costs, negated=self.negated, in_steps=self.in_steps)
+
+    def compiled(self) -> tuple[Any, Any, Any]:
+        return compiled_loop(self.setup, self.drawing, self.truths.dtype)
 
     @property
     def row_bytes(self) -> int:
@@ -113,11 +141,20 @@ class Work:
     def inputs(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """What trajectories from `first` on start from, as words: their truths, or one for all; their numbers, or that
         of the first."""
-        return self.truth[None].view(np.uint64), np.array([first], np.uint64)
+        if self.numbers is None:
+            return self.truths[:1].view(np.uint64), np.array([first], np.uint64)
+        these = slice(first, first + count)
+        return self.truths[these].view(np.uint64), self.numbers[these].astype(np.uint64)
 
     def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """Run trajectories from `first` on, one for each row of `results`; how many were run."""
-        return self.run_on(self.truth, first, results, signals)
+        if self.numbers is None:
+            return self.run_on(self.truths[0], first, results, signals)
+        for row in range(len(results[0])):
+            found, pulls, path = (each[row : row + 1] for each in results)
+            if not self.run_on(self.truths[first + row], int(self.numbers[first + row]), (found, pulls, path), signals):
+                return row
+        return len(results[0])
 
     def run_on(self, truth: NDArray[Any], first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """The same, on a truth."""

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from cabai.errors import EngineFailed
-from cabai.simulation.chunks import PILOT
 from cabai.simulation.work import Part, Work
 
 MOST_BYTES = 2**24  # bytes that the rows of one task may take
@@ -20,7 +19,7 @@ class Engine(ABC):
 
     where: ClassVar[str]  # in words
     shortest: ClassVar[float] = 0.2  # seconds that a task should take at least, while there is enough to do
-    pilot: ClassVar[int] = PILOT  # trajectories of a task while it is not known how long they take
+    pilot: ClassVar[int] = 4  # trajectories of a task while it is not known how long they take
     workers: int | None = None  # the most tasks at a time, if the user has said so
 
     @property

@@ -124,10 +124,7 @@ def as_they_are(records):
 
 
 def numba_cuda() -> Any:
-    optional("numba_cuda")
-    from numba import cuda
-
-    return cuda
+    return optional("numba_cuda") and optional("numba.cuda")
 
 
 def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
@@ -140,8 +137,8 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
     called = {slot.__name__: function_for(slot, bound) for slot in (observe, draw, draw_cost, pulls_of_a_choice)}
     called |= {"choose": setup.choose, "stop": setup.stop, "open_streams": open_streams, "write": write}
     called |= {"may_stop": setup.may_stop, "records": as_they_are, "value": as_they_are, "votes": votes}
-    kinds = layout.arm, layout.run, layout.rules, work.truth.dtype
-    words = (arms.nbytes + run.nbytes + work.truth.nbytes) // 8
+    kinds = layout.arm, layout.run, layout.rules, work.truths.dtype
+    words = (arms.nbytes + run.nbytes + work.truths[0].nbytes) // 8
     count, words = (len(arms), 1) if words <= tuning.local else (0, words)
     try:
         launch = compiled_kernel(tuple(called.items()), kinds, count, tuning._replace(threads=0, local=0))
@@ -262,7 +259,7 @@ class Cuda(Engine):
         with loading:
             blocks, threads = self.blocks(launch, words, count)
         path, counts = np.full((count, len(work.grid), len(arms)), -1, np.int64), np.zeros(2, np.int64)
-        sent, stream = (np.array([run]), arms, truths.view(work.truth.dtype), numbers, rules, work.grid), cuda.stream()
+        sent, stream = (np.array([run]), arms, truths.view(work.truths.dtype), numbers, rules, work.grid), cuda.stream()
         runs, arms, truths, numbers, rules, grid = (cuda.to_device(each, stream) for each in sent)
         results, pulls = cuda.device_array(shape, RESULT), cuda.device_array((*shape, len(arms)), np.int64)
         path, counts = cuda.to_device(path, stream), cuda.to_device(counts, stream)
