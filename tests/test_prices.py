@@ -47,6 +47,18 @@ def test_public_prices_need_no_network(offline):
     assert cost("gpt-4o", input_tokens=0, output_tokens=0) == 0
 
 
+def test_cached_tokens_have_their_own_price(offline, own):
+    """1.25 dollars per million tokens of gpt-4o that are read from a cache: half the price of others."""
+    assert cost("gpt-4o", input_tokens=0, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(1.25)
+    assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(3.75)
+    both = {"input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 10, "cache_write_tokens": 100}
+    assert cost("own-4.1", **both, prices=own) == pytest.approx(113e-6)  # at the price of input
+    given = {"m": {"input": 1, "output": 2, "cache_read": 0.1, "cache_write": 1.25}}
+    assert cost("m", **both, prices=given) == pytest.approx((1 + 2 + 1 + 125) * 1e-6)
+    without = cost("gpt-4", input_tokens=0, output_tokens=0, cache_read_tokens=1_000_000)  # has no such price
+    assert without == pytest.approx(cost("gpt-4", input_tokens=1_000_000, output_tokens=0))
+
+
 def test_own_prices_win_over_public_ones(own, monkeypatch):
     assert cost("gpt-4o", input_tokens=10, output_tokens=1, prices=own) == pytest.approx(1200e-6)
     assert cost("own-4.1", input_tokens=3, output_tokens=2, prices=str(own)) == pytest.approx(7e-6)

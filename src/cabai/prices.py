@@ -6,6 +6,7 @@ dollars per million tokens,
     [my-model]
     input = 0.5
     output = 1.5
+    cache_read = 0.05  # optional, as is cache_write: what is not given costs as much as input
 
 given as `prices`, or in the environment variable CABAI_PRICES.
 """
@@ -24,12 +25,21 @@ from cabai.support.validation import InvalidInput, amount, optional, shown, whol
 __all__ = ["cost"]
 
 MILLION = 1e6
+KINDS = ("input", "output", "cache_read", "cache_write")
 
 
 def cost(
-    model: str, *, input_tokens: int, output_tokens: int, prices: str | Path | Mapping[str, Any] | None = None
+    model: str,
+    *,
+    input_tokens: int,
+    output_tokens: int,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    prices: str | Path | Mapping[str, Any] | None = None,
 ) -> float:
     """The cost of a model call, in dollars.
+
+    `input_tokens` are those charged at the full rate, without those read from a cache or written to it.
 
     Prices come from the package genai-prices (extra `prices`), without using the network. `prices` are your own, which
     take precedence: a TOML file or a mapping with dollars per million tokens of input and of output, by model. The
@@ -41,16 +51,16 @@ def cost(
     """
     if not isinstance(model, str) or not model:
         raise InvalidInput(f"a model must be given by its name, got {shown(model)}.")
-    tokens = whole(input_tokens, "input_tokens", 0), whole(output_tokens, "output_tokens", 0)
+    given = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens)
+    tokens = {kind: whole(count, f"{kind}_tokens", 0) for kind, count in zip(KINDS, given, strict=True)}
     own = own_prices(prices)
     if model in own:
-        price = own[model]
-        return (tokens[0] * price[0] + tokens[1] * price[1]) / MILLION
+        return sum(tokens[kind] * own[model][kind] for kind in KINDS) / MILLION
     return public_cost(model, tokens, own)
 
 
-def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, tuple[float, float]]:
-    """The user's prices for input and output, by model."""
+def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+    """The user's prices for each kind of tokens, by model."""
     if isinstance(given, Mapping):
         return checked(given, "prices")
     path = os.environ.get("CABAI_PRICES") if given is None else str(given)
@@ -64,7 +74,7 @@ def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, tuple[
 
 
 @lru_cache(maxsize=8)
-def read(path: str, changed: int, size: int) -> dict[str, tuple[float, float]]:
+def read(path: str, changed: int, size: int) -> dict[str, dict[str, float]]:
     """Read a file of prices; it is read again after it changes."""
     import tomllib
 
@@ -75,9 +85,9 @@ def read(path: str, changed: int, size: int) -> dict[str, tuple[float, float]]:
     return checked(found, path)
 
 
-def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str, tuple[float, float]]:
+def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str, dict[str, float]]:
     """Check prices by model. A name with a dot and without quotes is a nested table in TOML; it is read as one name."""
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, dict[str, float]] = {}
     for key, value in tables.items():
         name = f"{above}{key}"
         if not isinstance(value, Mapping):
@@ -87,12 +97,15 @@ def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str
             )
         own = {part: value[part] for part in value if not isinstance(value[part], Mapping)}
         if own:
-            if set(own) != {"input", "output"}:
-                raise InvalidInput(f"{source}: model {name!r} needs the prices input and output, got {', '.join(own)}.")
-            prices = [amount(own[part], f"{source}: the price {part} of {name!r}") for part in ("input", "output")]
-            if min(prices) < 0:
+            if not {"input", "output"} <= set(own) <= set(KINDS):
+                raise InvalidInput(
+                    f"{source}: model {name!r} needs the prices input and output, got {', '.join(own)}. (It may also "
+                    "have cache_read and cache_write.)"
+                )
+            prices = {part: amount(own[part], f"{source}: the price {part} of {name!r}") for part in own}
+            if min(prices.values()) < 0:
                 raise InvalidInput(f"{source}: the prices of {name!r} must not be negative.")
-            found[name] = prices[0], prices[1]
+            found[name] = dict.fromkeys(KINDS, prices["input"]) | prices
         inner = {part: value[part] for part in value if part not in own}
         if not own and not inner:
             raise InvalidInput(f"{source}: model {name!r} needs the prices input and output.")
@@ -100,12 +113,14 @@ def checked(tables: Mapping[str, Any], source: str, above: str = "") -> dict[str
     return found
 
 
-def public_cost(model: str, tokens: tuple[int, int], own: Mapping[str, Any]) -> float:
+def public_cost(model: str, tokens: Mapping[str, int], own: Mapping[str, Any]) -> float:
     """The cost by the prices of genai-prices; `provider/model` works too."""
     from difflib import get_close_matches
 
     package = optional("genai_prices")
-    usage = package.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
+    cached = {f"{kind}_tokens": tokens[kind] for kind in KINDS[2:] if tokens[kind]}
+    all_input = tokens["input"] + sum(cached.values())
+    usage = package.Usage(input_tokens=all_input, output_tokens=tokens["output"], **cached)
     provider, _, name = model.partition("/")
     for reference, options in ((model, {}), (name, {"provider_id": provider})):
         if reference:
@@ -120,10 +135,11 @@ def public_cost(model: str, tokens: tuple[int, int], own: Mapping[str, Any]) -> 
     raise InvalidInput(f"the price of model {shown(model)} is not known. {advice}{give_own(model)}")
 
 
-def check_priced(model: str, price: Any, tokens: tuple[int, int]) -> None:
-    """Refuse models listed without prices: this does not mean that they are free."""
-    for kind, count in zip(("input", "output"), tokens, strict=True):
-        if count and getattr(price, f"{kind}_mtok", None) is None:
+def check_priced(model: str, price: Any, tokens: Mapping[str, int]) -> None:
+    """Refuse models listed without prices: this does not mean that they are free. What is cached costs as much as other
+    input where it has no price of its own."""
+    for kind in KINDS[:2]:
+        if tokens[kind] and getattr(price, f"{kind}_mtok", None) is None:
             raise InvalidInput(
                 f"genai-prices has no price for {kind} tokens of model {shown(model)}. {give_own(model)}"
             )
