@@ -275,7 +275,7 @@ SETTINGS = (
     Setting("repeats", "whole", 200, "Number of races, each in a new random order.", "replay", from_1),
     Setting("low", "number", 0.0, "Lowest possible score.", "replay scores"),
     Setting("high", "number", 1.0, "Highest possible score.", "replay scores"),
-    Setting("scorer", "text", None, "Inspect logs: which score to use, if there are several.", "scores"),
+    Setting("scorer", "text", None, "Inspect logs: which score to use, if there are several.", "scores plan"),
     Setting("epochs", "text", None,
             "Inspect logs: mean (average the epochs of an item) or items (each is an item). Default: mean.", "scores"),
     Setting("arm", "text", None,

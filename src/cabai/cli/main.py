@@ -17,6 +17,7 @@ from cabai import interrupts
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
 from cabai.cli.compare import compare
+from cabai.cli.inspect import inspect
 from cabai.cli.plan import plan
 from cabai.cli.replay import replay
 from cabai.cli.reproduce import reproduce
@@ -45,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, simulate, compare, calibrate, replay, reproduce, run, serve):
+for command in (bound, plan, simulate, compare, calibrate, replay, reproduce, run, inspect, serve):
     app.command()(command)
 app.add_typer(study_app, name="study")
 

@@ -48,7 +48,7 @@ def plan(
 
     From pilot data (columns arm, reward, cost): cabai plan pilot.csv --family bernoulli --budget 200
 
-    For a dataset, from scores on some items: cabai plan scores.csv --items 5000 --budget 40
+    For a dataset, from scores on some items: cabai plan scores.csv --items 5000 --budget 40 (or logs/ --scorer match)
 
     From a stored study: cabai plan --study judges --storage sqlite:///judges.db
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import struct
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cabai import prices
 from cabai.datasets.cells import number_in
 from cabai.datasets.gathering import Evaluation, table_of, without_copies
 from cabai.datasets.tables import ScoreTable
@@ -47,7 +49,8 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
 
     `scorer` names the score to take if there are several; `scorer="name.key"` is for one that has keys. With several
     epochs, an item's score is their mean, or each epoch is an item of its own (`epochs="items"`). If the logs record
-    what samples cost (`total_cost`), the table has costs.
+    what samples cost (`total_cost`), the table has costs; else if `cabai.prices` knows all their models, it has what
+    their tokens cost.
 
     >>> import json, tempfile
     >>> from pathlib import Path
@@ -68,7 +71,8 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
         check(log)
     chosen = the_scorer(logs, scorer)
     several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
-    found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several)], ADVICE)
+    bill = Bill()
+    found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several, bill)], ADVICE)
     if epochs == "mean":
         counts: dict[str, int] = {}
         for log in logs:
@@ -76,7 +80,8 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
         found = means(found, counts)
     elif any(log.epochs > 1 for log in logs):
         found = [each._replace(item=f"{each.item}#{each.epoch}") for each in found]
-    return table_of(found)
+    table = table_of(found)
+    return table if table.costs is None else dataclasses.replace(table, billed=bill.how)
 
 
 def logs_in(*paths: str | Path) -> list[Log]:
@@ -122,6 +127,12 @@ def check(log: Log) -> None:
         if not is_right:
             raise InvalidInput(f"{log.path}{where}: {what}, got {shown(got)}.")
 
+    raced = (log.about.get("metadata") or {}).get("cabai_study")
+    if raced is not None:
+        raise InvalidInput(
+            f"{log.path} is the log of a race ({shown(raced)}): it has only the samples that the race needed, so what "
+            "a race would save cannot be seen from it."
+        )
     task, config = log.about.get("task"), log.about.get("config") or {}
     expect(task is None or isinstance(task, str), "", "the task must be a name", task)
     expect(isinstance(config, dict), "", "config must be a table", config)
@@ -227,12 +238,12 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
     return wanted
 
 
-def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool) -> Iterator[Evaluation]:
+def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[Evaluation]:
     name = field(log, arm)
     for sample in log.samples:
         item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
         score, epoch = score_of(log, sample, scorer), sample.get("epoch", 1)
-        yield Evaluation(name, item, score, cost_of(sample), str(log.path), epoch, sample.get("uuid"))
+        yield Evaluation(name, item, score, bill.cost_of(sample), str(log.path), epoch, sample.get("uuid"))
 
 
 def means(found: list[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
@@ -272,7 +283,31 @@ def score_of(log: Log, sample: dict[str, Any], scorer: str) -> float:
     return number
 
 
-def cost_of(sample: dict[str, Any]) -> float | None:
-    """What a sample cost according to the log, all models together."""
-    costs = [usage.get("total_cost") for usage in (sample.get("model_usage") or {}).values()]
-    return None if not costs or None in costs else math.fsum(costs)
+class Bill:
+    """What samples cost, all models together: according to the log, or else by their tokens."""
+
+    def __init__(self) -> None:
+        self.unknown: set[str] = set()  # models without a price
+        self.how: str | None = None  # what to say of costs that the logs do not tell
+
+    def cost_of(self, sample: dict[str, Any]) -> float | None:
+        costs = [self.of_model(*each) for each in (sample.get("model_usage") or {}).items()]
+        known = [cost for cost in costs if cost is not None]
+        return math.fsum(known) if known and len(known) == len(costs) else None
+
+    def of_model(self, model: str, usage: dict[str, Any]) -> float | None:
+        if usage.get("total_cost") is not None:
+            return float(usage["total_cost"])
+        if model in self.unknown:
+            return None
+        try:
+            found = prices.cost(
+                model, input_tokens=usage.get("input_tokens", 0), output_tokens=usage.get("output_tokens", 0),
+                cache_read_tokens=usage.get("input_tokens_cache_read") or 0,
+                cache_write_tokens=usage.get("input_tokens_cache_write") or 0,
+            )  # fmt: skip
+        except (InvalidInput, ModuleNotFoundError):
+            self.unknown.add(model)
+            return None
+        self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
+        return found

@@ -219,6 +219,8 @@ class Replay:
             f"Paid: {percent(float(self.shares.mean()))} of the full cost of {full} on average, {low} to {high} in "
             "nine of ten repeats."
         )
+        if self.table.billed is not None:
+            lines.append(self.table.billed)
         if self.goal is not None:
             lines.append(
                 f"Answer: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats; as "

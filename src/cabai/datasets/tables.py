@@ -25,6 +25,7 @@ class ScoreTable:
     items: tuple[str, ...]
     scores: NDArray[np.float64]  # arms x items
     costs: NDArray[np.float64] | None = None  # of each evaluation; None: all cost the same
+    billed: str | None = None  # how the costs were found, if nobody told them
 
     def __post_init__(self) -> None:
         shape = (len(self.arms), len(self.items))
@@ -57,4 +58,4 @@ class ScoreTable:
         """
         kept = np.flatnonzero(~np.isnan(self.scores).any(axis=0))
         costs = None if self.costs is None else self.costs[:, kept]
-        return ScoreTable(self.arms, tuple(self.items[i] for i in kept), self.scores[:, kept], costs)
+        return ScoreTable(self.arms, tuple(self.items[i] for i in kept), self.scores[:, kept], costs, self.billed)

@@ -37,6 +37,7 @@ def plan(
     pilot: Any = None,
     items: int | None = None,
     race: str | None = None,
+    scorer: str | None = None,
     cost_model: str = "fixed",
     law: str | None = None,
     sd: Any = None,
@@ -60,7 +61,7 @@ def plan(
     `source` may be a `study.toml` with arms and settings; a pilot's table with the columns arm, reward and cost, from
     which plausible truths are drawn; or a study (`cabai.load_study`), with its settings and its data. With both a file
     and a pilot, give `pilot=`. A table of scores on items, or `items` with one, plans a race on a dataset of that many
-    items (`cabai.evaluate`).
+    items (`cabai.evaluate`); logs of Inspect or lm-evaluation-harness are such a table (`scorer` names the score).
 
     With a `budget`, the plan gives the chance to decide within it, and what it is enough for at the wanted `chance`:
     the smallest epsilon, delta and gap (the best arm ahead of the next by that much, the others as given), if you left
@@ -87,7 +88,7 @@ def plan(
     whole(draws, "draws", 20)
     whole(seed, "seed", 0)
     probability(chance, "chance")
-    found = source_of(source, pilot, with_items=items is not None)
+    found = source_of(source, pilot, with_items=items is not None, scorer=scorer)
     explicit = {
         "family": family, "delta": delta, "epsilon": epsilon, "policy": policy, "threshold": threshold,
         "direction": direction, "items": items, "race": race,

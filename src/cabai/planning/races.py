@@ -174,7 +174,7 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
         return settings_of(checked, of_items)
 
     low, high = settings_for(["a", "b"], 1).family.mean_range
-    table = data if isinstance(data, ScoreTable) else read_table(data, low=low, high=high)
+    table = read_table(data, low=low, high=high)
     if names is not None:
         lacking = [arm for arm in names if arm not in table.arms]
         if lacking:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cabai.core.goal import BEST
+from cabai.datasets.logs import read_logs
 from cabai.datasets.reading import read_table
 from cabai.datasets.shapes import column_for
 from cabai.datasets.sheets import open_sheet
@@ -26,7 +27,7 @@ class Source:
     pays_reward: bool = False  # whether a pull costs what it returns: the time it takes
 
 
-def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
+def source_of(source: Any, pilot: Any, *, with_items: bool, scorer: str | None = None) -> Source:
     given: dict[str, Any] = {}
     data, pays_reward = pilot, False
     if isinstance(source, (str, Path)) and str(source).lower().endswith(".toml"):
@@ -65,6 +66,9 @@ def source_of(source: Any, pilot: Any, *, with_items: bool) -> Source:
         if pilot is not None:
             raise InvalidInput("give one table as the pilot, got two.")
         data = source
+    if isinstance(data, (str, Path)) or scorer is not None:
+        logs = read_logs(data, scorer=scorer)
+        data = data if logs is None else logs
     if data is not None and "items" not in given and not with_items:
         data = rewards_or_scores(data)
     return Source(given, data, pays_reward)

@@ -31,6 +31,7 @@ EXTRAS = {
     "distributed": "dask",
     "fastapi": "server",
     "genai_prices": "prices",
+    "inspect_ai": "inspect",
     "joblib": "processes",
     "matplotlib": "plots",
     "numba_cuda": "cuda",

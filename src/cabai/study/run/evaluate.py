@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset, changed_items
 from cabai.errors import RunFailed, StorageError
-from cabai.families import Bounded, Family, family_of
+from cabai.families import Family
 from cabai.settings import RETRIES, STORAGE, WORST
-from cabai.study.create import load_study, open_study
+from cabai.study.create import described, load_study, open_study
 from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
@@ -176,23 +176,12 @@ def evaluate(
     """
     if not callable(test):
         raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
-    if name is None and storage is not None:
-        raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
     dataset = Dataset.of(items)
-    kind = family_of(Bounded() if family is None else family)
-    settings = {
-        "arms": arms, "family": kind, "delta": delta, "epsilon": epsilon, "direction": direction, "costs": costs,
-        "max_cost": max_cost, "lease": LEASE, "seed": seed, "goal": goal, "slack": slack,
-        "running_costs": running_costs,
-    }  # fmt: skip
-    checked = Items.checked(
-        dataset, family=kind, epsilon=epsilon, race=race, failed=failed, speculate=speculate, goal=goal
+    study = open_evaluation(
+        name, storage, reuse, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
+        slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed,
+        failed=failed, max_cost=max_cost, race=race, lease=LEASE,
     )  # fmt: skip
-    where = "memory" if name is None else storage or STORAGE
-    earlier = earlier_studies(reuse, where)
-    checked = dataclasses.replace(checked, seeds=earlier_seeds(earlier, seed))
-    known = known_scores(earlier, checked, kind)
-    study = open_study(name or f"evaluation {next(_numbers)}", settings, checked, where, known, amend=("max_cost",))
 
     def item_of(pull: Pull) -> Any:
         return dataset.items[dataset.number(pull.item)]
@@ -213,12 +202,32 @@ def evaluate(
             )
         return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping, Failed)) else result
 
+    with keeping(study, name), shown_progress(study, progress) as report:
+        status = run(
+            study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report, catch=catch,
+            batch=batch,
+        )  # fmt: skip
+    return Evaluation(study, status, study.scores())
+
+
+def open_evaluation(name: str | None, storage: str | None, reuse: Any, **settings: Any) -> Study:
+    """The study of an evaluation: a new one, or the one that the same call has begun."""
+    if name is None and storage is not None:
+        raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
+    given, items = described(**settings)
+    assert items is not None
+    where = "memory" if name is None else storage or STORAGE
+    earlier = earlier_studies(reuse, where)
+    items = dataclasses.replace(items, seeds=earlier_seeds(earlier, settings["seed"]))
+    known = known_scores(earlier, items, given["family"])
+    return open_study(name or f"evaluation {next(_numbers)}", given, items, where, known, amend=("max_cost",))
+
+
+@contextmanager
+def keeping(study: Study, name: str | None) -> Iterator[None]:
+    """Add what was gathered to an error that ends an evaluation."""
     try:
-        with shown_progress(study, progress) as report:
-            status = run(
-                study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report,
-                catch=catch, batch=batch,
-            )  # fmt: skip
+        yield
     except Exception as error:
         with suppress(StorageError, AttributeError):  # the storage is gone, or the exception does not allow attributes
             error.evaluation = Evaluation(study, study.status(), study.scores())  # type: ignore[attr-defined]
@@ -229,7 +238,6 @@ def evaluate(
                 elif is_blamed(error):
                     error.add_note(kept)
         raise
-    return Evaluation(study, status, study.scores())
 
 
 def earlier_studies(reuse: Any, storage: str) -> list[Any]:

@@ -1,0 +1,243 @@
+"""`cabai.inspect.evaluate`: every arm is one Inspect task with one log, fed by the race."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import inspect_ai
+from inspect_ai import Epochs, Task, task_with
+from inspect_ai.log import EvalLog
+from inspect_ai.model import Model, get_model
+
+from cabai.core.goal import BEST
+from cabai.datasets.dataset import Dataset
+from cabai.errors import InvalidInput, RunFailed
+from cabai.families import Family
+from cabai.inspect.lanes import Ended, Lane
+from cabai.inspect.samples import Prices, Reader, check_scorer, is_priced, item_of, samples_of
+from cabai.settings import WORST
+from cabai.study.given import Pull
+from cabai.study.run import evaluate as study_evaluation
+from cabai.study.run.evaluate import keeping, open_evaluation
+from cabai.study.run.loop import run
+from cabai.support.doors import through
+from cabai.support.validation import shown, whole
+
+LEASE = 7 * 86400.0  # seconds: agents take long, and what a killed run had under way lapses by its process id
+AT_ONCE = 10  # samples of an arm, as in Inspect
+OURS = ("sample_id", "sample_shuffle", "tasks", "max_tasks", "fail_on_error", "log_samples", "score", "run_samples")
+
+
+@dataclass(frozen=True)
+class Evaluation(study_evaluation.Evaluation):
+    """The result of `cabai.inspect.evaluate`: that of `cabai.evaluate`, and Inspect's logs, one per arm."""
+
+    logs: list[EvalLog] = field(default_factory=list)
+
+
+def evaluate(
+    task: Any,
+    arms: Sequence[Any] | Mapping[str, Any],
+    *,
+    scorer: str | None = None,
+    name: str | None = None,
+    storage: str | None = None,
+    log_dir: str | None = None,
+    delta: float = 0.05,
+    epsilon: float = 0.0,
+    goal: str = BEST,
+    slack: float | None = None,
+    running_costs: Sequence[float] | Mapping[str, float] | None = None,
+    costs: Sequence[float] | Mapping[str, float] | None = None,
+    prices: Prices = None,
+    family: str | Family | None = None,
+    direction: str = "maximize",
+    seed: int | None = None,
+    max_cost: float | None = None,
+    reuse: Any = None,
+    race: str | None = None,
+    speculate: float = 0.1,
+    failed: str | float = WORST,
+    max_failures: int = 5,
+    limit: int | None = None,
+    epochs: int | Epochs | None = None,
+    page: bool = False,
+    **options: Any,
+) -> Evaluation:
+    """Find the best of several models, prompts or agents on an Inspect task, for less than running it with each.
+
+    `arms` are models, or a mapping from names to models, solvers, agents or whole tasks (then `task` is None). The race
+    is that of `cabai.evaluate`, and takes the same arguments; `options` go to `inspect_ai.eval`: `model` for arms that
+    are not models, `max_samples`, `max_connections`, `display`. Each arm has one log, with the samples that it needed.
+
+    The race is on the mean of one score: `scorer` names it, `"name.key"` if it has keys. With several epochs, an item's
+    score is what the task's first reducer makes of them. Costs are in dollars: what Inspect knows, or else by
+    `cabai.prices` (`prices` are your own), of all models that a sample calls. If no arm's model has a known price, each
+    sample costs 1.
+
+    A sample that fails after Inspect's retries (`retry_on_error`, here 2) counts as `failed` says. With a `name`, the
+    race is stored in cabai.db in the log folder: repeat the call to continue it.
+    """
+    checked = {key: options.pop(key) for key in OURS if key in options}
+    if checked:
+        raise InvalidInput(f"{next(iter(checked))} is not for a race: it chooses the samples itself, and logs them.")
+    if os.environ.get("INSPECT_ASYNC_BACKEND", "").lower() == "trio":
+        raise InvalidInput("a race in Inspect needs asyncio: unset INSPECT_ASYNC_BACKEND.")
+    tasks = tasks_of(task, arms, options)
+    reducers, count = (epochs.reducer, epochs.epochs) if isinstance(epochs, Epochs) else (None, epochs)
+    most = None if limit is None else whole(limit, "limit", 1)
+    samples = {arm: samples_of(each, most) for arm, each in tasks.items()}
+    check_same(samples)
+    for each in tasks.values():
+        check_scorer(each, scorer)
+    models = {arm: str(each.model or options.get("model") or "") or None for arm, each in tasks.items()}
+    has_costs = costs is None and all_priced(models, prices)
+    if name is not None and storage is None:
+        folder = Path(log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs")
+        folder.mkdir(parents=True, exist_ok=True)
+        storage = f"sqlite:///{folder / 'cabai.db'}"
+    study = open_evaluation(
+        name, storage, reuse, items=Dataset.of([item_of(each) for each in next(iter(samples.values())).values()]),
+        arms=list(tasks), family=family, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
+        running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed, failed=failed,
+        max_cost=max_cost, race=race, lease=LEASE,
+    )  # fmt: skip
+    if study.stopped:
+        return Evaluation(study, study.status(), study.scores())
+    lanes, readers, fed = {}, {}, []
+    for arm, each in tasks.items():
+        lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1))
+        readers[arm] = Reader(arm, scorer, reducers or each.epochs_reducer, prices, has_costs)
+        about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm])}
+        fed.append(task_with(each, dataset=lanes[arm], metadata={**(each.metadata or {}), **about}))
+
+    def try_once(pull: Pull) -> Any:
+        result = readers[pull.arm].result(lanes[pull.arm].run(pull.item))
+        return (result, 1.0) if costs is None and isinstance(result, float) else result
+
+    workers = len(tasks) * int(options.get("max_samples") or AT_ONCE)
+    racing = Racing(lambda: run(study, try_once, workers=workers, max_failures=max_failures, retries=0), lanes)
+    usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
+    with keeping(study, name), through("page")(study) if page else contextlib.nullcontext():
+        with racing:
+            logs = inspect_ai.eval(
+                fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
+            )
+        if isinstance(racing.error, Ended):
+            if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
+                raise KeyboardInterrupt
+            raise RunFailed(f"{racing.error}. The study {study.name!r} is kept; run it again to go on.")
+        if racing.error is not None:
+            raise racing.error
+    return Evaluation(study, study.status(), study.scores(), logs)
+
+
+class Racing:
+    """A race in a thread of its own, while Inspect runs in this one."""
+
+    def __init__(self, race: Any, lanes: Mapping[str, Lane]) -> None:
+        self.race, self.lanes = race, lanes
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="cabai race", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.race()
+        except BaseException as error:
+            self.error = error
+        finally:
+            for lane in self.lanes.values():
+                lane.end()
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        for lane in self.lanes.values():
+            lane.abandon("Inspect has ended")
+        self.thread.join()
+
+
+def tasks_of(task: Any, arms: Any, options: Mapping[str, Any]) -> dict[str, Task]:
+    """One task per arm. An arm is a model, a solver (a prompt, an agent), or a whole task."""
+    if isinstance(arms, (str, bytes)) or not isinstance(arms, (Sequence, Mapping)):
+        raise InvalidInput(f"arms must be a list of models, or a mapping from names to arms, got {shown(arms)}.")
+    named = arms if isinstance(arms, Mapping) else {str(each): each for each in arms}
+    found = {}
+    for arm, each in named.items():
+        if isinstance(each, Task):
+            found[arm] = copy.copy(each)
+            continue
+        if task is None:
+            raise InvalidInput(f"arm {arm!r} is not a task, so the task that it is tried on must be given.")
+        own = copy.copy(task() if callable(task) and not isinstance(task, Task) else task)
+        if not isinstance(own, Task):
+            raise InvalidInput(f"task must be an Inspect task, got {shown(task)}.")
+        if not isinstance(each, (str, Model)):
+            found[arm] = task_with(own, solver=each)
+        elif "model" in options:
+            raise InvalidInput("model= is for arms that are solvers or tasks; here the arms are models.")
+        else:
+            found[arm] = task_with(own, model=model_of(each))
+    return found
+
+
+def model_of(given: str | Model) -> Model:
+    try:
+        return get_model(given)
+    except Exception as error:  # each provider has its own, for a missing package or key
+        raise InvalidInput(f"the model {given} cannot be used: {said(error)}") from None
+
+
+def said(error: Exception) -> str:
+    """What an error of Inspect says, in one line without markup."""
+    words = str(getattr(error, "message", error))
+    return " ".join(re.sub(r"\[/?[a-z ]*\]", "", words).split())
+
+
+def check_same(samples: Mapping[str, Mapping[Any, Any]]) -> None:
+    """Refuse arms with other samples than the first one."""
+    (first, ids), *others = samples.items()
+    for arm, own in others:
+        if list(own) != list(ids):
+            odd = shown(next(iter(set(own) ^ set(ids)), "their order"))
+            raise InvalidInput(
+                f"a race needs the same samples: arms {first!r} and {arm!r} have different ones ({odd})."
+            )
+
+
+def all_priced(models: Mapping[str, str | None], prices: Prices) -> bool:
+    """Whether all arms have models with known prices; if only some have, bills cannot be compared."""
+    unknown = {arm: model for arm, model in models.items() if not is_priced(model, prices)}
+    if unknown and len(unknown) < len(models):
+        named = ", ".join(sorted({str(model) for model in unknown.values()}))
+        raise InvalidInput(
+            f"the prices of some models are known, but not of {named}: give all, as prices= (a mapping or a TOML file "
+            "with dollars per million tokens), or what a sample of each arm costs, as costs=."
+        )
+    return not unknown
+
+
+def load_task(spec: str, arguments: Mapping[str, Any]) -> Task:
+    """The task that Inspect's own commands would find by this name: `file.py@task`, or `package/task`."""
+    try:
+        from inspect_ai._eval.loader import load_tasks
+    except ImportError:
+        raise InvalidInput(
+            "this version of inspect_ai cannot find tasks by name: use cabai.inspect in Python."
+        ) from None
+    try:
+        found = load_tasks([spec], dict(arguments))
+    except Exception as error:  # anything may be wrong in a user's file
+        raise InvalidInput(f"the task {spec} cannot be loaded: {type(error).__name__}: {said(error)}") from error
+    if len(found) != 1:
+        raise InvalidInput(f"{spec} is {len(found)} tasks: name one of them, such as file.py@task.")
+    return found[0]

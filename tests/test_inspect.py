@@ -1,0 +1,297 @@
+"""A race inside Inspect: what is run, told, billed and logged, with a provider that needs no network."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import cabai
+from shell import here
+
+inspect_ai = pytest.importorskip("inspect_ai")
+
+from inspect_ai import Epochs, task_with  # noqa: E402
+from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
+from inspect_ai.solver import generate, system_message  # noqa: E402
+
+import fake_provider as fake  # noqa: E402
+from cabai.inspect import evaluate  # noqa: E402
+from cabai.inspect.lanes import Lane  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::cabai.errors.FailedPulls"),
+]
+MODELS = ["fake/a-50", "fake/b-75", "fake/c-60"]
+PRICES = {model: {"input": 10.0, "output": 100.0, "cache_read": 1.0} for model in [*MODELS, "fake/judge-100"]}
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INSPECT_DISPLAY", "none")
+    fake.CALLS.clear()
+    yield
+    with warnings.catch_warnings():  # streams that Inspect leaves open
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
+def samples_of(log):
+    return read_eval_log(log.location).samples or []
+
+
+def calls_of(model):
+    return sum(count for (name, _), count in fake.CALLS.items() if name == model.partition("/")[2])
+
+
+def test_the_best_of_three_for_less_with_a_log_for_each():
+    found = evaluate(fake.sums(), MODELS, seed=1)
+    assert found.decision == "fake/b-75"
+    assert found.spent < 0.7 * found.full_cost == 0.7 * 900
+    assert [log.status for log in found.logs] == ["success"] * 3
+    for model, log in zip(MODELS, found.logs, strict=True):
+        samples = samples_of(log)
+        assert {sample.id for sample in samples} == set(found.scores[model])
+        assert len(samples) == len(found.scores[model]) == calls_of(model)
+        about = {key: value for key, value in log.eval.metadata.items() if key.startswith("cabai")}
+        assert about == {"cabai_arm": model, "cabai_study": found.study.name, "cabai_items": 300}
+    order = [f"q{i}" for i in found.study.settings.items.order(1)]
+    for scores in found.scores.values():  # a prefix of the order, except for what was under way together
+        places = sorted(order.index(id_) for id_ in scores)
+        assert places[-1] < len(places) + 30
+
+
+def test_scores_are_those_of_plain_inspect():
+    found = evaluate(fake.sums(60), MODELS[:2], epsilon=0.2, seed=2)
+    for model in MODELS[:2]:
+        [log] = inspect_ai.eval(fake.sums(60), model=model)
+        plain = {sample.id: float(sample.scores["match"].value == "C") for sample in log.samples}
+        assert found.scores[model] == {id_: plain[id_] for id_ in found.scores[model]}
+
+
+@pytest.mark.parametrize("reducer", [None, "pass_at_2"])
+def test_an_item_is_all_its_epochs(reducer):
+    epochs = 3 if reducer is None else Epochs(3, reducer)
+    found = evaluate(fake.sums(40, epochs=2), MODELS[:2], epochs=epochs, max_samples=4)
+    assert found.decision == "fake/b-75"
+    assert {len([s for s in samples_of(log) if s.id == "q1"]) for log in found.logs} <= {0, 3}
+    assert sum(map(len, map(samples_of, found.logs))) == 3 * sum(map(len, found.scores.values())) == 3 * found.spent
+
+
+def test_which_score_it_is_must_be_clear_before_anything_is_paid():
+    with pytest.raises(cabai.InvalidInput, match=r"several scorers: match, includes\. Choose one: scorer='match'"):
+        evaluate(fake.sums(by="two"), MODELS)
+    with pytest.raises(cabai.InvalidInput, match="no scorer 'other'; it has match"):
+        evaluate(fake.sums(), MODELS, scorer="other")
+    assert not fake.CALLS
+    with pytest.raises(cabai.RunFailed, match=r"has the keys right, nan: name one, as in scorer='keyed.key'"):
+        evaluate(fake.sums(by="keyed"), MODELS)
+    assert evaluate(fake.sums(100, by="keyed"), MODELS, scorer="keyed.right").decision == "fake/b-75"
+    assert evaluate(fake.sums(100, by="two"), MODELS, scorer="includes").decision == "fake/b-75"
+
+
+def test_samples_that_fail_count_as_the_worst_and_arms_that_fail_do_not_count():
+    some = evaluate(fake.sums(100), ["fake/a-50-0-10", "fake/b-90"], retry_on_error=0, max_failures=9)
+    assert some.decision == "fake/b-90"
+    failed = [row for row in some.study.observations() if row["failed"]]
+    assert failed
+    assert all("provider says no" in row["failed"] and some.scores[row["arm"]][row["item"]] == 0 for row in failed)
+    for arms, options, said in [
+        (["fake/a-50", "fake/x-50-0-100"], {}, "provider says no"),
+        (["fake/a-50", "fake/b-75"], {"scorer": "keyed.nan", "by": "keyed"}, "not scored"),
+    ]:
+        with pytest.raises(cabai.RunFailed, match=rf"failed \d+ times in a row.*{said}") as ended:
+            evaluate(fake.sums(by=options.pop("by", "match")), arms, retry_on_error=0, **options)
+        assert ended.value.evaluation.scores[arms[1]] == {}
+
+
+def test_bills_are_in_dollars_for_all_models_of_a_sample():
+    per_call = (100 * 10 + 10 * 100 + 1000 * 1) / 1e6
+    found = evaluate(fake.sums(60), MODELS, prices=PRICES)
+    assert found.spent == pytest.approx(per_call * sum(map(len, found.scores.values())))
+    judged = evaluate(fake.sums(60, by="judged"), MODELS, prices=PRICES)
+    assert judged.spent == pytest.approx(2 * per_call * sum(map(len, judged.scores.values())))
+    with pytest.raises(cabai.RunFailed, match="cannot be billed: the price of model 'fake/judge-100' is not known"):
+        evaluate(fake.sums(60, by="judged"), MODELS, prices={model: PRICES[model] for model in MODELS})
+    with pytest.raises(cabai.InvalidInput, match="but not of fake/b-75, fake/c-60: give all, as prices="):
+        evaluate(fake.sums(60), MODELS, prices={"fake/a-50": PRICES["fake/a-50"]})
+    known = evaluate(fake.sums(60), MODELS, costs=[1, 2, 3])
+    assert known.spent == sum(cost * len(known.scores[arm]) for arm, cost in zip(MODELS, (1, 2, 3), strict=True))
+
+
+SCRIPT = """
+import sys
+import fake_provider as fake
+from cabai.inspect import evaluate
+found = evaluate(fake.sums(200), ["fake/a-50-30", "fake/b-75-30", "fake/c-60-30"], name="killed", max_samples=4, seed=3,
+                 log_dir=sys.argv[1], display="none")
+print(found.decision, sum(map(len, found.scores.values())), len(found.logs))
+"""
+
+
+def script(folder, *, wait=True):
+    environment = os.environ | {
+        "FAKE_CALLS": str(folder / "calls"), "PYTHONPATH": str(Path(__file__).parent), "INSPECT_DISPLAY": "none"
+    }  # fmt: skip
+    command = [sys.executable, "-c", SCRIPT, str(folder / "logs")]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    return process.communicate(timeout=120)[0] if wait else process
+
+
+def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
+    process, calls = script(tmp_path, wait=False), tmp_path / "calls"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not calls.exists() or calls.read_text().count("\n") < 60):
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    study = cabai.load_study("killed", storage=f"sqlite:///{tmp_path}/logs/cabai.db")
+    stored = {(arm.partition("/")[2], id_) for arm, scores in study.scores().items() for id_ in scores}
+    assert stored
+    calls.write_text("")
+    decision, scored, logs = script(tmp_path).split()
+    assert (decision, logs) == ("fake/b-75-30", "3")
+    again = [line.split() for line in calls.read_text().splitlines()]
+    assert not stored & {(words[0], f"q{words[-1]}") for words in again}
+    assert len(stored) + len(again) == int(scored)
+    calls.write_text("")
+    assert script(tmp_path).split() == ["fake/b-75-30", scored, "0"]
+    assert calls.read_text() == ""
+
+
+def test_ctrl_c_tells_what_has_finished():
+    threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(fake.sums(), ["fake/a-50-200", "fake/b-51-200"], name="stopped", log_dir="logs")
+    study = cabai.load_study("stopped", storage="sqlite:///logs/cabai.db")
+    told = {(arm, id_) for arm, scores in study.scores().items() for id_ in scores}
+    logged = {
+        (log.eval.metadata["cabai_arm"], sample.id)
+        for log in map(read_eval_log, list_eval_logs("logs"))
+        for sample in log.samples or []
+        if sample.scores and not sample.error
+    }
+    assert told == logged
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("cabai")] == []
+
+
+@pytest.mark.parametrize("method", ["next_samples", "sample_complete"])
+def test_a_task_that_dies_ends_the_race(method, monkeypatch):
+    original = getattr(Lane, method)
+
+    async def dies(self, *given):
+        if self.arm == "fake/c-60" and (self.loop is not None or method == "sample_complete"):
+            raise RuntimeError("broken")
+        return await original(self, *given)
+
+    monkeypatch.setattr(Lane, method, dies)
+    began = time.monotonic()
+    with pytest.raises((cabai.RunFailed, RuntimeError), match=r"the Inspect task of arm 'fake/c-60' has ended|broken"):
+        evaluate(fake.sums(), MODELS, max_samples=3)
+    assert time.monotonic() - began < 20
+
+
+def test_arms_may_be_solvers_or_tasks():
+    solvers = {"plain": generate(), "wrong": [system_message("Be brief."), generate()]}
+    found = evaluate(fake.sums(30), solvers, model="fake/b-75")
+    assert found.status.is_complete  # they do the same
+    tasks = {"one": fake.sums(50), "two": task_with(fake.sums(50), scorer=fake.SCORERS["keyed"])}
+    assert evaluate(None, {"one": tasks["one"], "two": fake.sums(50)}, model="fake/b-75").decision in tasks
+    for wrong, said in [
+        ({"one": fake.sums(50), "two": fake.sums(49)}, "need"),
+        ({"one": fake.sums(50), "two": "fake/b-75"}, "'two' is not a task"),
+    ]:
+        with pytest.raises(cabai.InvalidInput, match=said):
+            evaluate(None, wrong, model="fake/b-75")
+    with pytest.raises(cabai.InvalidInput, match="the arms are models"):
+        evaluate(fake.sums(), MODELS, model="fake/b-75")
+    for option in ("sample_id", "sample_shuffle", "log_samples"):
+        with pytest.raises(cabai.InvalidInput, match=f"{option} is not for a race"):
+            evaluate(fake.sums(), MODELS, **{option: 1})
+
+
+def test_another_dataset_under_the_same_name_is_refused():
+    evaluate(fake.sums(40), MODELS, name="same", log_dir="logs")
+    changed = fake.sums(40)
+    changed.dataset[3].target = "another"
+    with pytest.raises(cabai.InvalidInput, match="already exists with other settings: its items"):
+        evaluate(changed, MODELS, name="same", log_dir="logs")
+    again = evaluate(fake.sums(40), MODELS, name="same", log_dir="logs")
+    assert (again.decision is not None, again.logs) == (True, [])
+
+
+def test_budgets_goals_and_earlier_scores():
+    stopped = evaluate(fake.sums(), MODELS, max_cost=12)
+    assert (stopped.decision, stopped.spent) == (None, 12)
+    cheap = evaluate(fake.sums(), MODELS, goal="cheapest", epsilon=0.5, slack=0.05, costs=[1, 20, 5])
+    assert cheap.decision == "fake/a-50"
+    first = evaluate(fake.sums(), MODELS[:2])
+    more = evaluate(fake.sums(), MODELS, reuse=first)
+    assert more.spent < sum(map(len, more.scores.values()))
+
+
+def test_the_command_and_what_replay_says_of_its_logs(tmp_path):
+    task = f"{Path(__file__).parent / 'fake_provider.py'}@sums"
+    models = [each for model in MODELS for each in ("--model", model)]
+    done = here("inspect", task, *models, "-T", "count=80", "--log-dir", "logs", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["decision"], len(found["logs"])) == ("fake/b-75", 3)
+    refused = here("replay", "logs", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "is the log of a race" in refused.stderr
+    for wrong, said in [
+        ((str(tmp_path / "none.py@sums"), *models), "cannot be loaded"),
+        ((task, "--model", "nobody/x", "--model", "fake/a-50"), "the model nobody/x cannot be used"),
+        ((task, *models, "-T", "count"), "-T must be name=value"),
+    ]:
+        failed = here("inspect", *wrong, cwd=tmp_path)
+        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1), failed.stderr
+        assert said in failed.stderr
+
+
+def test_replays_of_whole_logs_bill_tokens_and_plans_take_a_scorer(tmp_path, monkeypatch):
+    (tmp_path / "prices.toml").write_text("".join(
+        f'["{model}"]\ninput = 10\noutput = 100\ncache_read = 1\n' for model in MODELS
+    ))  # fmt: skip
+    monkeypatch.setenv("CABAI_PRICES", str(tmp_path / "prices.toml"))
+    for model in MODELS:
+        inspect_ai.eval(fake.sums(60, by="two"), model=model, log_dir="whole")
+    table = cabai.datasets.read_table("whole", scorer="match")
+    assert table.costs.min() == table.costs.max() == pytest.approx(3000e-6)
+    assert "computed by cabai.prices from the tokens" in str(cabai.replay(table, repeats=3))
+    assert cabai.plan("whole", scorer="match", draws=20, worth=False).items == 60
+    with pytest.raises(cabai.InvalidInput, match="has several scores"):
+        cabai.plan("whole", draws=20)
+    monkeypatch.delenv("CABAI_PRICES")
+    assert cabai.datasets.read_table("whole", scorer="match").costs is None
+
+
+@pytest.mark.slow
+def test_a_race_takes_hardly_more_cpu_than_plain_inspect():
+    """All of 3 x 300 samples, with equal arms: the median of the ratios of three pairs of runs."""
+    ratios, models = [], ["fake/a-50", "fake/b-50", "fake/c-50"]
+    for _ in range(4):
+        began = time.process_time()
+        inspect_ai.eval(fake.sums(), model=models, max_tasks=3, log_dir="plain")
+        plain = time.process_time() - began
+        began = time.process_time()
+        found = evaluate(fake.sums(), models, name=f"race {len(ratios)}", log_dir="race", epsilon=0.0, delta=1e-6)
+        scored = sum(map(len, found.scores.values()))
+        ratios.append((time.process_time() - began) / scored / (plain / 900))
+    assert math.isfinite(sum(ratios))
+    assert sorted(ratios[1:])[1] < 1.2
