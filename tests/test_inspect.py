@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from inspect_ai.solver import generate, system_message  # noqa: E402
 import fake_provider as fake  # noqa: E402
 from cabai.inspect import evaluate  # noqa: E402
 from cabai.inspect.lanes import Lane  # noqa: E402
+from cabai.settings import REQUIRED, settings_for  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -295,3 +297,14 @@ def test_a_race_takes_hardly_more_cpu_than_plain_inspect():
         ratios.append((time.process_time() - began) / scored / (plain / 900))
     assert math.isfinite(sum(ratios))
     assert sorted(ratios[1:])[1] < 1.2
+
+
+def test_it_takes_what_the_table_of_settings_lists():
+    given = inspect.signature(evaluate).parameters
+    own = {"task", "page", "options"}
+    written = {
+        name: REQUIRED if each.default is each.empty else each.default
+        for name, each in given.items()
+        if name not in own
+    }
+    assert written == {name: row.default_in("inspect") for name, row in settings_for("inspect").items()}

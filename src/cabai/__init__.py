@@ -1,7 +1,7 @@
 """Cost-aware best arm identification: find the best of K options, with a guarantee, for the least money.
 
 Live studies:      create_study load_study list_studies delete_study import_study Study
-Datasets:          evaluate Failed inspect replay datasets prices
+Datasets:          evaluate Failed replay datasets prices
 Before you pay:    plan
 Simulated studies: Instance bound simulate compare calibrate Certificate
 Evidence alone:    Statistics evidence
@@ -29,7 +29,7 @@ from cabai.support.version import __version__ as __version__
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
-    from cabai import datasets, inspect, prices, results
+    from cabai import datasets, prices, results
     from cabai.calibration import Certificate, calibrate
     from cabai.datasets import replay
     from cabai.planning import plan
@@ -56,7 +56,6 @@ __all__ = [
     "evidence",
     "families",
     "import_study",
-    "inspect",
     "list_studies",
     "load_study",
     "normal",

@@ -93,13 +93,13 @@ def true_or_false(value: Any, name: str) -> bool:
 from_0, from_1 = partial(whole, least=0), partial(whole, least=1)
 
 # The calls of Python: study (create_study), evaluate, run (Study.run), amend (Study.amend), plan, simulate, compare,
-# calibrate, replay, scores (datasets.read_table), instance (Instance) and bound. A shell command takes what its call
-# takes. file: a study file. http: a request that creates a study.
+# calibrate, replay, scores (datasets.read_table), instance (Instance), inspect (inspect.evaluate) and bound. A shell
+# command takes what its call takes. file: a study file. http: a request that creates a study.
 CREATED = "study file http"
 SIMULATED = "simulate compare"
 PLACES = (
     "study", "evaluate", "run", "amend", "plan", "simulate", "compare", "calibrate", "replay", "scores", "instance",
-    "bound", "reproduce", "file", "http",
+    "bound", "reproduce", "inspect", "file", "http",
 )  # fmt: skip
 REWARDS = (
     f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: gaussian(variance=4), "
@@ -108,12 +108,12 @@ REWARDS = (
 
 SETTINGS = (
     # What is tested, and how surely
-    Setting("name", "text", REQUIRED, "Name of the study.", f"{CREATED} evaluate",
-            other_defaults={"evaluate": None, "file": None}),
+    Setting("name", "text", REQUIRED, "Name of the study.", f"{CREATED} evaluate inspect",
+            other_defaults={"evaluate": None, "inspect": None, "file": None}),
     Setting("arms", "names", REQUIRED, "Names of the arms, such as small,large, or a table of names and metadata.",
-            f"{CREATED} evaluate"),
+            f"{CREATED} evaluate inspect"),
     Setting("arms", "names", None, "Names of the arms: small,medium,large.", "plan"),
-    Setting("family", "text", None, f"{REWARDS} Default with items: bounded.", f"{CREATED} evaluate plan",
+    Setting("family", "text", None, f"{REWARDS} Default with items: bounded.", f"{CREATED} evaluate inspect plan",
             examples=tuple(FAMILIES.names)),
     Setting("family", "text", REQUIRED, REWARDS, "instance calibrate"),
     Setting("means", "numbers", REQUIRED, "Mean reward of each arm: 1.5,1,0.5.", "instance"),
@@ -121,17 +121,17 @@ SETTINGS = (
             "What you know about each arm's mean reward, separated by commas: a number, a range 0.02..0.03, "
             "beta(3,97), normal(mean,sd), lognormal(median,sigma) or gamma(shape,scale).", "plan"),
     Setting("delta", "number", 0.05, "Largest allowed probability of a wrong decision.",
-            f"{CREATED} evaluate {SIMULATED} calibrate replay bound", checked_delta),
+            f"{CREATED} evaluate inspect {SIMULATED} calibrate replay bound", checked_delta),
     Setting("delta", "number", None,
             "Largest allowed probability of a wrong decision. If left out: 0.05, and the plan also finds the smallest "
             "delta the budget is enough for.", "plan", checked_delta),
     Setting("epsilon", "number", 0.0, "Accept any arm whose mean is within epsilon of the best.",
-            f"{CREATED} evaluate {SIMULATED} calibrate replay bound"),
+            f"{CREATED} evaluate inspect {SIMULATED} calibrate replay bound"),
     Setting("epsilon", "number", None,
             "Accept any arm whose mean is within epsilon of the best. If left out: 0, and the plan also finds the "
             "smallest epsilon the budget is enough for.", "plan"),
     Setting("direction", "text", DIRECTIONS[0], f"Whether a high reward is good: {' or '.join(DIRECTIONS)}.",
-            f"{CREATED} evaluate replay", choices=DIRECTIONS),
+            f"{CREATED} evaluate inspect replay", choices=DIRECTIONS),
     Setting("direction", "text", None,
             f"{' or '.join(DIRECTIONS)}. Default: that of the source, else {DIRECTIONS[0]}.", "plan",
             choices=DIRECTIONS),
@@ -147,15 +147,16 @@ SETTINGS = (
             f"{CREATED} {SIMULATED} plan", examples=tuple(THRESHOLDS.names)),
     Setting("goal", "text", BEST,
             f"What to look for: {GOALS[0]} (the best arm) or {GOALS[1]} (the cheapest arm to run among those within "
-            "epsilon of the best).", f"{CREATED} evaluate {SIMULATED} replay", choices=GOALS),
+            "epsilon of the best).", f"{CREATED} evaluate inspect {SIMULATED} replay", choices=GOALS),
     Setting("slack", "number", None,
             "With goal cheapest: show that every cheaper arm is worse than the best by more than epsilon - slack. "
-            "Default: half of epsilon.", f"{CREATED} evaluate {SIMULATED} replay"),
+            "Default: half of epsilon.", f"{CREATED} evaluate inspect {SIMULATED} replay"),
     Setting("running_costs", "numbers", None,
             "With goal cheapest: what each arm costs to run: 1,0.1. Default: what it costs to try.",
-            f"{CREATED} evaluate {SIMULATED} replay"),
+            f"{CREATED} evaluate inspect {SIMULATED} replay"),
     # Costs and limits
-    Setting("costs", "numbers", None, "Mean cost per pull of each arm, if known: 1,0.1.", f"{CREATED} evaluate"),
+    Setting("costs", "numbers", None, "Mean cost per pull of each arm, if known: 1,0.1.",
+            f"{CREATED} evaluate inspect"),
     Setting("costs", "numbers", REQUIRED, "Mean cost per pull of each arm: 1,0.1,0.01.", "instance calibrate"),
     Setting("costs", "text", None,
             "What you know about each arm's mean cost per pull, in the form of the means. For a table of scores: a "
@@ -164,7 +165,7 @@ SETTINGS = (
             "A file of costs: columns arm and cost, or a table of the same shape as the scores. Default: the costs in "
             "the scores file or, if it has none, 1 per evaluation.", "scores replay"),
     Setting("max_cost", "number", None, "Budget: stop, without a guarantee, when the bill reaches this.",
-            f"{CREATED} evaluate amend {SIMULATED}", positive),
+            f"{CREATED} evaluate inspect amend {SIMULATED}", positive),
     Setting("max_pulls", "whole", None, "Stop, without a guarantee, after this many pulls.",
             f"{CREATED} amend {SIMULATED}", from_1),
     Setting("max_pulls", "whole", 10_000, "Longest run: the certificate covers errors up to this many pulls.",
@@ -173,7 +174,7 @@ SETTINGS = (
             CREATED, positive),
     Setting("seed", "whole", None,
             "Random seed of the policy, or of the order of items. Default: 0; with items, random.",
-            f"{CREATED} evaluate", from_0),
+            f"{CREATED} evaluate inspect", from_0),
     Setting("seed", "whole", 0, "Random seed: the same seed gives the same results.",
             f"{SIMULATED} plan calibrate replay reproduce", from_0),
     # Workers
@@ -187,8 +188,8 @@ SETTINGS = (
             f"{SIMULATED} plan calibrate replay reproduce", from_1),
     Setting("retries", "whole", RETRIES, "With items: how often to try a failed evaluation again.", "evaluate file",
             from_0),
-    Setting("max_failures", "whole", 5, "End the run when an arm fails this often in a row.", "run evaluate file",
-            from_1),
+    Setting("max_failures", "whole", 5, "End the run when an arm fails this often in a row.",
+            "run evaluate inspect file", from_1),
     Setting("catch", "object", None,
             "Exceptions of a function that count as failed trials. Default: all but those of a wrong program.",
             "run evaluate file"),
@@ -201,17 +202,17 @@ SETTINGS = (
     Setting("digest", "text", None, "Fingerprint of the items, as cabai computes it from their content.", "http"),
     Setting("race", "text", None,
             f"With items: {' or '.join(RACES)}. Default: champion if epsilon is 0, else paired.",
-            f"{CREATED} evaluate plan replay", examples=RACES),
+            f"{CREATED} evaluate inspect plan replay", examples=RACES),
     Setting("failed", "score", WORST,
             "With items: what a failed evaluation counts as: worst (the worst score), a number, or stop (raise an "
-            "error).", f"{CREATED} evaluate"),
+            "error).", f"{CREATED} evaluate inspect"),
     Setting("speculate", "number", 0.1,
             "With items: how many evaluations may be under way at once, as a share of those told so far.",
-            f"{CREATED} evaluate", share_or_infinity),
+            f"{CREATED} evaluate inspect", share_or_infinity),
     Setting("batch", "whole", None,
             "With items: test up to this many items of one arm in each call. Default: one item in each.",
             "evaluate file", from_1),
-    Setting("reuse", "object", None, "Scores of an earlier evaluation of the same items.", "evaluate"),
+    Setting("reuse", "object", None, "Scores of an earlier evaluation of the same items.", "evaluate inspect"),
     # Changes, and earlier results
     Setting("reserve", "number", None, "Share of delta to keep for arms added or dropped later, such as 0.1.", CREATED,
             checked_reserve),
@@ -223,7 +224,7 @@ SETTINGS = (
     # Where it is stored
     Setting("storage", "text", STORAGE,
             "Where studies are stored: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or http://HOST:PORT of a cabai "
-            "serve.", "study evaluate file", other_defaults={"evaluate": None}),
+            "serve.", "study evaluate inspect file", other_defaults={"evaluate": None, "inspect": None}),
     Setting("load_if_exists", "flag", False, "If a study of this name and with these settings exists, continue it.",
             "study http"),
     # How arms are tried, in a study file
@@ -276,6 +277,11 @@ SETTINGS = (
     Setting("low", "number", 0.0, "Lowest possible score.", "replay scores"),
     Setting("high", "number", 1.0, "Highest possible score.", "replay scores"),
     Setting("scorer", "text", None, "Inspect logs: which score to use, if there are several.", "scores plan"),
+    Setting("scorer", "text", None, "Which score to race on, if there are several: name, or name.key.", "inspect"),
+    Setting("epochs", "whole", None, "How often to run each sample. Default: as the task says.", "inspect"),
+    Setting("limit", "whole", None, "Use only this many samples of the task, the first ones.", "inspect", from_1),
+    Setting("prices", "text", None, "Your own prices: a TOML file with dollars per million tokens.", "inspect"),
+    Setting("log_dir", "text", None, "Folder of the logs. Default: as in Inspect.", "inspect"),
     Setting("epochs", "text", None,
             "Inspect logs: mean (average the epochs of an item) or items (each is an item). Default: mean.", "scores"),
     Setting("arm", "text", None,
