@@ -18,6 +18,14 @@ class Amount(NamedTuple):
     at_least: bool = False
 
 
+class Found(NamedTuple):
+    """A value with which a budget is enough, and the chance of a decision. Without a value, `tried` is not enough."""
+
+    value: float | None
+    chance: Amount
+    tried: float
+
+
 @dataclass(frozen=True)
 class Bills:
     """By draw: what was paid, whether there was a decision, whether it was wrong, and whether the study was cut

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cabai.families import Family
+from cabai.planning.answers import Progress, answered
 from cabai.planning.pilots import Pilot
-from cabai.planning.races import plan_races
+from cabai.planning.races import races_of
 from cabai.planning.results import Plan
-from cabai.planning.simulating import Progress
 from cabai.planning.sources import source_of
-from cabai.planning.studies import plan_study
+from cabai.planning.studies import studies_of
 from cabai.policies import Policy
-from cabai.simulation.engines import EngineLike
+from cabai.simulation.engines import EngineLike, opened
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
 from cabai.thresholds import Threshold
 
@@ -97,19 +97,21 @@ def plan(
     most = budget if budget is not None else given.pop("max_cost", None)
     most = None if most is None else positive(most, "budget")
     left_out = [name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is None]
+    draw: dict[str, Any] = {"arms": arms, "costs": costs, "draws": draws, "seed": seed}
     rest: dict[str, Any] = {
-        "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "draws": draws,
-        "seed": seed, "workers": workers, "progress": progress,
+        "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "seed": seed, "progress": progress,
     }  # fmt: skip
     if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
         if means is not None or sd is not None or law is not None:
             raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
         if engine is not None:
             raise InvalidInput("a race on a dataset is planned in threads: leave out the engine.")
-        rest["curve"] = "epsilon" if curve is True else curve or None
-        return plan_races(found.pilot, given, arms=arms, costs=costs, **rest)
-    rest["curve"] = "gap" if curve is True else curve or None
-    return plan_study(
-        given, found.pilot, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
-        pays_reward=found.pays_reward, engine=engine, address=address, **rest,
-    )  # fmt: skip
+        if curve == "gap":
+            raise InvalidInput("on a dataset the gap is given by the pilot's scores: curve must be 'epsilon'.")
+        races = races_of(found.pilot, given, workers=workers, **draw)
+        return answered(races, curve="epsilon" if curve else None, **rest)
+    studies = studies_of(
+        given, found.pilot, means=means, cost_model=cost_model, law=law, sd=sd, pays_reward=found.pays_reward, **draw
+    )
+    with opened(engine, workers=workers, address=address) as place:
+        return answered(studies.on(place, seed), curve="gap" if curve is True else curve or None, **rest)

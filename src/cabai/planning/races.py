@@ -1,4 +1,4 @@
-"""The plan of a race on a dataset, from a pilot's table of scores: a formula, and races on drawn datasets."""
+"""Races on a dataset, simulated on datasets drawn from a pilot's table of scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,84 +14,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.planning import differences, planned_share
-from cabai.datasets.race import CHAMPION, TESTS, Race, race_of
+from cabai.datasets.race import TESTS, Race, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, without_holes
 from cabai.datasets.tables import ScoreTable
-from cabai.planning.bills import Amount, Bills
-from cabai.planning.results import ArmPlan, Plan, Point
-from cabai.planning.searching import Found, smallest
+from cabai.planning.answers import Subject
+from cabai.planning.bills import Bills
 from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 
-SEARCHED = 200
-FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
+SEARCHED = 200  # of the datasets, which are used for searches
 LEAST_ITEMS = 10  # of a pilot
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Datasets of so many items, drawn from a pilot, and races on them.
+class Races(Subject):
+    """Races on datasets that are drawn from a pilot.
 
     Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap, for the uncertainty of a small pilot)
     and draws the dataset's items by them. All arms' scores and costs on an item stay together. Since the items come in
     random order, the race takes them as they come.
     """
 
-    table: ScoreTable
-    settings: Settings
-    items: int
-    draws: int
-    seed: int
-    workers: int | None
-
-    @cached_property
-    def shares(self) -> NDArray[np.float64]:
-        """Scores as shares of the range, larger is better."""
-        low, high = self.settings.family.mean_range
-        scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=self.settings.direction == "minimize")
-        return np.asarray(scaling.share(self.table.scores))
-
-    @cached_property
-    def costs(self) -> NDArray[np.float64]:
-        return np.ones(self.table.scores.shape) if self.table.costs is None else self.table.costs
+    def __init__(
+        self, table: ScoreTable, settings: Settings, notes: list[str], draws: int, seed: int, workers: int | None
+    ) -> None:
+        assert settings.items is not None
+        self.settings, self.notes, self.draws, self.seed, self.workers = settings, notes, draws, seed, workers
+        self.race, self.items = settings.items.race, settings.items.count
+        low, high = settings.family.mean_range
+        scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=settings.direction == "minimize")
+        self.shares = np.asarray(scaling.share(table.scores))  # of the range, larger is better
+        self.costs = np.ones(table.scores.shape) if table.costs is None else table.costs
+        self.prices = np.asarray(self.costs.mean(axis=1))
+        scores = table.scores.mean(axis=1)
+        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, self.prices, strict=True)]
+        winners = [self.shares[:, places].mean(axis=1).argmax() for places in self.drawn]
+        self.best = (np.bincount(winners, minlength=len(table.arms)) / draws).tolist()
+        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
+        self.about = (
+            f"{self.race} race, {settings.direction}, {len(table.arms)} arms on {self.items} items, delta "
+            f"{settings.delta:g}{within}, from scores on {len(table.items)}"
+        )
+        full = float(np.sum(self.prices) * self.items)  # of evaluating everything
+        self.facts = {"items": self.items, "full_cost": full, "formula": self.planned_share() * full}
 
     @cached_property
     def drawn(self) -> list[NDArray[np.int64]]:
         """By draw, the pilot's items that make up the dataset."""
-        found, there = [], len(self.table.items)
+        found, there = [], len(self.shares[0])
         for r in range(self.draws):
             random = np.random.default_rng([self.seed, r])
             weights = random.exponential(size=there)
             found.append(random.choice(there, self.items, p=weights / weights.sum()))
         return found
 
+    @property
+    def width(self) -> float:
+        low, high = self.settings.family.mean_range
+        return high - low
+
     def bills(
-        self, count: int, *, delta: float | None = None, epsilon: float | None = None, arms: Sequence[int] | None = None
-    ) -> Bills:
-        """What races on the first datasets pay."""
-        arms = list(range(len(self.table.arms))) if arms is None else list(arms)
-        settings = self.settings
+        self, *, epsilon: float | None = None, gap: float | None = None, delta: float | None = None,
+        without: int | None = None, limit: float = math.inf, searching: bool = True,
+    ) -> Bills:  # fmt: skip
+        """What races on the first datasets pay: all of it, whatever the limit."""
+        settings, count = self.settings, min(SEARCHED, self.draws) if searching else self.draws
         chance = settings.delta if delta is None else delta
         within = settings.epsilon if epsilon is None else epsilon
-        assert settings.items is not None
-        name = settings.items.race if within == settings.epsilon else race_of(None, within)
+        name = self.race if within == settings.epsilon else race_of(None, within)
         race_once = compiled_race(name)
-        low, high = settings.family.mean_range
-        rows, order = np.array(arms), np.arange(self.items)
+        rows, order = np.delete(np.arange(len(self.shares)), [] if without is None else without), np.arange(self.items)
         paid, wrong = np.empty(count), np.empty(count, bool)
 
         def run(r: int) -> None:
             at = np.ix_(rows, self.drawn[r])
             scores, costs = np.ascontiguousarray(self.shares[at]), np.ascontiguousarray(self.costs[at])
             means, prices = scores.mean(axis=1), costs.mean(axis=1)
-            rank = np.empty(len(arms), np.int64)
-            rank[np.lexsort((prices, -means))] = np.arange(len(arms))
-            state = TESTS[name].start(len(arms), self.items, chance, within / (high - low))
-            pulls = np.zeros(len(arms), np.int64)
-            winner, paid[r] = race_once(state, order, scores, costs, prices, rank, pulls)
-            wrong[r] = means[winner] < means.max() - within / (high - low) - 1e-9
+            rank = np.empty(len(rows), np.int64)
+            rank[np.lexsort((prices, -means))] = np.arange(len(rows))
+            state = TESTS[name].start(len(rows), self.items, chance, within / self.width)
+            winner, paid[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(rows), np.int64))
+            wrong[r] = means[winner] < means.max() - within / self.width - 1e-9
 
         executor = ThreadPoolExecutor(self.workers or os.cpu_count() or 1)
         try:
@@ -101,72 +104,38 @@ class Pool:
             executor.shutdown(wait=True, cancel_futures=True)  # on Ctrl-C, races that have not begun are not run
         return Bills(paid, np.ones(count, bool), wrong, np.zeros(count, bool))
 
-    @property
-    def full_cost(self) -> float:
-        """What evaluating everything costs, by the pilot's mean costs."""
-        return float(self.costs.mean(axis=1).sum() * self.items)
+    def scale(self, of: str) -> float:
+        return max(min(differences(self.shares)[1]), 0.01) * self.width
 
-    @property
-    def formula(self) -> float:
-        """What the planning formula says of the bill, with the pilot's gaps and variances."""
+    def largest(self, of: str) -> float:
+        return 0.0 if of == "gap" else 0.999 * self.width  # the gap is given by the pilot's scores
+
+    def limit(self, bills: Bills) -> float:
+        return math.inf
+
+    def planned_share(self) -> float:
+        """What the planning formula says of the bill, with the pilot's gaps and variances, as a share of everything."""
         settings, (best, gaps, variances) = self.settings, differences(self.shares)
-        low, high = settings.family.mean_range
-        prices = self.costs.mean(axis=1)
-        ordered = [float(prices[best]), *np.delete(prices, best).tolist()]
-        assert settings.items is not None
-        share = planned_share(
-            self.items, gaps, variances, delta=settings.delta, epsilon=settings.epsilon / (high - low), costs=ordered,
-            race=settings.items.race,
+        prices = [float(self.prices[best]), *np.delete(self.prices, best).tolist()]
+        return planned_share(
+            self.items, gaps, variances, delta=settings.delta, epsilon=settings.epsilon / self.width, costs=prices,
+            race=self.race,
         )  # fmt: skip
-        return share * self.full_cost
 
 
-def plan_races(
-    data: Any, given: dict[str, Any], *, arms: Any, costs: Any, budget: float | None, chance: float,
-    left_out: list[str], worth: bool, curve: str | None, draws: int, seed: int, workers: int | None, progress: Any,
-) -> Plan:  # fmt: skip
-    """The plan of a race."""
+def races_of(
+    data: Any, given: dict[str, Any], *, arms: Any, costs: Any, draws: int, seed: int, workers: int | None
+) -> Races:
+    """Races with these settings, on the pilot's complete items for these arms."""
     if data is None:
         raise InvalidInput(
             "a race on a dataset is planned from scores of the arms on some of its items: give a table of them, as "
             "pilot= (--pilot scores.csv)."
         )
-    if curve == "gap":
-        raise InvalidInput("on a dataset the gap is given by the pilot's scores: curve must be 'epsilon'.")
     names = arms if arms is not None else given.get("arms")
-    table, settings, notes = table_of(data, dict(given), names, costs)
-    say = progress or (lambda _: None)
-    assert settings.items is not None
-    pool = Pool(table, settings, settings.items.count, draws, seed, workers)
-    say("racing on drawn datasets")
-    bills = pool.bills(draws)
-    needed = bills.needed(chance)
-    assert needed is not None  # every race decides, and never pays more than everything
-    solved: dict[str, Found | None] = {"budget": Found(needed.value, bills.chance(needed.value), needed.value)}
-    some = min(SEARCHED, draws)
-    if budget is not None:
-        solved |= {
-            "epsilon": epsilon_found(pool, some, budget, chance, say) if "epsilon" in left_out else None,
-            "delta": delta_found(pool, some, budget, chance, say) if "delta" in left_out else None,
-        }
-    points = curve_points(pool, some, solved.get("epsilon"), say) if curve is not None else []
-    plans, limit = arm_plans(pool, bills, some, budget, worth, say)
-    about = f"{settings.items.race} race, {settings.direction}, {len(table.arms)} arms on {pool.items} items"
-    about += f", delta {settings.delta:g}" + (f", epsilon {settings.epsilon:g}" if settings.epsilon else "")
-    return Plan(
-        about=f"{about}, from scores on {len(table.items)}", direction=settings.direction, delta=settings.delta,
-        epsilon=settings.epsilon, arms=plans, bills=bills, given_budget=budget, wanted=chance, seed=seed, solved=solved,
-        limit=limit, items=pool.items, full_cost=pool.full_cost, formula=pool.formula, curve_of=curve, curve=points,
-        notes=notes,
-    )  # fmt: skip
-
-
-def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[ScoreTable, Settings, list[str]]:
-    """The pilot's complete items for these arms, the settings of the race, and remarks."""
-    given.pop("arms", None)
-    given.pop("max_pulls", None)
-    costs = given.pop("costs", None) if costs is None else costs
-    items, notes = given.pop("items", None), []
+    costs = given.get("costs") if costs is None else costs
+    items, notes = given.get("items"), []
+    given = {name: value for name, value in given.items() if name not in ("arms", "max_pulls", "costs", "items")}
     usual: dict[str, Any] = {"family": None, "race": None, "failed": "worst", "speculate": 0.1, "epsilon": 0.0}
 
     def settings_for(arms: Sequence[str], count: int) -> Settings:
@@ -197,7 +166,7 @@ def table_of(data: Any, given: dict[str, Any], names: Any, costs: Any) -> tuple[
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
-    return table, settings_for(table.arms, count), notes
+    return Races(table, settings_for(table.arms, count), notes, draws, seed, workers)
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:
@@ -213,72 +182,3 @@ def by_arm(costs: Any, arms: Sequence[str]) -> Any:
         return {arm: float(cost) for arm, cost in zip(arms, costs, strict=True)}
     except (TypeError, ValueError):
         raise InvalidInput(f"for a race on a dataset costs must be numbers or a table, got {shown(costs)}.") from None
-
-
-def epsilon_found(pool: Pool, some: int, budget: float, chance: float, say: Any) -> Found | None:
-    """The smallest epsilon with which a budget is enough."""
-    assert pool.settings.items is not None
-    low, high = pool.settings.family.mean_range
-    if pool.settings.items.race == CHAMPION and pool.settings.epsilon == 0:
-        without = pool.bills(some).chance(budget)
-        if without.value >= chance:
-            return Found(0.0, without, 0.0)
-
-    def bills(epsilon: float) -> Bills:
-        say(f"searching for the epsilon: {epsilon:g}")
-        return pool.bills(some, epsilon=epsilon)
-
-    scale = max(min(differences(pool.shares)[1]) * (high - low), 0.01 * (high - low))
-    most = 0.999 * (high - low)
-    return smallest(
-        bills, scale, budget=budget, chance=chance, least=min(1e-3 * scale, most), most=most,
-        guess=lambda x, ratio: 1.02 * x * math.sqrt(ratio),
-    )  # fmt: skip
-
-
-def delta_found(pool: Pool, some: int, budget: float, chance: float, say: Any) -> Found:
-    """The smallest delta with which a budget is enough."""
-
-    def bills(delta: float) -> Bills:
-        say(f"searching for the delta: {delta:g}")
-        return pool.bills(some, delta=delta)
-
-    return smallest(
-        bills, pool.settings.delta, budget=budget, chance=chance, least=1e-10, most=0.5,
-        guess=lambda x, ratio: x ** min(1 / ratio, 8.0),
-    )  # fmt: skip
-
-
-def curve_points(pool: Pool, some: int, found: Found | None, say: Any) -> list[Point]:
-    """What races pay at several epsilons, around the one that was found or around 2 % of the range."""
-    low, high = pool.settings.family.mean_range
-    middle = found.value if found is not None and found.value else 0.02 * (high - low)
-    points = []
-    for factor in FACTORS:
-        at = float(f"{factor * middle:.3g}")
-        if at < high - low:
-            say(f"the bill at epsilon {at:g}")
-            points.append(Point(at, pool.bills(some, epsilon=at)))
-    return points
-
-
-def arm_plans(
-    pool: Pool, bills: Bills, some: int, budget: float | None, worth: bool, say: Any
-) -> tuple[list[ArmPlan], float]:
-    """Each arm: how often it is the best, and what it adds to the bill."""
-    arms, limit = pool.table.arms, math.inf if budget is None else budget
-    best = np.zeros(len(arms))
-    for places in pool.drawn:
-        best[pool.shares[:, places].mean(axis=1).argmax()] += 1 / pool.draws
-    scores, prices = pool.table.scores.mean(axis=1), pool.costs.mean(axis=1)
-    plans = []
-    for a, name in enumerate(arms):
-        adds = without = None
-        if worth and len(arms) > 2:
-            say(f"what {name} adds")
-            less = pool.bills(some, arms=[b for b in range(len(arms)) if b != a])
-            more = bills.up_to(limit)[:some] - less.up_to(limit)
-            adds = Amount(float(more.mean()), float(more.std(ddof=1)) / math.sqrt(some))
-            without = None if budget is None else less.chance(budget)
-        plans.append(ArmPlan(name, f"{scores[a]:.4g}", f"{prices[a]:.4g}", float(best[a]), adds, without))
-    return plans, limit if worth and len(arms) > 2 else math.inf

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cabai.planning.bills import Amount, Bills
-from cabai.planning.searching import Found
+from cabai.planning.bills import Amount, Bills, Found
 from cabai.planning.truths import Truths
 from cabai.support.tables import table
 
@@ -134,20 +133,17 @@ class Plan:
             amounts = {str(share): point.bills.quantile(share) for share in QUANTILES}
             chance = None if self.budget is None else point.bills.chance(self.budget)
             below = [*amounts.items(), *([] if chance is None else [("chance", chance)])]
-            points.append(
-                {
-                    "at": point.at,
-                    "cost_quantiles": {key: amount.value for key, amount in amounts.items()},
-                    "at_least": [key for key, amount in below if amount.at_least],
-                    "chance": None if chance is None else chance.value,
-                }
-            )
+            points.append({
+                "at": point.at,
+                "cost_quantiles": {key: amount.value for key, amount in amounts.items()},
+                "at_least": [key for key, amount in below if amount.at_least],
+                "chance": None if chance is None else chance.value,
+            })  # fmt: skip
         return points
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [self.about, *self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
-        )
+        lines = [*self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
+        return "\n".join([self.about, *lines])
 
     def _arm_lines(self) -> list[str]:
         adds = any(arm.adds is not None for arm in self.arms)
@@ -237,14 +233,9 @@ class Plan:
 def found_dict(found: Found | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    chance = found.chance
-    return {
-        "value": found.value,
-        "chance": chance.value,
-        "se_chance": chance.error,
-        "tried": found.tried,
-        "at_least": ["chance"] if chance.at_least else [],
-    }
+    value, chance, tried = found
+    below = ["chance"] if chance.at_least else []
+    return {"value": value, "chance": chance.value, "se_chance": chance.error, "tried": tried, "at_least": below}
 
 
 def arm_dict(arm: ArmPlan) -> dict[str, Any]:

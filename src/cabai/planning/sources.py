@@ -44,21 +44,10 @@ def source_of(source: Any, pilot: Any, *, with_items: bool, scorer: str | None =
     elif hasattr(source, "settings") and hasattr(source, "observations"):
         settings: Settings = source.settings.imported()
         check_goal(settings.goal)
-        names = (
-            "arms",
-            "family",
-            "delta",
-            "policy",
-            "threshold",
-            "epsilon",
-            "direction",
-            "costs",
-            "max_cost",
-            "max_pulls",
-        )
+        names = ["arms", "family", "delta", "epsilon", "direction", "max_cost", "max_pulls"]
+        names += ["policy", "threshold", "costs"] if settings.items is None else []
         given = {name: getattr(settings, name) for name in names}
         if settings.items is not None:
-            given = {name: given[name] for name in names if name not in ("policy", "threshold", "costs")}
             given |= {"items": settings.items.count, "race": settings.items.race}
         if data is None:
             data = scores_of(source) if settings.items is not None else pilot_of(source.observations())
