@@ -9,6 +9,7 @@ from cabai.support.specialise import slot
 
 def observe(arms, run, rules, a, reward, cost):
     """Record pull number t + 1: arm a returned `reward` and cost `cost`."""
+    credit(arms, run, rules, a, 1, reward)
     arm = arms[a]
     charged = 1.0 if rules.cost_blind else cost
     if arm.pulls == 0:
@@ -26,6 +27,12 @@ def observe(arms, run, rules, a, reward, cost):
     weigh(arm, rules)
     if arm.in_play:
         find_leader(arms, run, a)
+
+
+@slot
+def credit(arms, run, rules, a, pulls, reward):
+    """Update what the threshold keeps about several arms, before the records of arm a change: so many pulls of it
+    returned rewards with this sum."""
 
 
 @slot

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cabai.core.goal import BEST
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, Contrast, EValue
+from cabai.thresholds import Bets, Champion, Contrast, EValue
 
 if TYPE_CHECKING:
     from cabai.study.settings import Settings
@@ -54,7 +54,7 @@ def check_use(settings: Settings) -> None:
             f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
             f"got {settings.policy}."
         )
-    if type(settings.threshold) not in (Contrast, EValue, Bets):
+    if type(settings.threshold) not in (Contrast, Champion, EValue, Bets):
         raise InvalidInput(
             f"{refused} only if its test is an e-value of two arms: contrast, evalue or bets, got {settings.threshold}."
         )

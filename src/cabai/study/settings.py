@@ -30,7 +30,7 @@ AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # not
 RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
 FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
-MADE = ("_setup", "start", "arm_memory", "run_memory", "kernels")  # computed once, from what amendments do not change
+MADE = ("_setup", "pairs", "start", "arm_memory", "run_memory", "kernels")  # computed once: amendments do not matter
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
 
@@ -160,14 +160,19 @@ class Settings:
         looks_the_same = self.direction == "maximize" or self.family.is_symmetric
         return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
 
-    def setup(self, delta: float | None = None) -> Setup:
-        """The rules, records and functions; for another delta, if one is given."""
+    def setup(self, delta: float | None = None, threshold: Threshold | None = None) -> Setup:
+        """The rules, records and functions; for another delta or threshold, if one is given."""
         if delta is None:
             return self._setup
         return Setup(
-            self.kernel_family, self.threshold, self.policy, arms=len(self.arms), delta=delta, epsilon=self.epsilon,
-            goal=self.cheapest,
+            self.kernel_family, threshold or self.threshold, self.policy, arms=len(self.arms), delta=delta,
+            epsilon=self.epsilon, goal=self.cheapest,
         )  # fmt: skip
+
+    @lazy
+    def pairs(self) -> Setup:
+        """The same records, for the test of pairs of arms."""
+        return self.setup(self.delta, self.threshold.of_pairs)
 
     @property
     def cheapest(self) -> Cheapest | None:
@@ -210,8 +215,9 @@ class Settings:
             return self._setup.rules
         if (leader, among) not in self._rules:
             setup = Setup(
-                self.kernel_family, self.threshold, self.policy, arms=among, delta=self.delta, epsilon=self.epsilon
-            )
+                self.kernel_family, self.threshold.of_pairs, self.policy, arms=among, delta=self.delta,
+                epsilon=self.epsilon,
+            )  # fmt: skip
             setup.rules["level"] = levels.level(self, leader, self.delta)
             self._rules[leader, among] = setup.rules
         return self._rules[leader, among]

@@ -11,6 +11,7 @@ from cabai.support.validation import InvalidInput
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
+from cabai.thresholds.champion import Champion
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.kt import KT
@@ -19,13 +20,13 @@ from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
 
 __all__ = [
-    "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Contrast", "EValue", "Mixture", "Paper", "Stylized",
-    "Threshold", "cheapest", "threshold_of",
+    "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Champion", "Contrast", "EValue", "Mixture", "Paper",
+    "Stylized", "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
 #: cabai's thresholds by name; `THRESHOLDS.names` lists them.
 THRESHOLDS: Registry[Threshold] = Registry(
-    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Bets, Calibrated
+    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Champion, Bets, Calibrated
 )
 
 

@@ -79,6 +79,16 @@ class Threshold(Named):
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
         """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
+    @property
+    def of_pairs(self) -> Threshold:
+        """The test of pairs of arms: whether one is better than the other, whatever the rest.
+
+        >>> import cabai
+        >>> print(cabai.thresholds.threshold_of("contrast").of_pairs)
+        contrast
+        """
+        return self
+
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set the threshold's `arm_fields` from summary statistics."""
         raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")

@@ -23,6 +23,7 @@ from cabai.study.rules.telling import check_size, stop_at_limit
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import ROUNDING
 from cabai.study.state.sampled import SampledState
+from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, amount, shown, whole
 from cabai.thresholds import Calibrated
 
@@ -47,7 +48,8 @@ def check_use(settings: Settings) -> None:
     if not isinstance(settings.family, (Bernoulli, Poisson)) or isinstance(settings.family, Bounded):
         raise InvalidInput(f"sums can be told only of bernoulli and poisson rewards, got family {settings.family}.")
     threshold = settings.setup().threshold
-    if threshold.is_own or threshold.arm_fields or threshold.needs_first(settings.family):
+    keeps = "keep" in dict(binding(threshold.functions))
+    if threshold.is_own or keeps or threshold.needs_first(settings.family):
         raise InvalidInput(
             f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: use "
             "contrast, the default, or evalue for bernoulli."

@@ -62,6 +62,7 @@ class Tester:
 
     def __init__(self, state: SampledState) -> None:
         self.state, self.settings, self.setup = state, state.settings, state.setup
+        self.threshold = self.setup.threshold.of_pairs
         self.arms, self.t = Records(state.ordered.arms), int(state.ordered.run["t"])
         self.means = state.ordered.arms["tested_mean"]
         self.tested = state.ordered.arms["tested"] > 0
@@ -78,7 +79,8 @@ class Tester:
     def separated(self) -> NDArray[np.bool_]:
         """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at the level of so many."""
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
-        beaten = self._beaten(self.settings.setup(delta=self.settings.delta / len(self.arms)))
+        delta = self.settings.delta / len(self.arms)
+        beaten = self._beaten(self.settings.setup(delta, self.settings.threshold.of_pairs))
         for a in np.flatnonzero(self.tested).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
@@ -86,20 +88,21 @@ class Tester:
 
     def within(self, leader: int, possible: NDArray[np.bool_]) -> float | None:
         """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
-        rivals = [a for a in self.order.tolist() if possible[a] and a != leader]
+        everyone = self.threshold != self.setup.threshold and possible.sum() > 1  # see known.md
+        rivals = [a for a in self.order.tolist() if (possible[a] or everyone) and a != leader]
         if not (self.tested[leader] and self.tested[rivals].all()):
             return None
         try:
             width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
             some = width / 2 if math.isfinite(width) else 1.0  # each epsilon that is tried is put there
             setup = Setup(
-                self.settings.kernel_family, self.setup.threshold, arms=len(self.arms), delta=self.settings.delta,
+                self.settings.kernel_family, self.threshold, arms=len(self.arms), delta=self.settings.delta,
                 epsilon=some,
             )  # fmt: skip
         except InvalidInput:  # a user's own family may have none
             return None
         most, found = width / self.settings.family.unit, 0.0
-        beaten = self._beaten(self.setup)
+        beaten = self._beaten(self.settings.pairs)
         for a in rivals:
             if found == 0.0 and beaten(leader, a):
                 continue

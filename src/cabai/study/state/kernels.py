@@ -43,8 +43,8 @@ class Kernels:
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
 
-    def observe(self, arms: NDArray[Any], run: Any, a: int, reward: float, cost: float) -> None:
-        self._call("observe", arms, run, a, reward, cost)
+    def observe(self, arms: NDArray[Any], run: Any, a: int, reward: float, cost: float, rules: Any = None) -> None:
+        self._call("observe", arms, run, a, reward, cost, rules=rules)
 
     def choose(self, arms: NDArray[Any], run: Any, rules: Any = None) -> int:
         return int(self._call("choose", arms, run, rules=rules))

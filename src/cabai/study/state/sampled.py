@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.observe import find_leader, weigh
+from cabai.core.observe import credit, find_leader, weigh
 from cabai.core.state import Record, Records, copy_of
 from cabai.simulation.truth import open_streams
 from cabai.study.log.events import ASK, TELL, Event, check_event
@@ -204,14 +204,15 @@ class SampledState(Evidence, Accounts):
         self.count()
 
     def _import(self, event: Event) -> None:
-        """A result from elsewhere counts at once; the last of them may decide."""
+        """A result from elsewhere counts at once; the last of them may decide. In which order they were asked for is
+        not known, so they count for a test of pairs only."""
         self._ahead = None
         a, cost = int(event.arm), float(event.cost)  # type: ignore[arg-type]
         if event.reward is None:
             self.accounts[a]["failures"] += 1
             self._fail(a, cost)
         else:
-            self._observe(self.told_view, a, self.settings.seen(event.reward), cost)
+            self._observe(self.told_view, a, self.settings.seen(event.reward), cost, self.settings.pairs.rules)
         self.pay(a, cost)
         self._number(event)
 
@@ -219,6 +220,10 @@ class SampledState(Evidence, Accounts):
         """Sums count together. Pulls of arms that are out, or told after the end, are only paid."""
         self._ahead = None
         counts = json.loads(event.words or "")
+        if self.ended is None:  # what they count for is decided before the period
+            arms, run, seen = Records(self.told_view.arms), Record(self.told_view.run), self.settings.seen_sum
+            for a, pulls, reward, _ in counts:
+                self.setup.bound(credit)(arms, run, Record(self.rules), a, pulls, seen(pulls, reward))
         for a, pulls, reward, cost in counts:
             largest = max(float(self.accounts[a]["largest_cost"]), cost / pulls)
             if self.ended is None and self.here[a]:
@@ -262,10 +267,10 @@ class SampledState(Evidence, Accounts):
             for view in self.views:
                 view.run["spent"] += cost
 
-    def _observe(self, view: View, a: int, reward: float, cost: float) -> None:
+    def _observe(self, view: View, a: int, reward: float, cost: float, rules: Any = None) -> None:
         known = self.settings.steering_costs
         counted = cost if known is None else known[a]
-        self.settings.kernels.observe(view.arms, view.run, a, reward, counted)
+        self.settings.kernels.observe(view.arms, view.run, a, reward, counted, rules)
         if counted != cost:
             with np.errstate(all="ignore"):
                 view.run["spent"] += cost - counted

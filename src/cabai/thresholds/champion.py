@@ -1,0 +1,201 @@
+"""One e-value per arm instead of one per pair: no union bound over rivals. Like `contrast`, with its tilts and weights.
+
+For every arm a, some pulls of other arms are *counted*: those of the arm with the best mean of all arms but a, once it
+is clearly ahead of the next. What counts is decided before the pull. With u_i over the counted rewards and u'_i over
+the rewards of the arm L that is to beat a, and v_j over all rewards of a, as in `contrast`,
+
+    F_a = min over m of  sum over i, j of  W_ij (p u_i(m) + q u'_i(m)) v_j(m),    p = 1 - 1/K,   q = (1 - p)/(K - 1).
+
+L beats a when F_a reaches 1/delta. F_a says only that a is not a best arm. The proof is in docs/theory/champion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cabai.core.evidence import evidence, evidence_at_most, pair_evidence
+from cabai.core.state import Fields
+from cabai.core.statistics import Statistics
+from cabai.families import Family
+from cabai.families.slots import variance_at
+from cabai.support.registry import Named
+from cabai.support.validation import InvalidInput
+from cabai.thresholds.contrast import LEAST_PRICE, Contrast, is_worth_a_try, least_of_all_ranges, log_e
+
+CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
+LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
+
+
+def credit(arms, run, rules, b, pulls, reward):
+    """Count pulls of arm b, with this sum of rewards, for the arms whose best rival it is.
+
+    A pull that should not have counted costs 1 + 2 N_b/N_a times what one that should have earns. So b must be ahead of
+    the next rival x of a: e^(4 Z_{b,x}) > 1 + N_b/N_a, where Z is approximate.
+    """
+    n = arms[b].pulls
+    if n == 0 or rules.log_counted == -np.inf:
+        return
+    first = second = third = -1
+    for a in range(len(arms)):
+        if arms[a].pulls > 0:
+            mean = arms[a].mean
+            if first < 0 or mean > arms[first].mean:
+                first, second, third = a, first, second
+            elif second < 0 or mean > arms[second].mean:
+                second, third = a, second
+            elif third < 0 or mean > arms[third].mean:
+                third = a
+    if b == first:
+        of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
+        for a in range(len(arms)):
+            arm = arms[a]
+            if a != b and arm.pulls * (of_second if a == second else of_others) > arm.pulls + n:
+                arm.rivals += pulls
+                arm.rival_rewards += reward
+    elif b == second:
+        arm = arms[first]
+        if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
+            arm.rivals += pulls
+            arm.rival_rewards += reward
+
+
+def lead(arms, rules, b, x):
+    """e^(4 Z_{b,x}); very large if there is no such arm x."""
+    if x < 0:
+        return math.exp(LARGEST)
+    n_b, n_x, gap = arms[b].pulls, arms[x].pulls, arms[b].mean - arms[x].mean
+    if not gap > 0.0:
+        return 1.0
+    m = (n_b * arms[b].mean + n_x * arms[x].mean) / (n_b + n_x)
+    z = gap * gap * n_b * n_x / (2.0 * (n_b + n_x) * variance_at(rules, m, 1.0 - m))  # as if V were constant
+    return math.exp(min(CLEARLY * z, LARGEST))
+
+
+def beats(rules, t, b, a):
+    return is_worth_testing(rules, t, b, a) and log_f(rules, b, a, rules.level, rules.level) > rules.level
+
+
+def is_worth_testing(rules, t, b, a):
+    """As for `contrast`, of the counted rewards or of those of b."""
+    if not b.tested_mean > a.tested_mean:
+        return False
+    n_a, mean_a = a.tested, a.tested_mean
+    if a.rivals > 0:
+        mean, level = a.rival_rewards / a.rivals, rules.level - rules.log_counted
+        if mean > mean_a:
+            z = pair_evidence(rules, a.rivals, mean, n_a, mean_a)
+            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, a.rivals, mean, n_a, mean_a):
+                return True
+    level = rules.level - rules.log_leader
+    if not evidence_at_most(rules, b, a) > level + LEAST_PRICE:
+        return False
+    z = evidence(rules, b, a)
+    return z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, b.tested, b.tested_mean, n_a, mean_a)
+
+
+def surplus(rules, t, b, a):
+    if not b.tested_mean > a.tested_mean:
+        return -rules.level
+    return max(log_f(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+
+
+def log_f(rules, b, a, no, yes):
+    """A lower bound on log F_a, starting from the mean at which its larger part is about least."""
+    n, mean, n_a, mean_a = b.tested, b.tested_mean, a.tested, a.tested_mean
+    if a.rivals > 0:
+        counted = a.rival_rewards / a.rivals
+        z = pair_evidence(rules, a.rivals, counted, n_a, mean_a) + rules.log_counted
+        if counted > mean_a and z > evidence(rules, b, a) + rules.log_leader:
+            n, mean = a.rivals, counted
+    m = (n * mean + n_a * mean_a) / (n + n_a)
+    return least_of_all_ranges(rules, b, a, m, b.tested_mean - m, b.tested_mean - mean_a, 0.0, no, yes)
+
+
+def sizes(b, a):
+    return max(b.tested, a.rivals), a.tested
+
+
+def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
+    """The log of the sum at m, and its slope."""
+    one, slope = log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon)
+    one += rules.log_leader
+    if a.rivals == 0 or rules.log_counted == -np.inf:
+        return one, slope
+    to_counted = to_b + (a.rival_rewards / a.rivals - b.tested_mean)
+    other, other_slope = log_e(rules, last, k, a.rivals, to_counted, a.tested, to_a, m, epsilon)
+    other += rules.log_counted
+    most = max(one, other)
+    if not most > -np.inf:
+        return most, 0.0
+    u, v = math.exp(one - most), math.exp(other - most)
+    return most + math.log(u + v), (u * slope + v * other_slope) / (u + v)
+
+
+@dataclass(frozen=True)
+class Champion(Contrast):
+    """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
+
+    It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
+    on, most with many arms; with two arms it is the same. The test bets that each reward of an arm is below a mean m,
+    and those of its best rival of the moment above it. Which arm that is, is known before the pull, so if the arm is a
+    best one every bet is fair at its own mean, whatever the rivals. The test depends on the order of the pulls, and
+    needs epsilon 0. See docs/theory/champion.md.
+
+    >>> import cabai
+    >>> ten = cabai.Instance("gaussian", [1, *[0.5] * 9], [1] * 10)
+    >>> for threshold in ("contrast", "champion"):
+    ...     print(f"{cabai.simulate(ten, threshold=threshold, delta=0.05, trajectories=200).summary().mean_cost:.0f}")
+    205
+    160
+    """
+
+    name = "champion"
+    proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
+    proven_for = ("gaussian", "bernoulli", "poisson", "exponential")
+    functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
+    rule_fields: ClassVar[Fields] = {**Contrast.rule_fields, "log_counted": 0.0, "log_leader": 0.0}
+    arm_fields: ClassVar[Fields] = {
+        "rivals": 0,  # the counted pulls of its rivals
+        "rival_rewards": 0.0,  # the sum of their rewards
+    }
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        found = super().parameters(family, arms, delta)
+        if arms == 2:  # the one rival is known
+            return found | {"log_counted": -math.inf, "log_leader": 0.0}
+        return found | {
+            "level": -math.log(delta), "log_counted": math.log(1 - 1 / arms),
+            "log_leader": -math.log(arms * (arms - 1)),
+        }  # fmt: skip
+
+    @property
+    def of_pairs(self) -> Contrast:
+        return ChampionOfPairs()
+
+    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
+        if epsilon != 0:
+            raise InvalidInput(
+                f"threshold champion shows which arm is the best, not which are within epsilon={epsilon:g} of it: "
+                "leave out the threshold, or use contrast."
+            )
+
+    def recall(self, arms: Any, statistics: Statistics) -> None:
+        raise InvalidInput(
+            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
+        )
+
+
+@dataclass(frozen=True)
+class ChampionOfPairs(Champion):
+    """`contrast`, on the records of `champion`: for statements about pairs of arms."""
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        found = Contrast.parameters(self, family, arms, delta)
+        return found | {"log_counted": -math.inf, "log_leader": 0.0}
+
+    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
+        """Pairs may have an epsilon."""
