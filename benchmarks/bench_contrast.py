@@ -35,22 +35,26 @@ KNOWN = [
 ]  # fmt: skip
 
 
+def random_means(rng: np.random.Generator, family: str, arms: int, least: float = -1.0) -> np.ndarray:
+    """Means with gaps of a tenth (10 ** least) to some standard deviations."""
+    gap = 10 ** rng.uniform(least, 0.3)
+    below = gap * np.array([0, 1, *rng.uniform(1, 4, arms - 2)])
+    if family == "gaussian":
+        return -below
+    if family == "bernoulli":  # gaps of log odds
+        return 1 / (1 + np.exp(2 * below - rng.normal(0, 1)))
+    if family == "poisson":  # gaps in standard deviations
+        largest = 10 ** rng.uniform(-0.5, 4)
+        return largest * np.exp(-below / max(largest**0.5, 1))
+    return 10 ** rng.uniform(-0.5, 1) * np.exp(-below)
+
+
 def random_instances(family: str, count: int) -> list[Instance]:
-    """Two to six arms with gaps of a tenth to some standard deviations, and costs that differ up to a hundredfold."""
+    """Two to six arms, and costs that differ up to a hundredfold."""
     rng, found = np.random.default_rng(2026), []
     for _ in range(count):
-        arms, gap = int(rng.integers(2, 7)), 10 ** rng.uniform(-1.0, 0.3)
-        below = gap * np.array([0, 1, *rng.uniform(1, 4, arms - 2)])
-        if family == "gaussian":
-            means = -below
-        elif family == "bernoulli":  # gaps of log odds
-            means = 1 / (1 + np.exp(2 * below - rng.normal(0, 1)))
-        elif family == "poisson":  # gaps in standard deviations
-            largest = 10 ** rng.uniform(-0.5, 4)
-            means = largest * np.exp(-below / max(largest**0.5, 1))
-        else:
-            means = 10 ** rng.uniform(-0.5, 1) * np.exp(-below)
-        found.append(Instance(family, means, 10 ** rng.uniform(-2, 0, arms)))
+        arms = int(rng.integers(2, 7))
+        found.append(Instance(family, random_means(rng, family, arms), 10 ** rng.uniform(-2, 0, arms)))
     return found
 
 

@@ -298,7 +298,15 @@ def test_no_sampling_rule_makes_f_cross_more_often_than_promised(horizon):
 # --- Chance: by simulation -------------------------------------------------------------------------------------------
 
 
-@cabai.policy
+def rejected(arms, run, rules):
+    """Whether any arm beats the last, the best one: all that can go wrong, whatever is decided."""
+    best = len(arms) - 1
+    for a in range(best):  # noqa: SIM110
+        if beats(rules, run.t, arms[a], arms[best]):
+            return True
+    return False
+
+
 def press(arms, run, rules):
     """Knows that the last arm is the best, and what counts: pulls its best rival while the counted rewards look good,
     the arm itself while it looks bad, and else the rival that may take the lead."""
@@ -318,7 +326,20 @@ def press(arms, run, rules):
     return other if other >= 0 and run.t % 3 != 0 else best
 
 
-ALL = {**SAMPLERS, "press": press}
+def lurk(arms, run, rules):
+    """Knows the best arm and the level: hardly pulls it once it looks bad, and then gives its rivals turns."""
+    best = len(arms) - 1
+    if arms[best].mean >= arms[run.leader].mean or arms[best].pulls < 3:
+        return best
+    return best if run.t % 16 == 0 else run.t % best
+
+
+def in_turn(arms, run, rules):
+    return run.t % len(arms)
+
+
+OWN = [press, lurk, in_turn, *(SAMPLERS[name].choose for name in ("follow", "spoil", "hunt"))]
+ALL = {"co": "co", "top-two": "top-two"} | {each.__name__: cabai.policy(each, stop=rejected) for each in OWN}
 
 
 def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls):
@@ -335,12 +356,13 @@ def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls):
 
 
 @pytest.mark.parametrize(("family", "sampler", "arms"), [
-    ("gaussian", "press", 3), ("gaussian", "co", 5), ("bernoulli", "hunt", 3), ("poisson", "top-two", 3),
+    ("gaussian", "press", 3), ("gaussian", "in_turn", 5), ("bernoulli", "hunt", 3), ("poisson", "lurk", 3),
     ("exponential", "co", 3),
 ])  # fmt: skip
 def test_tied_arms_are_told_apart_as_rarely_as_promised(family, sampler, arms):
     """5000 trajectories of at most 1000 pulls."""
-    assert_errs_rarely(family, sampler, arms, 5000, 1000)
+    errors = assert_errs_rarely(family, sampler, arms, 5000, 1000)
+    assert sampler in ("press", "hunt") or errors > 0
 
 
 @SLOW
