@@ -405,7 +405,7 @@ def test_hostile_delays_change_neither_what_counts_nor_what_is_decided(clock):
         for each in sorted(told, key=lambda each: int(each["pull"].partition("-")[2])):
             if each["counted"]:
                 play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
-        state = study._current.look(lambda found, _: found)
+        state = study._current.look(lambda found: found)
         for name in ("pulls", "rewards", "rivals", "rival_rewards"):
             assert state.ordered.arms[name].tolist() == play.arms[name].tolist()
         assert play.stops()
@@ -417,7 +417,7 @@ def test_a_period_counts_as_was_clear_before_it(clock):
     study = new(threshold="champion", costs=[1, 1, 1])
     study.tell_counts({"a": (10, 9), "b": (10, 5), "c": (10, 1)}, period="1")
     study.tell_counts({"a": (4, 1), "b": (20, 20), "c": (3, 0)}, period="2")
-    arms = study._current.look(lambda found, _: found.ordered.arms)
+    arms = study._current.look(lambda found: found.ordered.arms)
     assert arms["rivals"].tolist() == [20, 4, 4]
     assert arms["rival_rewards"].tolist() == [20, 1, 1]
     check_replay(study)
