@@ -368,9 +368,9 @@ def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):
         ({"policy": "cta"}, "unknown policy 'cta'; did you mean ctas"),
         (
             {"policy": "ctas(track=ratio)"},
-            "policy ctas cannot take 'track=ratio'; its parameters: exploration, slack, tracking",
+            "policy ctas cannot take 'track=ratio'; did you mean tracking? its parameters: explo",
         ),
-        ({"policy": "ctas(tracking=best)"}, "tracking must be one of deficit, ratio, got 'best'"),
+        ({"policy": "ctas(tracking=best)"}, "tracking must be one of deficit, ratio, sums, got 'best'"),
         ({"policy": "ctas(exploration=-1)"}, "exploration must not be negative, got -1"),
         ({"policy": 7}, "policy must be a name or a policy, got 7"),
         ({"grid": [0]}, "grid must be a whole number of at least 1"),

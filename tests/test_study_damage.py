@@ -25,7 +25,7 @@ NEW = "INSERT INTO cabai_event (study, place, kind, time, pull, arm, reward, cos
 DAMAGES = [
     (f"{RECIPE} ''", "is damaged: "),
     (f"{RECIPE} '[]'", "its settings are not a JSON object"),
-    (f"{RECIPE} '{{}}'", "'arms'"),
+    (f"{RECIPE} '{{}}'", "'family'"),
     (f"{RECIPE} '{DEEP}'", "is damaged: "),
     (f"{RECIPE} replace(recipe, '\"delta\": 0.05', '\"delta\": 7')", "delta must lie strictly between"),
     (f"{RECIPE} replace(recipe, '\"delta\": 0.05', '\"delta\": \"x\"')", "delta must be"),

@@ -109,11 +109,6 @@ class Split(BaseModel):
     pulls: dict[str, int]
 
 
-class Done(BaseModel):
-    pull: str
-    amended: int
-
-
 class Amendment(BaseModel):
     """When it was made, by whom, what it changed (from, to), and why the study had stopped, if this let it continue."""
 

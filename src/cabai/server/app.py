@@ -79,6 +79,15 @@ def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> Fas
 def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     """All paths. Names in paths are still encoded: `studies.do` decodes them."""
 
+    def changed(name: str, work: Callable[[StoredStudy], object]) -> Response:
+        """Change a study, and answer with its short status."""
+
+        def both(study: StoredStudy) -> dict[str, Any]:
+            work(study)
+            return in_short(study)
+
+        return Json(studies.do(name, both))
+
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
         return HTMLResponse(views.studies(*studies.overview(address_of(request))))
@@ -164,22 +173,12 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.post("/api/studies/{name}/tell", response_model=answers.InShort)
     def tell(name: str, told: Tell) -> Response:
         """What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.tell(**told.model_dump())
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.tell(**told.model_dump()))
 
     @app.post("/api/studies/{name}/tell-many", response_model=answers.InShort)
     def tell_many(name: str, told: TellMany) -> Response:
         """Tell several pulls: all of them, or none if one is refused."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.tell_many(each.model_dump() for each in told.results)
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.tell_many(each.model_dump() for each in told.results))
 
     @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
     def tell_counts(name: str, told: TellCounts, key: Key = None) -> Response:
@@ -207,78 +206,47 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         return studies.do(name, work)
 
-    @app.post("/api/studies/{name}/renew", response_model=answers.Done)
+    @app.post("/api/studies/{name}/renew", response_model=answers.InShort)
     def renew(name: str, asked: Lease) -> Response:
         """Renew the lease of a pull that is still being tried."""
+        return changed(name, lambda study: study.renew(held(asked), worker=asked.worker))
 
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.renew(held(asked), worker=asked.worker)
-            return {"pull": asked.pull, "amended": in_short(study)["amended"]}
-
-        return Json(studies.do(name, work))
-
-    @app.post("/api/studies/{name}/release", response_model=answers.Done)
+    @app.post("/api/studies/{name}/release", response_model=answers.InShort)
     def release(name: str, asked: Lease) -> Response:
         """Release a pull that was not tried: it is offered next."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.release(held(asked), worker=asked.worker)
-            return {"pull": asked.pull, "amended": in_short(study)["amended"]}
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.release(held(asked), worker=asked.worker))
 
     @app.post("/api/studies/{name}/lapse", response_model=answers.InShort)
     def lapse(name: str, asked: Lapse) -> Response:
         """Offer the pulls of lost workers again now."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            service.lapse(study, set(asked.workers))
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: service.lapse(study, set(asked.workers)))
 
     @app.post("/api/studies/{name}/stop", response_model=answers.InShort)
     def stop(name: str, _: Nothing) -> Response:
         """End the study by hand: for good, and without a decision."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.stop()
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.stop())
 
     @app.post("/api/studies/{name}/amend", response_model=answers.InShort)
     def amend(name: str, asked: Amend) -> Response:
         """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget continues
         if the new one allows it."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.amend(**asked.model_dump())
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.amend(**asked.model_dump()))
 
     @app.post("/api/studies/{name}/drop", response_model=answers.InShort)
     def drop(name: str, asked: Drop) -> Response:
         """Drop an arm by hand: it is not pulled any more, and cannot be the decision."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            study.drop(asked.arm, by=asked.by)
-            return in_short(study)
-
-        return Json(studies.do(name, work))
+        return changed(name, lambda study: study.drop(**asked.model_dump()))
 
     @app.post("/api/studies/{name}/add-arm", response_model=answers.InShort)
     def add_arm(name: str, asked: AddArm) -> Response:
         """Add an arm to a study that was created with a reserve."""
 
-        def work(study: StoredStudy) -> dict[str, Any]:
+        def work(study: StoredStudy) -> None:
             if len(study.arms) >= MOST_ARMS:
                 raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
-            study.add_arm(asked.arm, cost=asked.cost, metadata=asked.metadata, by=asked.by)
-            return in_short(study)
+            study.add_arm(**asked.model_dump())
 
-        return Json(studies.do(name, work))
+        return changed(name, work)
 
     @app.get("/api/studies/{name}/amendments", response_model=answers.Amendments)
     def amendments(name: str) -> Response:
@@ -385,7 +353,8 @@ def methods(app: FastAPI, request: Request) -> str:
 def in_words(error: Any) -> str:
     """What is wrong with a part of a request, and where."""
     where = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "header"))
-    return f"{where or 'the request'}: {error['msg']}."
+    words = error["msg"].removeprefix("Value error, ")
+    return f"{where or 'the request'}: {words}" + ("" if words.endswith((".", "?")) else ".")
 
 
 def protect(app: FastAPI) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cabai.settings import STOP
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput, amount, positive, shown
+from cabai.support.validation import InvalidInput, amount, check_names, positive, shown
 
 if TYPE_CHECKING:
     from cabai.study.study import Study
@@ -105,8 +105,9 @@ def as_now(study: Study, check: Callable[[Settings], T]) -> T:
 
 def fields(result: Any) -> dict[str, Any]:
     """One of the results of `tell_many`."""
-    known = {"pull", "reward", "cost", "failed"}
-    if not isinstance(result, Mapping) or "pull" not in result or not set(result) <= known:
+    if isinstance(result, Mapping):
+        check_names(result, ("pull", "reward", "cost", "failed"), "field of a result")
+    if not isinstance(result, Mapping) or "pull" not in result:
         raise InvalidInput(
             f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(result)}."
         )

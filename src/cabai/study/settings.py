@@ -255,14 +255,11 @@ class Settings:
         return found
 
     def to_json(self) -> str:
+        """All values as JSON, but those that are usual and were not always there."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for kind in KINDS:
-            values[kind] = values[kind].address
-        for name in ("full_cost", "items", "slack", "running_costs", "reserve", "joined", "dropped", "elsewhere"):
-            if values[name] in (None, (), 0):
-                del values[name]
-        if self.goal == BEST:
-            del values["goal"]
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        values = {name: value for name, value in values.items() if value != usual[name]}
+        values |= {kind: values[kind].address for kind in KINDS}
         if self.items is not None:
             values["items"] = self.items.to_json()
         return json.dumps(values)
@@ -270,13 +267,8 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The settings of a stored study; the user's own code is named, not imported."""
-        values = json.loads(text)
-        values["arms"] = tuple(values["arms"])
-        values["costs"] = None if values["costs"] is None else tuple(values["costs"])
-        if values.get("running_costs") is not None:
-            values["running_costs"] = tuple(values["running_costs"])
-        for name in ("joined", "dropped"):
-            values[name] = tuple(values.get(name, ()))
+        given: dict[str, Any] = json.loads(text)
+        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
         if values.get("items") is not None:
             values["items"] = Items.from_json(values["items"])
         return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})

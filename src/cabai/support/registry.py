@@ -143,8 +143,9 @@ class Registry(Generic[T]):
         for argument in filter(None, (part.strip() for part in split_outside_brackets(arguments))):
             key, equals, text = (piece.strip() for piece in argument.partition("="))
             if not equals or key not in allowed or key in values:
-                expected = ", ".join(allowed) or "none"
-                raise InvalidInput(f"{self.kind} {cls.name} cannot take {argument!r}; its parameters: {expected}.")
+                known = f"its parameters: {', '.join(allowed) or 'none'}."
+                guess = " ".join(filter(None, ["" if key in allowed else meant(key, allowed), known]))
+                raise InvalidInput(f"{self.kind} {cls.name} cannot take {argument!r}; {guess}")
             values[key] = _read(text)
         return cls(**values)
 
