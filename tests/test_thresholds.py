@@ -466,7 +466,7 @@ KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, champion, bets, 
         ("kt(alpha=1.2)", "threshold kt cannot take 'alpha=1.2'; its parameters: none."),
         (
             "mixture(pair=true)",
-            "cannot take 'pair=true'; did you mean pairwise? its parameters: pairwise.",
+            "threshold mixture cannot take 'pair=true'; did you mean pairwise? its parameters: pairwise.",
         ),
         ("paper(alpha=0.9)", "alpha must be at least 1, got 0.9."),
         ("paper(alpha=high)", "alpha must be a number, got 'high'."),
