@@ -213,6 +213,8 @@ SETTINGS = (
             "With items: test up to this many items of one arm in each call. Default: one item in each.",
             "evaluate file", from_1),
     Setting("reuse", "object", None, "Scores of an earlier evaluation of the same items.", "evaluate inspect"),
+    Setting("join", "object", None, "An earlier evaluation of the same items, whose winner new arms challenge.",
+            "evaluate inspect"),
     # Changes, and earlier results
     Setting("reserve", "number", None, "Share of delta to keep for arms added or dropped later, such as 0.1.", CREATED,
             checked_reserve),

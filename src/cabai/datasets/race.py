@@ -52,9 +52,11 @@ class Race:
     def __init__(
         self, arms: int, items: int, *, delta: float, epsilon: float = 0.0, race: str | None = None,
         low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
+        incumbent: int | None = None,
     ) -> None:  # fmt: skip
-        """`epsilon` is in units of the scores."""
-        self.name = race_of(race, epsilon)
+        """`epsilon` is in units of the scores. The `incumbent` has won an earlier race, which the others have joined:
+        one of them must itself be shown better, since the incumbent may be up to epsilon below the best of that."""
+        self.name, self.incumbent = race_of(race, epsilon), incumbent
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         test = TESTS[self.name]
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
@@ -114,6 +116,8 @@ class Race:
         wanted = ~self.board.out
         if leader is not None and self.name == PAIRED:
             wanted &= self.board.best[-1, leader] < self.board.target  # the others are beaten within epsilon
+            if self.incumbent not in (None, leader):
+                wanted[self.incumbent] = self.board.best[0, leader, self.incumbent] < self.board.target
             wanted[leader] = True
         found: list[int] = np.flatnonzero(wanted).tolist()
         return found
@@ -185,6 +189,8 @@ class Race:
         be false, and for the leader."""
         if self.name == PAIRED:
             found: NDArray[np.float64] = np.maximum(self.board.best[-1, leader], self.board.best[0].max(axis=0))
+            if self.incumbent not in (None, leader):
+                found[self.incumbent] = self.board.best[0, leader, self.incumbent]
         else:
             found = self.board.best[0, 0].copy()
         finished = self.board.prefix == self.items

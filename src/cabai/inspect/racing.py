@@ -63,6 +63,7 @@ def evaluate(
     seed: int | None = None,
     max_cost: float | None = None,
     reuse: Any = None,
+    join: Any = None,
     race: str | None = None,
     speculate: float = 0.1,
     failed: str | float = WORST,
@@ -105,11 +106,15 @@ def evaluate(
         folder.mkdir(parents=True, exist_ok=True)
         storage = f"sqlite:///{folder / 'cabai.db'}"
     study = open_evaluation(
-        name, storage, reuse, items=Dataset.of([item_of(each) for each in next(iter(samples.values())).values()]),
+        name, storage, reuse, join, items=Dataset.of([item_of(each) for each in next(iter(samples.values())).values()]),
         arms=list(tasks), family=family, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
         running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed, failed=failed,
         max_cost=max_cost, race=race, lease=LEASE,
     )  # fmt: skip
+    lacking = [arm for arm in study.arms if arm not in tasks]
+    if lacking:
+        raise InvalidInput(f"arms must have {lacking[0]!r}, the winner of the race to join: it may need more samples.")
+    tasks = {arm: tasks[arm] for arm in study.arms}
     if study.stopped:
         return Evaluation(study, study.status(), study.scores())
     lanes, readers, fed = {}, {}, []

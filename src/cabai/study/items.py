@@ -36,6 +36,8 @@ class Items:
     speculate: float
     digest: str | None = None  # of the items themselves, if they were given
     seeds: tuple[int, ...] = field(default=(), compare=False)  # of the orders in which reused scores were gathered
+    earlier: tuple[str, ...] = ()  # arms of the race that this one has joined, whose winner is the first arm here
+    earlier_error: float = 0.0  # the probability that its winner was wrong
 
     @classmethod
     def checked(
@@ -50,7 +52,8 @@ class Items:
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=checked_failed(failed, family),
             speculate=settings_for("study")["speculate"].checked(speculate), digest=getattr(items, "digest", None),
-            seeds=getattr(items, "seeds", ()),
+            seeds=getattr(items, "seeds", ()), earlier=getattr(items, "earlier", ()),
+            earlier_error=getattr(items, "earlier_error", 0.0),
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
@@ -67,8 +70,9 @@ class Items:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Items:
-        ids, seeds = values["ids"], tuple(values.get("seeds", ()))
-        return cls(**{**values, "ids": None if ids is None else tuple(ids), "seeds": seeds})
+        ids = values["ids"]
+        lists = {name: tuple(values.get(name, ())) for name in ("seeds", "earlier")}
+        return cls(**{**values, "ids": None if ids is None else tuple(ids), **lists})
 
     @property
     def in_words(self) -> str:
@@ -96,7 +100,7 @@ class Items:
             )  # fmt: skip
         return Race(
             arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
-            minimize=direction == "minimize", speculate=self.speculate,
+            minimize=direction == "minimize", speculate=self.speculate, incumbent=0 if self.earlier else None,
         )  # fmt: skip
 
     def failed_score(self, family: Family, direction: str) -> float | None:

@@ -136,8 +136,9 @@ class Settings:
     @property
     def error(self) -> float:
         """The largest probability of a wrong decision: delta or, if arms were dropped by hand without a reserve, twice
-        that."""
-        return self.delta * (2 if self.dropped and self.reserve is None else 1)
+        that; and that of the race which this one has joined."""
+        earlier = 0.0 if self.items is None else self.items.earlier_error
+        return self.delta * (2 if self.dropped and self.reserve is None else 1) + earlier
 
     @lazy
     def steering_costs(self) -> tuple[float, ...] | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset, changed_items
+from cabai.datasets.race import PAIRED
 from cabai.errors import RunFailed, StorageError
 from cabai.families import Family
 from cabai.settings import RETRIES, STORAGE, WORST
@@ -133,6 +134,7 @@ def evaluate(
     max_cost: float | None = None,
     storage: str | None = None,
     reuse: Any = None,
+    join: Any = None,
     race: str | None = None,
     family: str | Family | None = None,
     retries: int = RETRIES,
@@ -161,6 +163,10 @@ def evaluate(
     of the same items, given itself or by its name: you do not pay for them again. The order of the items is new, so the
     earlier arms may have to be evaluated on more of them.
 
+    `join` names an evaluation that is decided: new arms challenge its winner in the same order of items, so that the
+    winner is evaluated again only beyond what it has. The new arms must not depend on results of that evaluation. The
+    probabilities of error add up: `delta` here, and that of the earlier one.
+
     A test that raises is tried again, `retries` times. Then the item counts as the worst score (or as `failed`; "stop"
     ends the run instead), unless the arm fails on `max_failures` items in a row: then the run ends with `RunFailed` and
     none of them counts. A wrong test (for example a NameError, a TypeError, or a result that is not a score) ends the
@@ -178,7 +184,7 @@ def evaluate(
         raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
     dataset = Dataset.of(items)
     study = open_evaluation(
-        name, storage, reuse, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
+        name, storage, reuse, join, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
         slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed,
         failed=failed, max_cost=max_cost, race=race, lease=LEASE,
     )  # fmt: skip
@@ -210,17 +216,64 @@ def evaluate(
     return Evaluation(study, status, study.scores())
 
 
-def open_evaluation(name: str | None, storage: str | None, reuse: Any, **settings: Any) -> Study:
+def open_evaluation(name: str | None, storage: str | None, reuse: Any, join: Any, **settings: Any) -> Study:
     """The study of an evaluation: a new one, or the one that the same call has begun."""
     if name is None and storage is not None:
         raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
-    given, items = described(**settings)
-    assert items is not None
     where = "memory" if name is None else storage or STORAGE
-    earlier = earlier_studies(reuse, where)
-    items = dataclasses.replace(items, seeds=earlier_seeds(earlier, settings["seed"]))
-    known = known_scores(earlier, items, given["family"])
+    if join is not None:
+        given, items, known = joined(join, reuse, storage or STORAGE, settings)
+    else:
+        given, checked = described(**settings)
+        assert checked is not None
+        earlier = earlier_studies(reuse, where)
+        items = dataclasses.replace(checked, seeds=earlier_seeds(earlier, settings["seed"]))
+        known = known_scores(earlier, items, given["family"])
     return open_study(name or f"evaluation {next(_numbers)}", given, items, where, known, amend=("max_cost",))
+
+
+def joined(
+    join: Any, reuse: Any, storage: str, settings: dict[str, Any]
+) -> tuple[dict[str, Any], Items, list[tuple[str, str | int, float]]]:
+    """The settings of a race in which new arms challenge the winner of an earlier one, and what is known of it."""
+    found = earlier_studies(join, storage)
+    if len(found) != 1 or isinstance(found[0], Mapping):
+        raise InvalidInput(f"join must be one earlier evaluation, or its name, got {shown(join)}.")
+    if reuse is not None:
+        raise InvalidInput("join already uses the scores of the earlier evaluation: leave out reuse.")
+    study, before, winner = found[0], found[0].settings, found[0].decision
+    if winner is None:
+        raise InvalidInput(f"study {study.name!r} has no decision that new arms could challenge: finish it first.")
+    arms = settings["arms"] if isinstance(settings["arms"], Mapping) else dict.fromkeys(settings["arms"])
+    known_arms = (*before.arms, *before.items.earlier)
+    new = {arm: about for arm, about in arms.items() if arm not in known_arms}
+    if not new:
+        raise InvalidInput(f"there is no new arm: study {study.name!r} already has {', '.join(arms)}.")
+    if settings["seed"] not in (None, before.seed):
+        raise InvalidInput("to join a race is to use its order of items: leave out seed.")
+    for each in ("costs", "running_costs"):
+        if settings[each] is not None and not isinstance(settings[each], Mapping):
+            raise InvalidInput(f"to join a race, give {each} as a dictionary by arm, with {winner!r}.")
+    own = settings | {"arms": {winner: arms.get(winner) or before.metadata.get(winner), **new}, "seed": before.seed}
+    is_usual = settings["race"] is None and settings["goal"] == BEST
+    given, items = described(**own | {"race": PAIRED if is_usual else settings["race"]})
+    assert items is not None
+    other = {
+        "items": not is_same(before.items, items) or before.items.ids != items.ids,
+        "family": before.family.mean_range != given["family"].mean_range,
+        "goal": before.goal != BEST or settings["goal"] != BEST,
+        **{each: getattr(before, each) != settings[each] for each in ("epsilon", "direction")},
+        "race": items.race != PAIRED,
+    }
+    for each, is_other in other.items():
+        if is_other:
+            raise InvalidInput(
+                f"to join study {study.name!r}, use the same items, family, epsilon and direction, goal {BEST!r} and "
+                f"race {PAIRED!r}; {each} is another."
+            )
+    error = 0.0 if study.status().confidence == 1 else before.error
+    items = dataclasses.replace(items, earlier=known_arms, earlier_error=error)
+    return given, items, [(winner, item, score) for item, score in study.scores()[winner].items()]
 
 
 @contextmanager

@@ -39,6 +39,8 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         stopped=ended is not None, pairs=kind.pairs, rival=None if closest is None else closest[0], known=shown,
         epsilon=settings.epsilon, dropped=settings.dropped, tied=kind.tied, by_pairs=kind.by_pairs,
     )  # fmt: skip
+    if settings.items is not None and settings.items.earlier:
+        shown = None  # what it says of ranks would be about these arms only
     better = None if shown is None else closed(shown.better)
     found, costs = None if better is None else ranks(better), state.paid_costs()
     arms = [
@@ -271,6 +273,7 @@ class RaceLooking:
             "policy": "lockstep", "threshold": self.race.name, "proven": True, "certified": False,
             "certified_pulls": None, "would_decide": False, "items": self.state.items.count,
             "full_cost": finite_or_none(float(self.state.full_costs().sum())), "is_complete": self.race.is_complete,
+            "earlier": [arm for arm in self.state.items.earlier if arm not in self.state.settings.arms],
         }  # fmt: skip
 
 

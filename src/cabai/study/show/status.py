@@ -134,6 +134,7 @@ class Status:
     joined: list[str] = field(default_factory=list)  # arms that joined later
     dropped: list[str] = field(default_factory=list)  # arms that were dropped by hand
     tied: list[str] = field(default_factory=list)  # of a race: arms with exactly the leader's total on all items
+    earlier: list[str] = field(default_factory=list)  # arms of the race that this one has joined, and that are not here
 
     def with_forecast(self, forecast: Forecast | None) -> Status:
         """The same, with what is still to be paid."""
@@ -157,7 +158,10 @@ class Status:
             wanted = "highest" if self.direction == "maximize" else "lowest"
             mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
             tied = f", tied with {listed(self.tied)}," if self.tied and not self.epsilon else ""
-            return f"has {mean}{tied} of these {in_words(len(self.arms))} on these {self.items} items"
+            among = f"of these {in_words(len(self.arms))}"
+            if self.earlier:
+                among += f" and the {in_words(len(self.earlier))} of the earlier race"
+            return f"has {mean}{tied} {among} on these {self.items} items"
         among = " among the arms still in" if self.dropped else ""
         close = f"has a mean within {self.epsilon:g} of the {wanted} mean"
         return (close if self.epsilon else f"has the {wanted} mean") + among

@@ -126,7 +126,8 @@ class RaceState(Accounts):
         race, winner = self.race, self.race.winner(self.prices)
         if winner is None:
             return None
-        return Verdict(winner, 1.0 if race.is_complete else min(1 - self.settings.delta, LESS_THAN_CERTAIN))
+        is_known = race.is_complete and self.items.earlier_error == 0
+        return Verdict(winner, 1.0 if is_known else min(1 - self.settings.error, LESS_THAN_CERTAIN))
 
     def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
         found = self.race.next(self.prices, self.busy, self._passed, extra, batch, arm)
@@ -138,7 +139,9 @@ class RaceState(Accounts):
 
     def confidence(self) -> float:
         leader = self.leader
-        return 0.0 if leader is None else self.race.confidence(leader, self.settings.delta)
+        if leader is None:
+            return 0.0
+        return max(0.0, self.race.confidence(leader, self.settings.delta) - self.items.earlier_error)
 
     def closest(self) -> tuple[int, float, float] | None:
         leader = self.leader

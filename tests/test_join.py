@@ -1,0 +1,192 @@
+"""New arms that challenge the winner of an earlier race, in the same order of items."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import cabai
+from cabai.datasets.race import Race
+
+ARMS = ["a", "b", "c"]
+SKILLS = {"a": 0.55, "b": 0.75, "c": 0.6, "worse": 0.6, "better": 0.9, "equal": 0.75}
+
+
+def table_of(items=600, seed=3):
+    rng = np.random.default_rng(seed)
+    hard = rng.random(items)
+    return {arm: (0.6 * hard + 0.4 * rng.random(items) < skill).astype(float) for arm, skill in SKILLS.items()}
+
+
+TABLE = table_of()
+
+
+def scored(calls):
+    def test(arm, item):
+        calls[arm] += 1
+        return float(TABLE[arm][item])
+
+    return test
+
+
+@pytest.fixture(scope="module")
+def first():
+    found = cabai.evaluate(ARMS, range(600), scored(Counter()), seed=5)
+    assert found.decision == "b"
+    return found
+
+
+@pytest.mark.parametrize(("new", "wins"), [("worse", False), ("better", True)])
+def test_a_newcomer_pays_mostly_for_itself(first, new, wins):
+    calls = Counter()
+    found = cabai.evaluate([new], range(600), scored(calls), join=first)
+    assert found.decision == (new if wins else "b")
+    assert found.study.arms == ("b", new)
+    assert found.spent == sum(calls.values())
+    assert calls[new] >= 0.7 * found.spent
+    assert found.study.settings.seed == 5
+    assert found.statement == (
+        f"{found.decision} has the highest mean of these two and the two of the earlier race on these 600 items, wrong "
+        "with probability at most 0.1"
+    )
+    assert found.status.confidence == pytest.approx(0.9)
+    reused = cabai.evaluate([*ARMS, new], range(600), scored(Counter()), reuse=first, seed=6)
+    assert found.spent < reused.spent
+
+
+def test_a_third_race_joins_the_second_and_errors_add_up(first, tmp_path):
+    second = cabai.evaluate([*ARMS, "better"], range(600), scored(Counter()), join=first, delta=0.01)
+    third = cabai.evaluate(["worse"], range(600), scored(Counter()), join=second, delta=0.02)
+    assert (third.decision, third.study.arms) == ("better", ("better", "worse"))
+    assert set(third.status.earlier) == set(ARMS)
+    assert third.study.settings.error == pytest.approx(0.08)
+
+
+def test_it_is_stored_and_goes_on(tmp_path):
+    url, calls = f"sqlite:///{tmp_path}/cabai.db", Counter()
+    cabai.evaluate(ARMS, range(600), scored(Counter()), name="old", storage=url, seed=5)
+    given = {"name": "new", "join": "old", "storage": url}
+    stopped = cabai.evaluate(["better"], range(600), scored(calls), max_cost=3, **given)
+    assert (stopped.decision, stopped.spent) == (None, 3)
+    found = cabai.evaluate(["better"], range(600), scored(calls), max_cost=600, **given)
+    assert (found.decision, found.spent) == ("better", sum(calls.values()))
+    loaded = cabai.load_study("new", storage=url)
+    assert loaded.status().statement == found.statement
+
+
+def test_equal_arms_are_known_exactly_only_if_the_earlier_race_was():
+    items = range(40)
+    test = lambda arm, item: float(item % 2)  # noqa: E731
+    first = cabai.evaluate(["a", "b"], items, test, costs={"a": 1, "b": 2})
+    found = cabai.evaluate(["c"], items, test, join=first, costs={"a": 1, "c": 2})
+    assert found.decision == "a"
+    assert found.statement.endswith("known exactly, since everything was evaluated")
+    decided = cabai.evaluate(["a", "b"], items, lambda arm, item: float(arm == "a" and item % 2), seed=1)
+    again = cabai.evaluate(["c"], items, lambda arm, item: float(item % 2), join=decided)
+    assert again.status.is_complete
+    assert again.statement.endswith("wrong with probability at most 0.1")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epsilon": 0.1}, "epsilon is another"),
+        ({"direction": "minimize"}, "direction is another"),
+        ({"goal": "cheapest", "epsilon": 0.1}, "goal is another"),
+        ({"race": "champion"}, "race is another"),
+        ({"family": "bounded(low=0, high=2)"}, "family is another"),
+        ({"items": range(599)}, "items is another"),
+        ({"seed": 6}, "leave out seed"),
+        ({"reuse": {"b": {0: 1.0}}}, "leave out reuse"),
+        ({"arms": ["a", "c"]}, "there is no new arm"),
+        ({"costs": [1, 2]}, "costs as a dictionary"),
+        ({"join": {"b": {0: 1.0}}}, "join must be one earlier evaluation"),
+    ],
+)
+def test_what_cannot_be_joined(first, given, said):
+    with pytest.raises(cabai.InvalidInput, match=said):
+        cabai.evaluate(
+            given.pop("arms", ["worse"]), given.pop("items", range(600)), scored(Counter()), **{"join": first, **given}
+        )
+
+
+def test_an_undecided_race_cannot_be_joined():
+    first = cabai.evaluate(ARMS, range(600), scored(Counter()), max_cost=5)
+    with pytest.raises(cabai.InvalidInput, match="has no decision that new arms could challenge"):
+        cabai.evaluate(["worse"], range(600), scored(Counter()), join=first)
+
+
+def test_a_newcomer_must_itself_be_shown_better_than_the_incumbent():
+    """Within epsilon of it is not enough: it may be epsilon below the best of the earlier race itself."""
+    shares = np.zeros((2, 400))
+    shares[1, [10, 60]] = 1  # the newcomer leads a little, and is soon shown to be within epsilon of the incumbent
+    plain, challenged = (Race(2, 400, delta=0.05, epsilon=0.1, incumbent=each) for each in (None, 0))
+    for race in (plain, challenged):
+        race.tell_many([(arm, j, shares[arm, j]) for arm in range(2) for j in range(100)])
+    assert (plain.leader([1, 1]), plain.winner([1, 1])) == (1, 1)
+    assert challenged.board.best[0, 1, 0] < challenged.board.target <= challenged.board.best[1, 1, 0]
+    assert (challenged.leader([1, 1]), challenged.winner([1, 1])) == (1, None)
+    assert challenged.confidence(1, 0.05) < 0.95 <= plain.confidence(1, 0.05)
+
+
+# --- The guarantee ---------------------------------------------------------------------------------------------------
+
+
+def largest_capitals(differences, epsilon, wrong, delta):
+    """By run, the largest capital ever against "b is worse than a by at least epsilon": plainly, from the formulas."""
+    runs, items = differences.shape
+    bets = np.geomspace(min(0.5, np.sqrt(2 * np.log(wrong / delta) / items)), 1, 8)
+    capital, best, sums = np.full((runs, 8), 1 / 8), np.ones(runs), np.zeros(runs)
+    for j in range(items):
+        left, d = items - j, differences[:, j]
+        m = (-items * epsilon - sums) / left
+        plays = (m > -1) & (m < 1)
+        room = np.where(plays, 1 + m, 1.0)
+        x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, 0.9))
+        capital = np.where(plays[:, None], capital * ((1 - x) + x * ((1 + d) / room)[:, None]), capital)
+        best = np.where(plays, np.maximum(best, capital.sum(axis=1)), best)
+        sums += d
+        best[(-items * epsilon - sums) < -(left - 1) - 1e-9] = np.inf
+    return best
+
+
+def chain(runs, epsilon, seed, items=40):
+    """Differences of rivals and the best of the first race, and of the newcomer and that, as close as is wrong."""
+    rng = np.random.default_rng(seed)
+    far = round(epsilon * items) + 1  # by one item more than is allowed
+    ones = np.array([items * 6 // 10] * 4) - np.array([0, far, far, 0])
+    is_best = rng.random(runs) < 0.5
+    scores = np.zeros((runs, 4, items))
+    for a in range(4):
+        own = np.where(is_best, ones[0] + far, ones[0] - far) if a == 3 else np.full(runs, ones[a])
+        scores[:, a] = np.argsort(rng.random((runs, items)), axis=1) < own[:, None]
+    first = scores[:, [1, 2]] - scores[:, [0]]
+    new = np.where(is_best[:, None], scores[:, 0] - scores[:, 3], scores[:, 3] - scores[:, 0])
+    return first, new
+
+
+def wrongly_decided(runs, epsilon, seed):
+    """How often some claim of a chain is wrong at any time, for an adversary who sees all scores and stops then."""
+    first, new = chain(runs, epsilon, seed)
+    wrong = largest_capitals(new, epsilon, 1, 0.05) >= 1 / 0.05
+    for rival in range(2):
+        wrong |= largest_capitals(first[:, rival], epsilon, 2, 0.05) >= 2 / 0.05
+    return wrong.mean()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_the_capitals_of_the_attack_are_those_of_a_race(epsilon):
+    halves = chain(50, epsilon, 1)[0][:, 0] / 2
+    for differences, capital in zip(halves, largest_capitals(halves, epsilon, 1, 0.05), strict=True):
+        race = Race(2, 40, delta=0.05, epsilon=epsilon, race="paired")
+        race.tell_many([(1, j, 0.5 + d) for j, d in enumerate(differences)])
+        race.tell_many([(0, j, 0.5) for j in range(40)])
+        assert min(race.board.best[-1, 1, 0], 20) == pytest.approx(min(capital, 20), rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.025, 0.05, 0.2])
+def test_a_chain_of_races_keeps_its_promise(epsilon):
+    """20,000 chains at .05 + .05, the arms one item too far apart, and an adversary who stops when it is wrong."""
+    assert wrongly_decided(20_000, epsilon, 3) <= 0.1 + 5 * np.sqrt(0.09 / 20_000)
