@@ -16,7 +16,7 @@ import pytest
 
 import cabai
 from cabai.simulation.work import Work
-from cabai.support.aside import _at_work, aside
+from cabai.support.interruptible import _at_work, interruptible
 from studies import new
 
 ONES = {"a": 1, "b": 0, "c": 0}
@@ -173,11 +173,13 @@ def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance
 
 
 def test_what_is_done_aside_returns_and_raises_as_it_would_here():
-    assert aside(lambda: 7) == 7
+    assert interruptible(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        aside(lambda: 1 / 0)
+        interruptible(lambda: 1 / 0)
     names = []
-    threading.Thread(target=lambda: names.append(aside(lambda: threading.current_thread().name)), name="own").start()
+    threading.Thread(
+        target=lambda: names.append(interruptible(lambda: threading.current_thread().name)), name="own"
+    ).start()
     deadline = time.monotonic() + 20
     while not names and time.monotonic() < deadline:
         time.sleep(0.01)

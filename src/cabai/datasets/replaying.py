@@ -23,7 +23,7 @@ from cabai.datasets.race import TESTS, Race, functions_of, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
 from cabai.errors import MissingScores
-from cabai.support.aside import aside
+from cabai.support.interruptible import interruptible
 from cabai.support.specialise import specialised
 from cabai.support.tables import table as text_table
 from cabai.support.validation import InvalidInput, number, probability, shown, whole
@@ -338,7 +338,7 @@ def replay_table(
     rank[sorted_arms(table, direction)] = np.arange(arms)
     running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(table, looked_for))
     close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(table, direction, epsilon)
-    race_once = aside(lambda: compiled_race(name))
+    race_once = interruptible(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
     size = max(1, min(20, count // (4 * jobs)))
     over = False  # set on Ctrl-C: races that have not begun are not run

@@ -25,7 +25,7 @@ from cabai.study.settings import FREE
 from cabai.study.show.status import SHARE, Forecast
 from cabai.study.state.kernels import compiling
 from cabai.study.state.sampled import SampledState
-from cabai.support.aside import aside
+from cabai.support.interruptible import interruptible
 from cabai.support.specialise import function_for
 
 COUNT, FEWEST = 240, 40  # continuations; of a study that is long, the fewest
@@ -125,7 +125,7 @@ def forecast_of(state: SampledState, count: int = COUNT) -> Forecast | None:
         level = float(state.rules_of(int(state.told_view.run["leader"]))["level"])
         runs = Continuations(state.setup, state.told_view.arms, state.told_view.run, truths, seed=t, level=level)
     with compiling:
-        aside(runs.compiled)
+        interruptible(runs.compiled)
     max_pulls, max_cost = limits(state)
     open_, left, more = np.arange(count), max(STEPS, count * t), max(64, t // 2)
     while len(open_) > LEFT_OVER * count and left > 0:

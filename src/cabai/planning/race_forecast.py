@@ -20,7 +20,7 @@ from cabai.planning.posterior import draws, scale_of
 from cabai.study.show.status import SHARE, Forecast
 from cabai.study.state.kernels import compiling
 from cabai.study.state.race import RaceState
-from cabai.support.aside import aside
+from cabai.support.interruptible import interruptible
 
 COUNT, FEWEST = 200, 40  # continuations
 STEPS = 20_000_000  # pairs of arms on an item, in all continuations
@@ -73,7 +73,7 @@ def forecast_of(state: RaceNow) -> Forecast | None:
         return None
     rng = np.random.default_rng([state.seed % 2**32, state.told])
     with compiling:
-        race = aside(lambda: compiled_race(state.name))
+        race = interruptible(lambda: compiled_race(state.name))
     order, rank = np.arange(items), np.arange(arms)
     costs = np.repeat(state.prices[:, None], items, axis=1)
     paid, means = np.empty(count), drawn_means(state, finished, count, rng)

@@ -16,7 +16,7 @@ from cabai.support.validation import InvalidInput
 
 READ, WORK = KINDS = ("read", "work")
 SHORTEST = 32  # characters: too long to guess
-ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address within so many seconds
+ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address, within these seconds
 MOST_ADDRESSES = 10_000
 
 

@@ -66,14 +66,14 @@ class Streams:
     async def _stream(self, look: Callable[[], str], forget: Callable[[], object]) -> AsyncIterator[str]:
         """What is new at every check, until the server ends; with a sign of life now and then in any case."""
         yield "retry: 2000\n\n"
-        said = due = time.monotonic()
+        sent = due = time.monotonic()
         while True:
             is_over, started = self.over.is_set(), time.monotonic()
             if started >= due or is_over:
                 try:
                     text = await anyio.to_thread.run_sync(look, limiter=self.looking)
                     if text:
-                        said = started
+                        sent = started
                         yield text
                 except StorageError:  # it may come back
                     forget()
@@ -84,8 +84,8 @@ class Streams:
                 if self.last_words is not None:
                     yield event("end", self.last_words)
                 return
-            if time.monotonic() - said >= QUIET:
-                said = time.monotonic()
+            if time.monotonic() - sent >= QUIET:
+                sent = time.monotonic()
                 yield ": nothing new\n\n"
             await anyio.sleep(LOOK)
 

@@ -75,7 +75,7 @@ def configured(
 
 
 class Server(uvicorn.Server):
-    """Ends event streams first: they would keep a server waiting for ever."""
+    """Ends event streams first: they would keep a server waiting forever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.end_streams()

@@ -18,7 +18,7 @@ from cabai.simulation.engines import Engine
 from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
 from cabai.simulation.work import Part, Work
-from cabai.support.aside import heard
+from cabai.support.interruptible import next_item
 
 Progress = Callable[[int], None]
 RETRIES = 3  # of a chunk whose process has died
@@ -113,7 +113,7 @@ def run_all(
         while done < trajectories:
             while chunks.left and len(under_way) < (engine.room if chunks.measured else engine.cores):
                 start(*chunks.next(engine.cores))
-            future = heard(ended)
+            future = next_item(ended)
             first, count, attempt = under_way.pop(future)
             try:
                 part = future.result()

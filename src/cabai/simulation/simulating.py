@@ -20,8 +20,8 @@ from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.parallel import Progress, rows_of, sums_of
 from cabai.simulation.results import Runs, Totals
 from cabai.simulation.work import Work
-from cabai.support.aside import aside
 from cabai.support.interrupted import plainly_interrupted
+from cabai.support.interruptible import interruptible
 from cabai.support.validation import InvalidInput, positive, probability, whole
 from cabai.thresholds import Threshold, threshold_of
 
@@ -150,7 +150,7 @@ def simulate(
     work = Work([instance], setups, seed, most_pulls, most_cost, grid=marks, keeps_rows=keep == "rows")
     rest = float(epsilon), chosen.stops_by_itself, looked_for
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
-        aside(lambda: place.prepare(work))
+        interruptible(lambda: place.prepare(work))
         started = time.perf_counter()
         if keep == "summary":
             sums = sums_of(work, trajectories, place, progress)

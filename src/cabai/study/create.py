@@ -206,14 +206,14 @@ def open_study(
             study._amend(changes, by_run())
             study._latest = study.amendments()[-1]
         elif amend:
-            note(study, settings, amend)
+            log_given(study, settings, amend)
     return study
 
 
-def as_amended(study: StoredStudy, settings: Settings, said: Sequence[str] = ()) -> Settings:
-    """Settings as they would have become by the amendments of a study: what it had before one is what it has now, so
-    that the call that created it finds it. Of those that are `said` anew in every run, only what was said last; and no
-    run spends more than it says itself."""
+def as_amended(study: StoredStudy, settings: Settings, repeated: Sequence[str] = ()) -> Settings:
+    """The settings, with what they had before an amendment replaced by what the study has now: so the call that created
+    a study still finds it. Of the settings that every run `repeated`, only the value that the last run gave is
+    replaced; and no run spends more than it gives as max_cost itself."""
     names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
     different = [name for name in study.settings.differences(settings) if name in names]
     if not different:
@@ -222,31 +222,29 @@ def as_amended(study: StoredStudy, settings: Settings, said: Sequence[str] = ())
     for name in different:
         now, given = getattr(study.settings, name), getattr(settings, name)
         before = [each["changes"][name][0] for each in made if name in each["changes"]]
-        if name in said and runs and before:
+        if name in repeated and runs and before:
             is_less = name == "max_cost" and given is not None and (now is None or given < now)
-            before = [] if is_less else [last_said(made, name)]
+            before = [] if is_less else [last_given(made, name)]
         if as_json(given) in before:
             changed[name] = now
     return dataclasses.replace(settings, **changed)
 
 
-def last_said(made: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """What the last run said of a setting that was amended."""
-    found = [each for each in made if name in each["changes"]]
-    words = [found[0]["changes"][name][0]]  # as it was created
-    return [*words, *(each["changes"][name][1] for each in found if (each["by"] or "").endswith(RUN))][-1]
+def last_given(made: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """What the last run gave for a setting that was amended."""
+    changes = [(each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
+    created = changes[0][0][0]
+    return [created, *(new for (_, new), by in changes if by.endswith(RUN))][-1]
 
 
-def note(study: StoredStudy, settings: Settings, said: Sequence[str]) -> None:
-    """Log what a run says, where it says by now what others have amended: it may say something else again later."""
-    made = study.amendments()
-    names = [name for name in said if any(name in each["changes"] for each in made)]
-    values = {name: getattr(settings, name) for name in names}
-    values = {
-        name: value
-        for name, value in values.items()
-        if value == getattr(study.settings, name) and as_json(value) != last_said(made, name) and name != "metadata"
-    }
+def log_given(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> None:
+    """Log what a run gives, where it now agrees with what others have amended: a later run may give something else."""
+    made, values = study.amendments(), {}
+    for name in repeated:
+        value = getattr(settings, name)
+        was_amended = any(name in each["changes"] for each in made) and name != "metadata"
+        if was_amended and value == getattr(study.settings, name) and as_json(value) != last_given(made, name):
+            values[name] = value
     if values and not is_ended(study):
         study._amend(values, by_run())
 

@@ -41,7 +41,7 @@ class RemoteStudy(Study):
 
     def __init__(self, server: Server, name: str) -> None:
         self._of, self._server = name, server
-        self._known: tuple[int, Settings] = settings_of(server, name)  # after so many amendments
+        self._known: tuple[int, Settings] = settings_of(server, name)  # the number of its amendments, and the settings
 
     @property
     def name(self) -> str:

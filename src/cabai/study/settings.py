@@ -143,7 +143,7 @@ class Settings:
     @lazy
     def steering_costs(self) -> tuple[float, ...] | None:
         """Known costs as policies see them. A pull that costs nothing counts as a hundredth of the smallest other cost,
-        so that it is made about ten times as often, and not for ever; if all cost nothing, all count the same. The bill
+        so that it is made about ten times as often, and not forever; if all cost nothing, all count the same. The bill
         is what was paid."""
         if self.costs is None or all(self.costs):
             return self.costs
@@ -211,7 +211,7 @@ class Settings:
         return {}
 
     def rules_for(self, leader: int, among: int) -> Any:
-        """The rules by which an arm is compared with its rivals, among so many arms."""
+        """The rules by which an arm is compared with its rivals, with `among` arms in play."""
         if among == len(self.arms) and self.reserve is None and not self.dropped:
             return self._setup.rules
         if (leader, among) not in self._rules:
@@ -238,7 +238,7 @@ class Settings:
         return self.family.mirror(scaled) if self.direction == "minimize" else scaled
 
     def seen_sum(self, pulls: int, reward: float) -> float:
-        """The sum of so many rewards as the kernels see them."""
+        """A sum of rewards as the kernels see them."""
         zero, one = self.seen(0.0), self.seen(1.0)
         return zero * pulls + (one - zero) * reward
 
@@ -384,7 +384,7 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects of JSON lie within each other more than so many levels deep."""
+    """Whether JSON is nested more than some levels deep."""
     if not isinstance(value, (dict, list)):
         return False
     inner = value.values() if isinstance(value, dict) else value

@@ -109,9 +109,11 @@ class Recipe:
             how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']} and now continues"
             lines.append(f"{self.file}: {changed}: the study {self.name!r} {how}.")
         for name in LIMITS:
-            said, holds = self.settings.get(name), getattr(study.settings, name)
-            if said is not None and said != holds:
-                lines.append(f"{self.file}: {name} is {said} here, but the study {self.name!r} was amended: {holds:g}.")
+            given, holds = self.settings.get(name), getattr(study.settings, name)
+            if given is not None and given != holds:
+                lines.append(
+                    f"{self.file}: {name} is {given} here, but the study {self.name!r} was amended: {holds:g}."
+                )
         if made is not None:
             status = study.status()
             if status.max_cost is not None and status.spent > status.max_cost:
@@ -206,7 +208,7 @@ class Watch:
         self.recipe, self.over, self.warn = recipe, over, warn
         self.runs: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
-        self.said: set[tuple[str, bool]] = set()
+        self.warned: set[tuple[str, bool]] = set()
 
     def see(self, arm: str, result: Any) -> None:
         has_failed, timeout = isinstance(result, Failed), self.recipe.timeout
@@ -214,9 +216,9 @@ class Watch:
             self.runs[arm] += 1
             self.late[arm] += result["reward"] >= timeout
         is_odd = not self.over.is_set() if has_failed else ENOUGH <= self.runs[arm] < 2 * self.late[arm]
-        if not is_odd or (arm, has_failed) in self.said:
+        if not is_odd or (arm, has_failed) in self.warned:
             return
-        self.said.add((arm, has_failed))
+        self.warned.add((arm, has_failed))
         if has_failed:
             about = (
                 f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails can "
@@ -366,7 +368,7 @@ def catch_of(content: Mapping[str, Any]) -> list[str] | None:
 
 
 def dataset_of(given: Any, folder: Path) -> Dataset:
-    """The items in a file beside the recipe, or so many numbers."""
+    """The items in a file in the folder of the recipe, or a number of items."""
     if isinstance(given, int) and not isinstance(given, bool):
         return Dataset.of(range(whole(given, "items", 1, MOST + 1)))
     if not isinstance(given, str):

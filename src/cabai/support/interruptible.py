@@ -22,7 +22,7 @@ LOOK = 0.5  # seconds between checks: Windows only handles Ctrl-C in between
 _at_work: set[threading.Thread] = set()
 
 
-def aside(work: Callable[[], T]) -> T:
+def interruptible(work: Callable[[], T]) -> T:
     """Run `work`, and return or raise what it does. After Ctrl-C it continues in the background, and nobody waits for
     it."""
     if threading.current_thread() is not threading.main_thread():
@@ -38,17 +38,17 @@ def aside(work: Callable[[], T]) -> T:
         finally:
             _at_work.discard(threading.current_thread())
 
-    thread = threading.Thread(target=run, name="cabai aside", daemon=True)
+    thread = threading.Thread(target=run, name="cabai in the background", daemon=True)
     _at_work.add(thread)
     thread.start()
-    result, error = heard(ended)
+    result, error = next_item(ended)
     thread.join()
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
 
 
-def heard(ended: queue.SimpleQueue[T]) -> T:
+def next_item(ended: queue.SimpleQueue[T]) -> T:
     """The next item of a queue; Ctrl-C interrupts the wait."""
     while True:
         with suppress(queue.Empty):
