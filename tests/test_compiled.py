@@ -214,8 +214,8 @@ OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_wit
 OF_TWO_SAMPLES_AND_EPSILON = [within.meeting_point_at, within.parts_at]
 COMPARED = [
     slots.divergence, slots.variance_at, slots.remainder, slots.draw, slots.draw_mean, slots.tilted,
-    slots.straightened, upper_end, lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR, *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES,
-    *OF_TWO_SAMPLES_AND_EPSILON,
+    slots.straightened, upper_end, lower_end, shares.solve_shares, *OF_RULES, *OF_A_MEAN, *OF_A_PAIR,
+    *OF_A_PAIR_AND_TIME, *OF_TWO_SAMPLES, *OF_TWO_SAMPLES_AND_EPSILON,
 ]  # fmt: skip
 
 
