@@ -62,14 +62,17 @@ class Race:
     def __init__(
         self, arms: int, items: int, *, delta: float, epsilon: float = 0.0, race: str | None = None,
         low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
-        incumbent: int | None = None,
+        earlier: int = 0,
     ) -> None:  # fmt: skip
-        """`epsilon` is in units of the scores. The `incumbent` has won an earlier race, which the others have joined:
-        one of them must itself be shown better, since the incumbent may be up to epsilon below the best of that."""
-        self.name, self.incumbent = race_of(race, epsilon), incumbent
+        """`epsilon` is in units of the scores. If the first arm has won an `earlier` race of so many arms, which the
+        others have joined, one of these must itself be shown better than it: it may be epsilon below the best there."""
+        self.name, self.incumbent = race_of(race, epsilon), 0 if earlier else None
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         test = TESTS[self.name]
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
+        if earlier and epsilon:  # any of the earlier arms may be the incumbent
+            wrong = (arms - 1) * (earlier + 1) - 1
+            self.board = pairs.board_of(arms, items, delta, self.board.epsilons.tolist(), wrong)
         self._begin(arms, items)
 
     def _begin(self, arms: int, items: int) -> None:

@@ -111,7 +111,7 @@ class Items:
             )  # fmt: skip
         return Race(
             arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
-            minimize=direction == "minimize", speculate=self.speculate, incumbent=0 if self.earlier else None,
+            minimize=direction == "minimize", speculate=self.speculate, earlier=len(self.earlier),
         )  # fmt: skip
 
     def failed_score(self, family: Family, direction: str) -> float | None:
