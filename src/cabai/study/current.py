@@ -29,7 +29,7 @@ from cabai.study.state.sampled import SampledState
 from cabai.support.version import __version__
 
 T = TypeVar("T")
-FOLD = f"{__version__}/1"  # the version of the states: a snapshot of another one is not used
+FOLD = f"{__version__}/2"  # the version of the states: a snapshot of another one is not used
 OFTEN = 64  # events between two snapshots; more for large states
 TOGETHER = 64  # calls in one transaction: other processes wait for it
 MOST_AT_ONCE = 512  # events in one statement
@@ -144,11 +144,12 @@ class Follower:
 
     def take(self, rows: Sequence[Any]) -> Any:
         """The state after the next events, which are rows of `tables.EVENTS`."""
-        events = self.events(rows)
-        state, self.state = self.state, None  # which is not known if an event cannot be taken
-        with self.damage():
-            state.take_all(events)
-        self.state = state
+        events, state = self.events(rows), self.state
+        if events:
+            self.state = None  # not known if an event cannot be taken
+            with self.damage():
+                state.take_all(events)
+            self.state = state
         return state
 
     def events(self, rows: Sequence[Any]) -> list[Event]:

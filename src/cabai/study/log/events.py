@@ -17,6 +17,7 @@ IMPORT = "import"  # a result from elsewhere, when a study is created: as TELL; 
 AMEND = "amend"  # words: JSON of {setting: [before, after]}, worker (who)
 STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence)
 
+KINDS = (ASK, OFFER, RENEW, RELEASE, LAPSE, WITHDRAW, TELL, LOSE, COUNTS, IMPORT, AMEND, STOP)
 RESULTS = (TELL, LOSE, COUNTS, IMPORT)  # of a pull, once
 # Why a study stopped.
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND = "evidence", "max_cost", "max_pulls", "certificate", "by hand"

@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.study.log.events import CERTIFICATE, LIMITS, MAX_PULLS, RESULTS, Event, check_event, wrong
+from cabai.study.log.events import CERTIFICATE, KINDS, LIMITS, MAX_PULLS, RESULTS, Event, check_event, wrong
 from cabai.study.settings import AMENDABLE, Settings
 
 ACCOUNT = np.dtype([("spent", "f8"), ("failures", "i8"), ("largest_cost", "f8"), ("offers", "i8"), ("lapses", "i8"),
@@ -79,6 +79,9 @@ class Accounts:
     The rules of asking and telling also need to know of a state what they leave to its kind: `choose`, `wants`,
     `verdict`, `leader`, `confidence`.
     """
+
+    KEPT: tuple[str, ...] = ("place", "asked", "told", "beyond", "accounts", "ended", "told_at_stop", "bill_at_stop",
+                             "costs_at_stop", "amendments", "points")  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         arms = len(settings.arms)
@@ -159,7 +162,9 @@ class Accounts:
         """The only way to change a state: for one's own events, for those of others, and from the first one on."""
         if event.place != self.place + 1:
             raise ValueError(f"its log has event {event.place} after event {self.place}")
-        TAKEN[event.kind](self, event)
+        if event.kind not in KINDS:
+            raise wrong(event, "kind")
+        getattr(self, f"_{event.kind}")(event)
         self.place = event.place
         if event.kind in RESULTS and self.ended is None and is_due(self.told, len(self.accounts)):
             self.points.append(Point.of(self, event.time))
@@ -327,55 +332,49 @@ class Accounts:
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, as JSON."""
-        kept = {name: getattr(self, name) for name in PLAIN}
-        return kept | {
-            "settings": self.settings.to_json(), "pulls": [dataclasses.astuple(pull) for pull in self.pulls.values()],
-            "accounts": packed(self.accounts),
-        }  # fmt: skip
+        kept = {name: packed(getattr(self, name)) for name in self.KEPT}
+        kept["pulls"] = [dataclasses.astuple(pull) for pull in self.pulls.values()]
+        return kept | {"settings": self.settings.to_json()}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """The same, of a state that is new."""
-        for name in PLAIN:
-            setattr(self, name, kept[name])
+        for name in self.KEPT:
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                unpack(value, kept[name])
+            else:
+                setattr(self, name, kept[name])
         self.ended = None if self.ended is None else Event._make(self.ended)
         self.points = [Point._make(each) for each in self.points]
-        unpack(self.accounts, kept["accounts"])
         for each in kept["pulls"]:
             pull = self.pulls[each[0]] = Lease(*each)
             (self.gone if pull.withdrawn else self.live)[pull.arm] += 1
 
 
 AMENDED = {*AMENDABLE, "arms", "costs", "joined", "dropped"}
-PLAIN = ("place", "asked", "told", "beyond", "ended", "told_at_stop", "bill_at_stop", "costs_at_stop", "amendments",
-         "points")  # fmt: skip
-TAKEN: dict[str, Any] = {
-    kind: (lambda state, event, name=f"_{kind}": getattr(state, name)(event))
-    for kind in ("ask", "offer", "renew", "release", "lapse", "withdraw", "tell", "lose", "counts", "import", "amend",
-                 "stop")
-}  # fmt: skip
 
 
-def packed(records: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """An array of records, or one record, field by field, so that code which knows fewer fields can read it."""
-    found = {}
-    for name in records.dtype.names if names is None else names:
-        values = np.asarray(records[name])
-        found[name] = values.dtype.str, list(values.shape), base64.b64encode(values.tobytes()).decode()
-    return found
+def packed(value: Any) -> Any:
+    """An array, perhaps of records, as JSON: its type and its bytes. Anything else is as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    kind = value.dtype.str if value.dtype.names is None else value.dtype.descr
+    return kind, base64.b64encode(value.tobytes()).decode()
 
 
-def unpack(records: Any, kept: dict[str, Any], *, some: bool = False) -> None:
-    """Put such fields back. They must be the same ones; with `some`, those that are known here will do."""
-    names = records.dtype.names
-    if not some and set(kept) != set(names):
+def unpack(values: NDArray[Any], kept: Sequence[Any], *, some: bool = False) -> None:
+    """Put an array back. Its fields must be the same; with `some`, those that are known here will do."""
+    kind, text = kept
+    if not isinstance(kind, str):
+        kind = [(name, of, *map(tuple, shape)) for name, of, *shape in kind]
+    found = np.frombuffer(base64.b64decode(text), kind).reshape(values.shape)
+    if some:
+        for name in set(values.dtype.names or ()) & set(found.dtype.names or ()):
+            values[name] = found[name]
+    elif found.dtype != values.dtype:
         raise ValueError("its snapshot has other fields")
-    for name in names:
-        if name in kept:
-            kind, shape, text = kept[name]
-            values = np.frombuffer(base64.b64decode(text), kind).reshape(shape)
-            if not some and (values.dtype, values.shape) != (records[name].dtype, records[name].shape):
-                raise ValueError("its snapshot has fields of another kind")
-            records[name] = values
+    else:
+        values[...] = found
 
 
 def is_due(told: int, arms: int) -> bool:

@@ -3,7 +3,6 @@ count at once, in whatever order they are told."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from cabai.datasets.cheapest_race import CheapestRace
 from cabai.datasets.race import Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
-from cabai.study.state.accounts import Accounts, Lease, Verdict
+from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
 
@@ -23,6 +22,7 @@ LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exac
 class RaceState(Accounts):
     """Scores, race and accounts of a study with items."""
 
+    KEPT = (*Accounts.KEPT, "bill", "scored", "paid_for")
     why_none = "enough is under way: its results may decide, and more would be paid for nothing"
 
     def __init__(self, settings: Settings) -> None:
@@ -191,15 +191,12 @@ class RaceState(Accounts):
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {
-            "bill": self.bill, "scored": self.scored.tolist(), "paid_for": self.paid_for.tolist(),
-            "scores": base64.b64encode(self.race.scores.tobytes()).decode(),
-        }  # fmt: skip
+        return super().snapshot() | {"scores": packed(self.race.scores)}
 
     def restore(self, kept: dict[str, Any]) -> None:
         super().restore(kept)
-        self.bill, self.scored[:], self.paid_for[:] = kept["bill"], kept["scored"], kept["paid_for"]
-        scores = np.frombuffer(base64.b64decode(kept["scores"]), np.float64).reshape(self._known.shape)
+        scores = np.empty(self._known.shape)
+        unpack(scores, kept["scores"])
         self._known[:] = ~np.isnan(scores)
         self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
         for pull in self.waited_for():

@@ -30,16 +30,19 @@ FEW = 8  # pulls to be taken at once
 class View:
     """The records of the arms and of the run after some of the results."""
 
-    def __init__(self, arms: NDArray[Any], run: Any) -> None:
+    def __init__(self, arms: NDArray[Any], run: Any, *, is_complete: bool = False) -> None:
         self.arms, self.run = arms, run
+        self._is_complete = is_complete  # the following, once it is true
 
     def copy(self) -> View:
-        return View(self.arms.copy(), copy_of(self.run))
+        return View(self.arms.copy(), copy_of(self.run), is_complete=self._is_complete)
 
     @property
     def everything_pulled(self) -> bool:
         """Whether every arm that is not out has returned a reward, so that policies can be asked."""
-        return bool(((self.arms["pulls"] > 0) | (self.arms["in_play"] == 0)).all())
+        if not self._is_complete:
+            self._is_complete = bool(((self.arms["pulls"] > 0) | (self.arms["in_play"] == 0)).all())
+        return self._is_complete
 
     @property
     def leader(self) -> int | None:
@@ -57,6 +60,8 @@ class SampledState(Evidence, Accounts):
     the results of the pulls before the first missing one, in the order of asking: the test decides from it, since only
     in that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
     object."""
+
+    KEPT = (*Accounts.KEPT, "squares", "through", "decided")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -357,6 +362,7 @@ class SampledState(Evidence, Accounts):
             old, view.arms = view.arms, self.settings.start[0].copy()
             view.arms[:-1] = old
             view.run["left"] += 1
+            view._is_complete = False
         for name in ("accounts", "squares", "live", "gone"):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
@@ -538,10 +544,8 @@ class SampledState(Evidence, Accounts):
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
-        views = [(packed(view.arms), packed(view.run)) for view in self.views]
         return super().snapshot() | {
-            "views": views, "squares": [None if math.isnan(each) else each for each in self.squares.tolist()],
-            "summed": sorted(self.summed), "through": self.through, "decided": self.decided,
+            "views": [(packed(view.arms), packed(view.run.base)) for view in self.views], "summed": sorted(self.summed),
             "waiting": [(number, *self.waiting[number]) for number in sorted(self.waiting)],
         }  # fmt: skip
 
@@ -552,10 +556,8 @@ class SampledState(Evidence, Accounts):
             self.ordered = self.told_view.copy()
         for view, (arms, run) in zip(self.views, kept["views"], strict=True):
             unpack(view.arms, arms, some=some)
-            unpack(view.run.base, {name: (kind, [1, *shape], text) for name, (kind, shape, text) in run.items()},
-                   some=some)  # fmt: skip
-        self.squares[:] = [math.nan if each is None else each for each in kept["squares"]]
-        self.summed, self.through, self.decided = set(kept["summed"]), kept["through"], kept["decided"]
+            unpack(view.run.base, run, some=some)
+        self.summed = set(kept["summed"])
         self.waiting = {number: (a, reward, cost) for number, a, reward, cost in kept["waiting"]}
         self.waiting_order = list(self.waiting)
 
