@@ -7,6 +7,7 @@ import random
 import re
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -198,7 +199,7 @@ class Pool:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self.made: dict[int, Any] = {}  # all that are open, by their identity
+        self.made: weakref.WeakSet[Any] = weakref.WeakSet()  # those that Ctrl-C made nobody's are closed
         self.idle: list[Any] = []
         self.free = threading.BoundedSemaphore(CONNECTIONS)
 
@@ -217,7 +218,7 @@ class Pool:
         """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
         server's defaults."""
         driver = psycopg.connect(**self.options, autocommit=True)  # transactions are begun by hand
-        self.made[id(driver)] = driver
+        self.made.add(driver)
         try:
             patience = f"{database.PATIENCE * 1000:.0f}"
             driver.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
@@ -229,7 +230,7 @@ class Pool:
         return driver
 
     def give_back(self, driver: Any) -> None:
-        if id(driver) not in self.made:  # it was made before a fork
+        if driver not in self.made:  # it was made before a fork
             return
         if driver.closed or driver.info.transaction_status != IDLE:  # Ctrl-C, as it was undone
             self.forget(driver)
@@ -237,7 +238,7 @@ class Pool:
             self.idle.append(driver)
 
     def forget(self, driver: Any) -> None:
-        self.made.pop(id(driver), None)
+        self.made.discard(driver)
         with suppress(psycopg.Error):
             driver.close()
 
@@ -251,10 +252,10 @@ class Pool:
         """In a forked process: neither use nor close the parent's connections. Their sockets are let go of, or the
         server would not notice that the parent was killed, and keep its locks."""
         nothing = os.open(os.devnull, os.O_RDWR)
-        for driver in self.made.values():
+        self.abandoned = list(self.made)  # never closed here
+        for driver in self.abandoned:
             with suppress(Exception):
                 os.dup2(nothing, driver.pgconn.socket, inheritable=False)
         os.close(nothing)
-        self.abandoned = list(self.made.values())  # never closed here
-        self.made, self.idle = {}, []
+        self.made, self.idle = weakref.WeakSet(), []
         self.free = threading.BoundedSemaphore(CONNECTIONS)
