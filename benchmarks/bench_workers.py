@@ -15,8 +15,8 @@ run, so a ratio holds even if a rate depends on who else uses the machine.
    tell together.
 3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with up to 8 connections each, as a study has;
    bare has the same threads, processes and connections, and makes every call a separate transaction. Threads that wait
-   for a study share one; so there are also 8 workers in 8 processes, where nothing is shared. The processes are new:
-   they use plain code. The server is the tests' own, which does not wait for the disk.
+   for a study share one; so there are also 8 workers in 8 processes, where nothing is shared. Workers have compiled
+   code, as after a while. The server is the tests' own, which does not wait for the disk.
 4. One worker on SQLite, by the test: the default of the family over `evalue` (goal: at most 1.2). Tied arms, so that
    nothing is decided. `plain` is a worker in its first second, which has compiled nothing yet.
 5. A study is loaded with its state, by the length of its log: from its snapshot, and from the first event on. CPU time
@@ -271,6 +271,7 @@ def in_threads(threads: int, seconds: float, begin: Callable[[], Any], job: Call
 
 def serve(begin: Callable[[], Any], url: str, threads: int, seconds: float) -> list[Any]:
     study = load_study("shared", storage=url)
+    study.settings.kernels.compile()
     ask_and_tell(study)
     return in_threads(threads, seconds, begin, lambda: ask_and_tell(study))
 

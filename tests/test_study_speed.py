@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai.core import compiling
+from cabai.core import compiling, kernels
 from cabai.study import create_study
 from cabai.study.current import new_state
-from cabai.study.state import kernels
 from cabai.support.lazy import lazy
 from folding import Play
 from storages import BOTH

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.kernels import compiling
 from cabai.core.state import Record
 from cabai.families import Mirrored
 from cabai.families.laws import LAWS
@@ -23,7 +24,6 @@ from cabai.planning import race_forecast
 from cabai.planning.posterior import draws, scale_of
 from cabai.study.settings import FREE
 from cabai.study.show.status import SHARE, Forecast
-from cabai.study.state.kernels import compiling
 from cabai.study.state.sampled import SampledState
 from cabai.support.interruptible import interruptible
 from cabai.support.specialise import function_for

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.goal import CHEAPEST
+from cabai.core.kernels import compiling
 from cabai.datasets.board import Board
 from cabai.datasets.race import CHAMPION, RACES
 from cabai.planning.posterior import draws, scale_of
 from cabai.study.show.status import SHARE, Forecast
-from cabai.study.state.kernels import compiling
 from cabai.study.state.race import RaceState
 from cabai.support.interruptible import interruptible
 

@@ -318,12 +318,9 @@ def new_state(settings: Settings) -> Any:
 
 def append(connection: Connection, study: int, events: Sequence[Event]) -> None:
     """Add events to a log, many in one statement."""
-    begin = 0
-    while begin < len(events):
-        size = min(1 << (len(events) - begin).bit_length() - 1, MOST_AT_ONCE)  # a power of two: so few statements
-        some = events[begin : begin + size]
-        connection.write(tables.append(size), [value for event in some for value in (study, *event)])
-        begin += size
+    for begin in range(0, len(events), MOST_AT_ONCE):
+        some = events[begin : begin + MOST_AT_ONCE]
+        connection.write(tables.append(len(some)), [value for event in some for value in (study, *event)])
 
 
 def digest_of(text: str) -> str:

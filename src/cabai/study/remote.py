@@ -6,8 +6,8 @@ import hashlib
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from cabai.families import Gaussian
 from cabai.settings import settings_for
@@ -15,21 +15,18 @@ from cabai.study.absent import KINDS, Absent
 from cabai.study.given import (
     Pull,
     amender,
-    as_now,
-    checked_period,
     checked_request,
     checked_result,
     checked_worker,
-    fields,
 )
 from cabai.study.http import Server
-from cabai.study.rules import counts as counting
+from cabai.study.rules.counts import Sum
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.show.status import Status
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, settings_from, status_from
-from cabai.support.validation import InvalidInput, amount, shown, whole
+from cabai.support.validation import InvalidInput, amount, shown
 from cabai.views.seen import Seen
 
 
@@ -64,13 +61,8 @@ class RemoteStudy(Study):
         found: str | None = self._get("decision")["decision"]
         return found
 
-    @overload
-    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
-    @overload
-    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
-    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
-        pulls, _ = self._ask(1 if n is None else whole(n, "n", 1), worker, request)
-        return pulls[0] if n is None else pulls
+    def _prepare(self) -> None:
+        """Only the server runs the user's own code."""
 
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
@@ -80,28 +72,20 @@ class RemoteStudy(Study):
         body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
-    def tell(
-        self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
-    ) -> None:
-        self._post("tell", self._told({"pull": pull, "reward": reward, "cost": cost, "failed": failed}))
+    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]:
+        told = [self._told(each) for each in results]
+        self._post("tell", told[0]) if len(told) == 1 else self._post("tell-many", {"results": told})
+        return []
 
-    def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
-        told = [self._told(fields(each)) for each in results]
-        if told:
-            self._post("tell-many", {"results": told})
-
-    def tell_counts(
-        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
-    ) -> dict[str, float]:
-        sums = as_now(self, lambda settings: counting.read(settings, counts))
+    def _tell_counts(
+        self, sums: Sequence[Sum], period: str, following: int | None
+    ) -> tuple[dict[str, float], list[UserWarning]]:
         told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
-        most = None if following is None else whole(following, "following", 1, counting.MOST)
-        body = {"counts": told, "period": checked_period(period), "following": most}
-        found: dict[str, float] = self._post("tell-counts", body)["shares"]
-        return found
+        body = {"counts": told, "period": period, "following": following}
+        return self._post("tell-counts", body)["shares"], []
 
-    def split(self, pulls: int) -> dict[str, int]:
-        found: dict[str, int] = self._get("split", pulls=str(whole(pulls, "pulls", 1, counting.MOST)))["pulls"]
+    def _split(self, pulls: int) -> dict[str, int]:
+        found: dict[str, int] = self._get("split", pulls=str(pulls))["pulls"]
         return found
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_costs, checked_goal
+from cabai.core.kernels import Kernels
 from cabai.core.setup import Setup
 from cabai.families import Family, Gaussian, family_of, mirror_image
 from cabai.instance import arm_names
@@ -18,7 +19,6 @@ from cabai.settings import FAIL, STOP, defaults_for, settings_for
 from cabai.study import levels
 from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import Items
-from cabai.study.state.kernels import Kernels
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named

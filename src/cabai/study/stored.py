@@ -5,23 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cabai.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
 from cabai.study.given import (
-    MOST_PULLS,
     Pull,
-    Result,
     amender,
-    as_now,
-    checked_period,
     checked_request,
     checked_result,
     checked_worker,
-    fields,
 )
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
@@ -30,16 +24,17 @@ from cabai.study.rules import amending, asking, telling
 from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease, Point
-from cabai.study.study import Study
+from cabai.study.study import Study, warn
 from cabai.support.doors import through
 from cabai.support.lazy import lazy
-from cabai.support.validation import InvalidInput, shown, whole
+from cabai.support.validation import InvalidInput, shown
 
 if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
     from cabai.study.show.exporting import End
     from cabai.study.show.status import Status
     from cabai.views.seen import Seen
 
+T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
 DIGITS = re.compile(r"[1-9][0-9]{0,17}")  # of a pull's number, in its id
 
@@ -84,27 +79,16 @@ class StoredStudy(Study):
                 ended = None  # it was raised
         return ended
 
-    @overload
-    def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
-    @overload
-    def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
-    def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
-        self._import_own()
-        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
-        warn(warned)
-        return pulls[0] if n is None else pulls
-
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
-        self._import_own()
         name, key = checked_worker(worker), checked_request(request)
 
         def work(transaction: Transaction) -> tuple[list[Pull], str | None, list[UserWarning]]:
             leases, why, warned = asking.ask(transaction, count, name, key, extra, batch=batch)
             return [self._handed(each, transaction.state.settings) for each in leases], why, warned
 
-        pulls, why, warned = self._current.change(work)
+        pulls, why, warned = self._change(work)
         if pulls:
             return pulls, warned
         warn(warned)
@@ -119,68 +103,43 @@ class StoredStudy(Study):
         return Pull(self._pull_id(lease.number), arm, lease.number, lease.expires, lease.offers,
                     settings.metadata.get(arm), item)  # fmt: skip
 
-    def tell(
-        self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
-    ) -> None:
-        self._import_own()
-        warn(self._tell([checked_result(self, pull, reward, cost, failed)]))
+    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]:
+        self._prepare()
+        checked = [checked_result(self, **each) for each in results]
+        return self._change(lambda transaction: telling.tell(transaction, checked))
 
-    def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
-        self._import_own()
-        checked = [checked_result(self, **fields(each)) for each in results]
-        if checked:
-            warn(self._tell(checked))
+    def _tell_counts(
+        self, sums: Sequence[counting.Sum], period: str, following: int | None
+    ) -> tuple[dict[str, float], list[UserWarning]]:
+        return self._change(lambda transaction: counting.tell(transaction, sums, period, following))
 
-    def _tell(self, results: list[Result]) -> list[UserWarning]:
-        return self._current.change(lambda transaction: telling.tell(transaction, results))
-
-    def tell_counts(
-        self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
-    ) -> dict[str, float]:
-        self._import_own()
-        sums, when = as_now(self, lambda settings: counting.read(settings, counts)), checked_period(period)
-        most = None if following is None else whole(following, "following", 1, counting.MOST)
-        found, warned = self._current.change(lambda transaction: counting.tell(transaction, sums, when, most))
-        warn(warned)
-        return found
-
-    def split(self, pulls: int) -> dict[str, int]:
-        self._import_own()
-        if self.settings.items is not None:
-            raise InvalidInput(
-                f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
-            )
-        most = whole(pulls, "pulls", 1, counting.MOST)
-
+    def _split(self, pulls: int) -> dict[str, int]:
         def work(state: Any) -> dict[str, int]:
             if state.ended is not None:
                 raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-            return dict(zip(state.settings.arms, counting.split_within(state, most), strict=True))
+            return dict(zip(state.settings.arms, counting.split_within(state, pulls), strict=True))
 
+        self._prepare()
         return self._current.look(work)
 
     def stop(self) -> None:
-        self._import_own()
-        self._current.change(telling.stop)
+        self._change(telling.stop)
 
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
         if not given:
             raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
-        self._import_own()
         who = amender(by)
-        self._current.change(lambda transaction: amending.amend(transaction, given, who))
+        self._change(lambda transaction: amending.amend(transaction, given, who))
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
-        self._import_own()
         who = amender(by)
-        self._current.change(lambda transaction: amending.drop(transaction, arm, who))
+        self._change(lambda transaction: amending.drop(transaction, arm, who))
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        self._import_own()
         who = amender(by)
         if not isinstance(arm, str):
             raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
-        self._current.change(lambda transaction: amending.add_arm(transaction, arm, cost, metadata, who))
+        self._change(lambda transaction: amending.add_arm(transaction, arm, cost, metadata, who))
 
     def amendments(self) -> list[dict[str, Any]]:
         names = ("made", "by", "changes", "reopened")
@@ -278,21 +237,21 @@ class StoredStudy(Study):
     def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None:
         number, name = self._number(pull), checked_worker(worker)
         offers = pull.offers if isinstance(pull, Pull) else None
-        self._import_own()
-        self._current.change(lambda transaction: telling.lease(transaction, number, offers, name, renew=renew))
+        self._change(lambda transaction: telling.lease(transaction, number, offers, name, renew=renew))
 
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
-        self._import_own()
-        self._current.change(lambda transaction: telling.lapse(transaction, was_lost))
+        self._change(lambda transaction: telling.lapse(transaction, was_lost))
 
     def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        self._import_own()
-        return self._current.change(lambda transaction: telling.keep_tests(transaction, tests, replace=replace))
+        return self._change(lambda transaction: telling.keep_tests(transaction, tests, replace=replace))
 
     def _look(self) -> None:
         """Decide, or stop at a limit, by what was imported."""
-        self._import_own()
-        self._current.change(telling.look)
+        self._change(telling.look)
+
+    def _change(self, work: Callable[[Transaction], T]) -> T:
+        self._prepare()
+        return self._current.change(work)
 
     def _renewed(self) -> Settings:
         return self._current.look(lambda state: state.settings)  # type: ignore[no-any-return]
@@ -309,19 +268,12 @@ class StoredStudy(Study):
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(digits)
 
-    def _import_own(self) -> None:
+    def _prepare(self) -> None:
         """Import the user's own code of this study; warn, once, if its source has changed."""
         changed = self._current.import_own()
         if changed:
-            warnings.warn(
+            warning = (
                 f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
-                "holds only if it still computes the same.",
-                SourceChanged,
-                stacklevel=3,
+                "holds only if it still computes the same."
             )
-
-
-def warn(found: Iterable[UserWarning]) -> None:
-    """Show warnings at the caller of a study's method."""
-    for warning in found:
-        warnings.warn(warning, stacklevel=3)
+            warn([SourceChanged(warning)])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from cabai.study.given import Pull
+from cabai.study.given import MOST_PULLS, Pull, as_now, checked_period, fields
+from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
 from cabai.study.settings import Settings
 from cabai.support.doors import through
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, optional
+from cabai.support.validation import InvalidInput, optional, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -131,7 +134,6 @@ class Study(ABC):
     def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
     @overload
     def ask(self, n: int, *, worker: str | None = None, request: str | None = None) -> list[Pull]: ...
-    @abstractmethod
     def ask(self, n: int | None = None, *, worker: str | None = None, request: str | None = None) -> Pull | list[Pull]:
         """What to pull next; with n, a list of n pulls, or fewer if the budget ends.
 
@@ -157,8 +159,10 @@ class Study(ABC):
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
+        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
+        warn(warned)
+        return pulls[0] if n is None else pulls
 
-    @abstractmethod
     def tell(
         self, pull: Pull | str, reward: float | None = None, cost: float | None = None, *, failed: str | None = None
     ) -> None:
@@ -180,8 +184,8 @@ class Study(ABC):
         Traceback (most recent call last):
         cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
+        warn(self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}]))
 
-    @abstractmethod
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls in one transaction: all of them, or none if one is refused.
 
@@ -193,8 +197,10 @@ class Study(ABC):
         >>> study.status().spent
         0.04
         """
+        told = [fields(each) for each in results]
+        if told:
+            warn(self._tell(told))
 
-    @abstractmethod
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
@@ -218,8 +224,13 @@ class Study(ABC):
         >>> study.status().pulls, study.status().spent
         (2000, 200.0)
         """
+        self._prepare()
+        sums, when = as_now(self, lambda settings: counting.read(settings, counts)), checked_period(period)
+        most = None if following is None else whole(following, "following", 1, counting.MOST)
+        shares, warned = self._tell_counts(sums, when, most)
+        warn(warned)
+        return shares
 
-    @abstractmethod
     def split(self, pulls: int) -> dict[str, int]:
         """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
 
@@ -230,6 +241,11 @@ class Study(ABC):
         >>> study.split(1000)
         {'a': 500, 'b': 500}
         """
+        if self.settings.items is not None:
+            raise InvalidInput(
+                f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
+            )
+        return self._split(whole(pulls, "pulls", 1, counting.MOST))
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered.
@@ -553,11 +569,26 @@ class Study(ABC):
     # What each kind of study has in its own way.
 
     @abstractmethod
+    def _prepare(self) -> None:
+        """Import the user's own code of this study, if it is used here."""
+
+    @abstractmethod
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
         """Pulls, and warnings. With items, this many may be under way in addition to the usual number: those whose
         result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
+
+    @abstractmethod
+    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]: ...
+
+    @abstractmethod
+    def _tell_counts(
+        self, sums: Sequence[counting.Sum], period: str, following: int | None
+    ) -> tuple[dict[str, float], list[UserWarning]]: ...
+
+    @abstractmethod
+    def _split(self, pulls: int) -> dict[str, int]: ...
 
     @abstractmethod
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None: ...
@@ -584,3 +615,12 @@ class Study(ABC):
     @abstractmethod
     def _seen(self, *, wait: bool = True) -> Seen:
         """What pages and reports show, at one moment; a forecast that is not ready is waited for, or left out."""
+
+
+def warn(found: Iterable[UserWarning]) -> None:
+    """Show warnings at the line outside of cabai that called."""
+    for warning in found:
+        frame, level = sys._getframe(), 1
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cabai."):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(warning, stacklevel=level)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.kernels import with_part
 from cabai.core.observe import credit, find_leader, weigh
 from cabai.core.state import Record, Records, copy_of
 from cabai.simulation.truth import open_streams
@@ -20,7 +21,6 @@ from cabai.study.log.events import ASK, TELL, Event, check_event
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
 from cabai.study.state.evidence import Evidence
-from cabai.study.state.kernels import with_part
 from cabai.support.validation import InvalidInput
 
 WORTH_COMPILING = 20_000  # events: fewer are taken sooner one by one

@@ -1,4 +1,4 @@
-"""What a study computes: the functions of its family, threshold and policy.
+"""The functions of one family, threshold and policy, called by a live study.
 
 They are plain Python at first: a command that asks once must not wait for a compiler. A process that has spent a second
 in them compiles them, in a separate thread. Compiled or not, they give the same numbers to the last bit. A user's own
@@ -134,13 +134,13 @@ def with_part(arms: NDArray[Any], run: Any, chosen: NDArray[np.int64], work: Cal
     return result
 
 
-def replay(arms, run, rules, pulled, rewards, counted, costs, offers, spent, largest, squares):  # type: ignore[no-untyped-def]
+def replay(arms, run, rules, pulled, rewards, counted, costs, offers, spent, largest, squares):
     """Pulls that were made one by one: choose again, which regains what the policy remembers, observe, and test.
 
     Of each pull: the arm, its reward, its cost as the policy counts it, and as it was paid. Then the sums of each arm.
     """
     for i in range(len(pulled)):
-        choose(arms, run[0], rules[0])  # type: ignore[name-defined]  # noqa: F821
+        choose(arms, run[0], rules[0])  # noqa: F821
         a = pulled[i]
         observe(arms, run[0], rules[0], a, rewards[i], counted[i])
         if counted[i] != costs[i]:
@@ -150,7 +150,7 @@ def replay(arms, run, rules, pulled, rewards, counted, costs, offers, spent, lar
         offers[a] += 1
         spent[a] += costs[i]
         largest[a] = max(largest[a], costs[i])
-        if stop(arms, run[0], rules[0]):  # type: ignore[name-defined]  # noqa: F821
+        if stop(arms, run[0], rules[0]):  # noqa: F821
             return i + 1
     return len(pulled)
 
