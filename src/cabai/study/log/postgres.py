@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,36 +144,30 @@ class PostgresStorage(database.Storage):
     @contextmanager
     def _connected(self, since: float | None) -> Iterator[Any]:
         """A connection. If this process, or the server, has none left, wait until others release one."""
-        deadline, pause, free = (time.monotonic() if since is None else since) + database.PATIENCE, 0.05, self.pool.free
-        if not free.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            waited = f"all connections of this process were in use for {database.PATIENCE:g} seconds"
-            raise self.failed(DatabaseError(waited))
-        try:
-            while True:
-                try:
-                    driver = self.pool.connection()
-                    break
-                except UnicodeError:
-                    raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
-                except psycopg.ProgrammingError:
-                    raise self.unknown_options() from None
-                except psycopg.Error as error:
-                    if not any(words in str(error) for words in NO_CONNECTION_LEFT):
-                        raise DatabaseError(error) from error
-                    if time.monotonic() > deadline:
-                        raise StorageError(
-                            f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
-                            "processes at a time, or raise the server's max_connections. Everything acknowledged "
-                            "before is stored; this call was not acknowledged."
-                        ) from error
-                time.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(2 * pause, 2.0)
+        deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.002
+        while True:
             try:
-                yield driver
-            finally:
-                self.pool.give_back(driver)
+                driver = self.pool.connection()
+                break
+            except UnicodeError:
+                raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
+            except psycopg.ProgrammingError:
+                raise self.unknown_options() from None
+            except psycopg.Error as error:
+                if not any(words in str(error) for words in NO_CONNECTION_LEFT):
+                    raise DatabaseError(error) from error
+                if time.monotonic() > deadline:
+                    raise StorageError(
+                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
+                        "processes at a time, or raise the server's max_connections. Everything acknowledged "
+                        "before is stored; this call was not acknowledged."
+                    ) from error
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, 1.0)
+        try:
+            yield driver
         finally:
-            free.release()
+            self.pool.give_back(driver)
 
     def unknown_options(self) -> InvalidInput:
         return InvalidInput(f"storage {self.url} has options that the database does not know.")
@@ -195,13 +188,12 @@ class PostgresStorage(database.Storage):
 
 class Pool:
     """The connections of a process to one server. (psycopg's own pool has threads, which a fork loses, and tells a
-    wrong password only as a time-out.)"""
+    wrong password only as a time-out.) No lock counts them: one that Ctrl-C has made nobody's is closed, and gone."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self.made: weakref.WeakSet[Any] = weakref.WeakSet()  # those that Ctrl-C made nobody's are closed
+        self.made: weakref.WeakSet[Any] = weakref.WeakSet()  # all that are open
         self.idle: list[Any] = []
-        self.free = threading.BoundedSemaphore(CONNECTIONS)
 
     def connection(self) -> Any:
         """One that is not in use, in no transaction."""
@@ -209,6 +201,8 @@ class Pool:
             try:
                 driver = self.idle.pop()
             except IndexError:
+                if len(self.made) >= CONNECTIONS:
+                    raise psycopg.OperationalError("too many connections of this process are in use") from None
                 return self.connect()
             if not driver.closed and driver.info.transaction_status == IDLE:
                 return driver
@@ -258,4 +252,3 @@ class Pool:
                 os.dup2(nothing, driver.pgconn.socket, inheritable=False)
         os.close(nothing)
         self.made, self.idle = weakref.WeakSet(), []
-        self.free = threading.BoundedSemaphore(CONNECTIONS)
