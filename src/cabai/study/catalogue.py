@@ -7,18 +7,15 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cabai.errors import StudyNotFound
 from cabai.study.current import Row, append, new_state
 from cabai.study.log import tables
 from cabai.study.log.database import Conflict, Connection, Storage
-from cabai.study.log.events import COUNTS, IMPORT, Event, check_event
+from cabai.study.log.events import IMPORT, Event, check_event
 from cabai.study.settings import Settings, checked_name
 from cabai.support.validation import InvalidInput
-
-if TYPE_CHECKING:
-    from cabai.study.rules.importing import Imported
 
 FORMAT = 1  # of a whole log in a file
 REUSED = "reused"  # the worker of scores that were told in another study
@@ -108,16 +105,6 @@ def reused(known: Sequence[tuple[int, int, float]]) -> Iterator[Event]:
     """Scores that a new study has from another: arms, items and scores."""
     for number, (arm, item, score) in enumerate(known, 1):
         yield Event(number, IMPORT, 0.0, number, arm, item, score, 0.0, REUSED)
-
-
-def imported(rows: Sequence[Imported], origin: str) -> Iterator[Event]:
-    """Observations that a new study has from elsewhere."""
-    for number, row in enumerate(rows, 1):
-        if row.pulls > 1:
-            words = json.dumps([[row.arm, row.pulls, row.reward, row.cost]])
-            yield Event(number, COUNTS, 0.0, number, worker=origin, words=words)
-        else:
-            yield Event(number, IMPORT, 0.0, number, row.arm, None, row.reward, row.cost, origin, None, row.failed)
 
 
 def find(storage: Storage, name: str) -> Row:

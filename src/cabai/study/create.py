@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cabai import policies
@@ -20,8 +20,6 @@ from cabai.thresholds import Threshold
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cabai.study.log.events import Event
-    from cabai.study.rules.importing import Imported
     from cabai.study.stored import StoredStudy
     from cabai.study.study import Study
 
@@ -174,18 +172,16 @@ def open_study(
             raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
-    imported: list[Imported] = []
-    first: Iterable[Event] = catalogue.reused(numbered(known, settings))
+    first = list(catalogue.reused(numbered(known, settings)))
     if source is not None:
         from cabai.study.rules.importing import observations
 
-        imported, origin = observations(source[0], settings, unseen=source[1])
-        settings = dataclasses.replace(settings, elsewhere=len(imported))
-        first = catalogue.imported(imported, origin)
-    made = catalogue.create(opened, checked_name(name), settings, list(first), request=request)
+        first = observations(source[0], settings, unseen=source[1])
+        settings = dataclasses.replace(settings, elsewhere=len(first))
+    made = catalogue.create(opened, checked_name(name), settings, first, request=request)
     row = catalogue.find(opened, name)
     study = StoredStudy(opened, row)
-    if made and imported:
+    if made and source is not None:
         study._look()
     if not made:
         if not load_if_exists and (request is None or request != row.request):
@@ -193,7 +189,7 @@ def open_study(
         if source is not None:
             from cabai.study.rules.importing import check_begun
 
-            check_begun(study, imported)
+            check_begun(study, first)
         if chosen.get("threshold") is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:

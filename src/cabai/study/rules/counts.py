@@ -41,6 +41,11 @@ class Sum:
     cost: float
 
 
+def to_json(sums: Sequence[Sum]) -> str:
+    """As an event has them."""
+    return json.dumps([[each.arm, each.pulls, each.reward, each.cost] for each in sums])
+
+
 def check_use(settings: Settings) -> None:
     """Refuse sums if the test depends on more than sums."""
     if settings.items is not None:
@@ -144,8 +149,7 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: lis
                 "in the order of asking."
             )
     was_over = warnings.passing(state) is not None
-    words = json.dumps([[each.arm, each.pulls, each.reward, each.cost] for each in sums])
-    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=words)
+    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=to_json(sums))
     stop_at_limit(transaction)
     if not was_over:
         warnings.add(warned, warnings.passing(state), CostlyStudy)

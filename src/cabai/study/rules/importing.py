@@ -7,23 +7,24 @@ long as nothing was left out, and no arm or setting chosen, because of what the 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai.datasets.cells import number_in
 from cabai.datasets.sheets import open_sheet
+from cabai.study.log.events import COUNTS, IMPORT, Event
+from cabai.study.rules import counts
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import Calibrated
 
 if TYPE_CHECKING:
-    from cabai.study.study import Study
+    from cabai.study.stored import StoredStudy
 
-MOST = 2**53  # pulls in all: beyond, doubles do not distinguish all whole numbers
 DECLARE = (
     "set unseen=True (--unseen) if both are true: nobody looked at these data when choosing the arms and settings of "
     "this study, and they are everything that was observed of these arms, with nothing left out because of its value. "
@@ -31,19 +32,8 @@ DECLARE = (
 )
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A result from elsewhere: of one pull or, with sums, of several."""
-
-    arm: int
-    reward: float | None
-    cost: float
-    failed: str | None = None
-    pulls: int = 1
-
-
-def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[Imported], str]:
-    """The observations to import, in the order of asking, and their origin."""
+def observations(source: Any, settings: Settings, *, unseen: Any) -> list[Event]:
+    """The first events of a study that begins with these observations, in the order of asking."""
     if unseen is not True:
         raise InvalidInput(f"to import observations, {DECLARE}")
     check_use(settings)
@@ -51,9 +41,9 @@ def observations(source: Any, settings: Settings, *, unseen: Any) -> tuple[list[
     found = [each for where, row in rows if (each := read(where, row, settings)) is not None]
     if not found:
         raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
-    if sum(each.pulls for each in found) >= MOST:
+    if sum(json.loads(each.words or "")[0][1] if each.kind == COUNTS else 1 for each in found) >= counts.MOST:
         raise InvalidInput(f"{origin} has too many pulls: there must be fewer than 2**53 in all.")
-    return found, origin[:200]
+    return [each._replace(place=n, pull=n, worker=origin[:200]) for n, each in enumerate(found, 1)]
 
 
 def check_use(settings: Settings) -> None:
@@ -112,7 +102,7 @@ def pull_number(row: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | None:
+def read(where: str, row: Mapping[str, Any], settings: Settings) -> Event | None:
     """One row, if it counts: not what was withdrawn, or told after the study had stopped."""
     name = str(row["arm"]).strip()
     if name not in settings.arms:
@@ -140,37 +130,32 @@ def read(where: str, row: Mapping[str, Any], settings: Settings) -> Imported | N
     if pulls is not None and pulls != 1:
         return read_sum(where, name, pulls, reward, cost, settings)
     try:
-        return Imported(arm, None if failed else settings.family.check_reward(reward), cost, failed)
+        seen = None if failed else settings.family.check_reward(reward)
+        return Event(0, IMPORT, 0.0, arm=arm, reward=seen, cost=cost, words=failed)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
 
 
-def read_sum(where: str, name: str, pulls: float, reward: float | None, cost: float, settings: Settings) -> Imported:
+def read_sum(where: str, name: str, pulls: float, reward: float | None, cost: float, settings: Settings) -> Event:
     """A row that sums up several pulls."""
-    from cabai.study.rules import counts
-
     if reward is None:
         raise InvalidInput(
             f"{where}: pulls that failed are told one by one, each in a row with pulls 1, got {pulls:g}."
         )
     for what, value in (("pulls", pulls), ("a sum of rewards", reward)):
-        if value != math.floor(value) or abs(value) >= MOST:
+        if value != math.floor(value) or abs(value) >= counts.MOST:
             raise InvalidInput(f"{where}: {what} must be a whole number below 2**53, got {value!r}.")
     try:
         [found] = counts.read(settings, {name: (int(pulls), int(reward), cost)})
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
-    return Imported(found.arm, found.reward, cost, None, found.pulls)
+    return Event(0, COUNTS, 0.0, words=counts.to_json([found]))
 
 
-def check_begun(study: Study, imported: Sequence[Imported]) -> None:
+def check_begun(study: StoredStudy, first: Sequence[Event]) -> None:
     """Refuse an existing study, unless it began with these very observations: none can be added later."""
-    begun = study.settings.elsewhere == len(imported)
-    if begun:
-        rows = study.observations()[: len(imported)]
-        told = [(row["arm"], row["reward"], row["cost"], row["failed"], row["pulls"]) for row in rows]
-        begun = told == [(study.arms[e.arm], e.reward, e.cost, e.failed, e.pulls) for e in imported]
-    if not begun:
+    begun = study.settings.elsewhere == len(first)
+    if not begun or [each._replace(time=0.0) for each in study._log(len(first))] != first:
         raise InvalidInput(
             f"study {study.name!r} already exists and did not begin with these observations, and only a new study can: "
             "load it without import_from, or choose another name."
