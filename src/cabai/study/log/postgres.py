@@ -26,6 +26,7 @@ BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
+prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
 
 
 class PostgresConnection:
@@ -55,10 +56,14 @@ class PostgresConnection:
             self.driver.execute(begin)
 
     def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
-        """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
+        """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs. What is
+        prepared by hand is not planned again."""
+        if self.driver not in prepared:
+            with self.plain():
+                self.driver.execute(tables.PREPARE, prepare=False)
+            prepared.add(self.driver)
         begin, self.begin = self.begin, None
-        lock, events = tables.LOCK.replace("?", str(int(study))), tables.EVENTS.replace("?", "{}")
-        texts = [begin, lock, events.format(int(after), int(study))]
+        texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_events ({int(after)}, {int(study)})"]
         with self.plain():
             cursor = self.driver.execute("; ".join(text for text in texts if text is not None), prepare=False)
             if begin is not None:
