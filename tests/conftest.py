@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import signal
+import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,15 @@ def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
     drawn = random.Random(request.node.nodeid)
     monkeypatch.setattr(cabai.study.settings, "secrets", types.SimpleNamespace(randbits=drawn.getrandbits))
+
+
+@pytest.fixture(autouse=True)
+def compilers() -> Iterator[None]:
+    """A thread that compiles changes the filters of warnings for all threads: it ends with the test that started it."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "cabai compiles":
+            thread.join()
 
 
 @pytest.fixture(scope="session")
