@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from cabai.policies import POLICIES
+
+#: Policies that can be used without a budget.
+WITHOUT_BUDGET = [name for name in POLICIES.names if not POLICIES.classes[name].spends_budget]
+
 
 def covering(*lists: Iterable[Any], times: int = 1) -> list[Any]:
     """Every combination of their values. The default run has those of a diagonal, on which each value of each list is

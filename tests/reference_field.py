@@ -244,7 +244,82 @@ def no_overlap(run) -> int | None:
     return b if low > high else None
 
 
+def spread(family: str, n: int, mean: float, variance: float) -> float:
+    """The largest variance at means q with N d(mean, q) <= 1."""
+    ends = [end(family, n, mean, 1.0, variance) for end in (lower_end, upper_end)]
+    of = {"gaussian": lambda q: variance, "poisson": lambda q: q, "exponential": lambda q: q * q}
+    return max(map(of.get(family, lambda q: q * (1 - q)), ends))
+
+
+def ocba(run):
+    if min(run.N) < 5:
+        return run.N.index(min(run.N)), math.inf
+    b, c, means = run.best, run.costs, run.means
+    V = [spread(run.family, run.N[a], means[a], run.variance) for a in range(run.K)]
+    r = {a: V[a] / max((means[b] - means[a]) ** 2, 1e-9 * V[a]) for a in run.rivals(b)}
+    r[b] = math.sqrt(V[b] * sum(c[a] / c[b] * r[a] ** 2 / V[a] for a in run.rivals(b)))
+    return _highest({a: run.t * r[a] / sum(r.values()) - run.N[a] for a in range(run.K)}, size=run.t)
+
+
+def worst(run, score) -> int:
+    return min(run.kept["in play"], key=lambda a: (score(a), -a))
+
+
+def successive_rejects(run):
+    """Phases of T pulls, n_k = T/(L (K + 1 - k)), turned into shares of the budget."""
+    S, K = run.kept.setdefault("in play", list(range(run.K))), run.K
+    L = 0.5 + sum(1 / i for i in range(2, K + 1))
+    n = [0.0] + [1 / (L * (K + 1 - k)) for k in range(1, K)]  # per unit of T
+    while len(S) > 1:
+        k = K + 1 - len(S)
+        if sum(run.C) < run.budget * (sum(n[1:k]) + (K + 1 - k) * n[k]):
+            break
+        S.remove(worst(run, lambda a: run.means[a]))
+    return _highest({a: -run.C[a] * run.N[a] for a in S}, size=min(run.C[a] * run.N[a] for a in S))
+
+
+def sequential_halving(run, reuse=True):
+    S = run.kept.setdefault("in play", list(range(run.K)))
+    base = run.kept.setdefault("base", [(0, 0.0)] * run.K)
+    while len(S) > 1:
+        following = min(S, key=lambda a: (run.N[a], a))
+        part = run.budget / math.ceil(math.log2(run.K)) * run.kept.setdefault("phase", 1)
+        if sum(run.C) + run.costs[following] <= part * (1 + 1e-12):
+            break
+        fewest = run.N[following]
+
+        def score(a):
+            if reuse == "equal":
+                return sum(run.rewards[a][:fewest]) / fewest  # noqa: B023
+            if not reuse:
+                n, r = run.N[a] - base[a][0], run.R[a] - base[a][1]  # noqa: B023
+                return r / n if n else -math.inf
+            return run.means[a]
+
+        for _ in range(len(S) // 2):
+            S.remove(worst(run, score))
+        run.kept["phase"] += 1
+        base = run.kept["base"] = list(zip(run.N, run.R, strict=True))
+    return min(S, key=lambda a: (run.N[a], a)), math.inf
+
+
+def continuous_rejects(run, gap="mean"):
+    S, means = run.kept.setdefault("in play", list(range(run.K))), run.means
+    l, out = worst(run, lambda a: means[a]), [a for a in range(run.K) if a not in S]  # noqa: E741
+    if len(S) > 2 and run.N[l] > max((run.N[a] for a in out), default=0):
+        L = 0.5 + sum(1 / i for i in range(2, len(S) + 1))
+        beta = L * sum(run.C[a] for a in S) / (run.budget - sum(run.C[a] for a in out))
+        others = [means[a] for a in S if a != l]
+        apart = (sum(others) / len(others) if gap == "mean" else min(others)) - means[l]
+        unit = {"gaussian": 2 * math.sqrt(run.variance), "poisson": math.sqrt(2), "exponential": 1.0}
+        if apart / unit.get(run.family, 1.0) > 1 / math.sqrt(beta) - 1:
+            S.remove(l)
+    return min(S, key=lambda a: (run.N[a], a)), math.inf
+
+
 POLICIES: dict[str, Callable] = {
+    "ocba": ocba, "successive-rejects": successive_rejects, "sequential-halving": sequential_halving,
+    "continuous-rejects": continuous_rejects,
     "eb-tci": eb_tci, "thompson": thompson, "at2": at2, "tas": tas, "ctas": ctas, "fws": fws, "lma": lma, "dkm": dkm,
     "ugape": ugape,
 }  # fmt: skip
@@ -252,12 +327,23 @@ POLICIES: dict[str, Callable] = {
 
 def run(
     policy, *, family, variance=1.0, arms, threshold, delta, draw, uniform, normal, max_pulls,
-    threshold_parameters=None, **options,
+    threshold_parameters=None, budget=math.inf, **options,
 ) -> Result:  # fmt: skip
     """Run one policy to its end; see reference.run."""
     state = Field(
         family, variance, arms, threshold, delta, draw, max_pulls, threshold_parameters, coin=uniform, normal=normal
     )
+    state.budget, state.rewards = budget, {a: [r] for a, r in enumerate(state.F)}
+    while budget < math.inf:
+        arm, margin = POLICIES[policy](state, **options)
+        if len(state.kept.get("in play", ())) == 1:
+            return state.result(state.kept["in play"][0])
+        before = state.R[arm]
+        if sum(state.C) + state.costs[arm] > budget * (1 + 1e-12):  # costs are fixed
+            S = state.kept.get("in play", range(arms))
+            return state.result(max(S, key=lambda a: (state.means[a], -a)))
+        state.pull(arm, margin)
+        state.rewards[arm].append(state.R[arm] - before)
     while True:
         winner = no_overlap(state) if policy == "ugape" else state.winner()
         if winner is not None or state.exhausted:

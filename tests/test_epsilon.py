@@ -15,9 +15,9 @@ from cabai.core.setup import Setup
 from cabai.core.state import Record, Records, record
 from cabai.core.within import evidence_within
 from cabai.families import Bernoulli, Exponential, Gaussian, Poisson, mirror_image
-from cabai.policies import POLICIES, policy_of
+from cabai.policies import policy_of
 from cabai.thresholds import EValue, threshold_of
-from combinations import covering
+from combinations import WITHOUT_BUDGET, covering
 from conftest import drawer
 
 FAMILIES = {
@@ -260,7 +260,7 @@ def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
 # --- Policies with an epsilon ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
     from cabai.core.observe import observe
     from cabai.study.state.sampled import first_coin
@@ -350,7 +350,7 @@ HARD = {
     "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
     "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
 }  # fmt: skip
-QUICK = covering(["gaussian", "bernoulli", "poisson"], POLICIES.names[:7])
+QUICK = covering(["gaussian", "bernoulli", "poisson"], WITHOUT_BUDGET[:7])
 PROVEN = {
     "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
     "bernoulli": ["evalue", "kt", "paper", "mixture"],
@@ -358,7 +358,7 @@ PROVEN = {
     "exponential": ["evalue", "mixture(pairwise=false)"],
     "bounded": ["evalue", "kt"],
 }
-LONG = [(f, t, p) for f, thresholds in PROVEN.items() for t in thresholds for p in POLICIES.names]
+LONG = [(f, t, p) for f, thresholds in PROVEN.items() for t in thresholds for p in WITHOUT_BUDGET]
 
 
 @pytest.mark.parametrize(("family", "policy"), QUICK)
@@ -376,7 +376,7 @@ def test_errors_beyond_epsilon_stay_below_delta_for_every_proven_threshold(famil
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
 def test_errors_of_runs_cut_short_stay_below_delta(family, policy):
     """Where an early false alarm is the only way to stop: 20,000 trajectories of at most 60 pulls."""
@@ -392,7 +392,7 @@ TIED = {
 }
 
 
-@pytest.mark.parametrize(("name", "policy"), covering(TIED, POLICIES.names))
+@pytest.mark.parametrize(("name", "policy"), covering(TIED, WITHOUT_BUDGET))
 def test_tied_arms_end_a_run(name, policy):
     instance, epsilon = TIED[name]
     runs = cabai.simulate(

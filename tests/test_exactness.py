@@ -47,6 +47,15 @@ FIELD = [
     "tas(tracking=sums)",
     "ctas(tracking=sums)",
 ]
+SPENDING = [
+    "ocba",
+    "successive-rejects",
+    "sequential-halving",
+    "sequential-halving(reuse=false)",
+    "sequential-halving(reuse=equal)",
+    "continuous-rejects",
+    "continuous-rejects(gap=next)",
+]
 THRESHOLDS = ["paper", "stylized", "mixture", "mixture(pairwise=false)", "evalue", "paper(alpha=1.2, B=50)"]
 MOST = 400  # pulls a trajectory is followed for
 
@@ -72,7 +81,9 @@ def parameters_of(text: str) -> dict:
     }
 
 
-def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float, seed: int) -> bool:
+def compare(
+    instance: cabai.Instance, policy: str, threshold: str, delta: float, seed: int, budget: float | None = None
+) -> bool:
     """Whether the whole trajectory could be compared; an assertion if it differs.
 
     Where the reference's best and second-best choice are closer than rounding and the solver's tolerance allow, both
@@ -85,7 +96,8 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
         delta=delta,
         trajectories=1,
         seed=seed,
-        max_pulls=MOST,
+        max_pulls=MOST if budget is None else None,
+        budget=budget,
         grid=range(1, MOST + 1),
     )
     K = len(instance)
@@ -94,11 +106,11 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
     name, stream = policy.partition("(")[0], np.zeros(1, [("stream", "u8")])
     stream["stream"] = coin_stream(instance, seed, 0)
     random = {"coin": coins(instance, seed, 0)}
-    if policy in FIELD:  # coins and normal numbers from the same stream
+    if policy in FIELD + SPENDING:  # coins and normal numbers from the same stream
         random = {
             key: lambda of=of: compiled(of)(stream[0]) for key, of in {"uniform": uniform, "normal": normal}.items()
         }
-    expected = (field_run if policy in FIELD else reference_run)(
+    expected = (field_run if policy in FIELD + SPENDING else reference_run)(
         name,
         family=instance.family.name,
         variance=variance_of(instance.family),
@@ -109,6 +121,7 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
         draw=drawer(instance, seed, 0),
         **random,
         max_pulls=MOST,
+        **({} if budget is None else {"budget": budget}),
         **parameters_of(policy),
     )
     close = [i for i, margin in enumerate(expected.margins) if margin < 1e-7]
@@ -117,6 +130,12 @@ def compare(instance: cabai.Instance, policy: str, threshold: str, delta: float,
         end = close[0] - K
         assert pulled[:end] == order[K : close[0]]
         return False
+    if budget is not None:  # the plain version ends when one arm is left
+        pulled = pulled[: len(order) - K]
+        assert runs.decisions[0] == expected.decision
+        assert budget - max(instance.costs) <= runs.costs[0] <= budget * (1 + 1e-9)
+        assert pulled == order[K:]
+        return True
     assert pulled == order[K:]
     assert runs.decisions[0] == (-1 if expected.decision is None else expected.decision)
     np.testing.assert_allclose(runs.costs[0], expected.total_cost, rtol=1e-12)
@@ -151,6 +170,18 @@ def test_policies_of_the_literature_make_the_pulls_of_their_listings(policy, fam
         tried += 1
         whole += compare(instance, policy, threshold, float(rng.choice([0.3, 0.05, 1e-6])), seed)
     assert whole >= tried / 2
+
+
+@pytest.mark.parametrize(("policy", "family"), covering(SPENDING, MEANS))
+def test_policies_that_spend_a_budget_make_the_pulls_of_their_listings(policy, family):
+    rng = np.random.default_rng([SPENDING.index(policy), list(MEANS).index(family)])
+    whole = 0
+    for seed in range(3):
+        K = int(rng.integers(2, 9))
+        costs = 10 ** rng.uniform(-0.5, 0, K)
+        instance = cabai.Instance(family, rng.choice([0.2, 0.4, 0.5, 0.7], K), costs)
+        whole += compare(instance, policy, "stylized", 0.1, seed, budget=costs.sum() * float(rng.uniform(5, 40)))
+    assert whole >= 2
 
 
 @pytest.mark.parametrize("policy", ["co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"])

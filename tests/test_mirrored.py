@@ -19,10 +19,10 @@ from cabai.core.state import Record
 from cabai.families import Bernoulli, Bounded, Exponential, Gaussian, Mirrored, Poisson, family_of, mirror_image
 from cabai.families.base import lower_end, upper_end
 from cabai.families.slots import divergence, edges, variance_at, variance_slope
-from cabai.policies import POLICIES
 from cabai.study import LEASE
 from cabai.study.settings import Settings
 from cabai.thresholds import threshold_of
+from combinations import WITHOUT_BUDGET
 from conftest import drawer
 from folding import Play
 
@@ -230,7 +230,7 @@ def test_errors_stay_below_delta_where_the_smallest_mean_is_wanted(family):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 @pytest.mark.parametrize("family", ["poisson", "exponential"])
 def test_errors_of_every_policy_stay_below_delta_where_the_smallest_mean_is_wanted(family, policy):
     wrong, _ = errors(family, [1.0, 1.3, 1.3], policy, 1000, 200)

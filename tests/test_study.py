@@ -8,8 +8,7 @@ import pytest
 
 import cabai
 from cabai import normal, uniform
-from cabai.policies import POLICIES
-from combinations import covering
+from combinations import WITHOUT_BUDGET, covering
 from studies import check_same_pulls, new, reloaded, start
 
 # --- A study makes the pulls that a simulation makes -----------------------------------------------------------------
@@ -27,12 +26,12 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "policy"), covering(CASES, POLICIES.names))
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
     check_same_pulls(*CASES[family][:1], policy, *CASES[family][1:], most=40, seed=3)
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 def test_a_study_that_is_loaded_anew_before_every_step_makes_the_same_pulls(policy):
     instance, threshold, epsilon = CASES["bounded"]
     check_same_pulls(instance, policy, threshold, epsilon, most=40, seed=5, reload=True)
@@ -43,7 +42,7 @@ def test_a_study_that_knows_its_costs_makes_the_pulls_of_a_simulation_with_fixed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [*POLICIES.names, "ctas(tracking=ratio)", "ctas(exploration=0.3, slack=0.5)"])
+@pytest.mark.parametrize("policy", [*WITHOUT_BUDGET, "ctas(tracking=ratio)", "ctas(exploration=0.3, slack=0.5)"])
 @pytest.mark.parametrize("family", CASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_study_makes_the_pulls_of_a_simulation(family, policy, seed):
@@ -92,7 +91,7 @@ def test_pulls_under_way_count_as_pulled_when_choosing():
     assert len({pull.id for pull in batch}) == 25
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 def test_pulls_under_way_are_no_evidence(policy):
     study = new(policy=policy)
     start(study, [1, 0, 1, 1, 0, 1, 0, 1])
@@ -108,7 +107,7 @@ def test_pulls_under_way_are_no_evidence(policy):
     ] == before.arms
 
 
-@pytest.mark.parametrize("policy", POLICIES.names)
+@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 def test_a_batch_of_first_pulls_covers_every_arm_first(policy):
     study = new(policy=policy)
     assert [pull.arm for pull in study.ask(3)] == ["a", "b", "c"]

@@ -5,6 +5,7 @@ Simulations and live studies use the same class, so what you simulate is what ru
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,18 +30,20 @@ class Setup:
 
     def __init__(
         self, family: Family, threshold: Any, policy: Any = None, *, arms: int, delta: float, epsilon: float = 0.0,
-        goal: Cheapest | None = None,
+        goal: Cheapest | None = None, budget: float = math.inf,
     ) -> None:  # fmt: skip
         self.family, self.policy, self.arms, self.goal = family, policy, whole(arms, "arms", 2), goal
         self.epsilon = family.check_epsilon(epsilon)
         if policy is not None:
             check_goal(goal, family, threshold, policy)
+            if policy.spends_budget and budget == math.inf:
+                raise InvalidInput(f"policy {policy} plans how to spend a budget: give one.")
             threshold.check_use(policy, self.epsilon, family)
             threshold = policy.threshold(threshold)
         self.threshold, self.delta = threshold, probability(delta)
         share = self.delta if goal is None else self.delta * goal.share(arms)
         values = dict(family.parameters) | threshold.parameters(family, arms, share)
-        values["epsilon"] = self.epsilon / family.unit
+        values |= {"epsilon": self.epsilon / family.unit, "budget": budget}
         if policy is not None:
             values |= {"cost_blind": policy.cost_blind, "tolerance": TOLERANCE, **policy.parameters(arms)}
         if goal is not None:

@@ -44,6 +44,7 @@ RUN: dict[str, Any] = {
 }
 RULES: dict[str, Any] = {
     "level": 0.0,  # the part of the threshold that depends on delta
+    "budget": np.inf,  # the money that may be spent
     "epsilon": 0.0,  # an arm within epsilon of the best is good enough
     "cost_blind": 0,
     "tolerance": 0.0,  # relative tolerance of shares

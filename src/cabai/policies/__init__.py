@@ -11,13 +11,17 @@ from cabai.policies.base import Policy, own_policy
 from cabai.policies.cheapest import CheapestGoodEnough
 from cabai.policies.citations import bibtex
 from cabai.policies.co import CO
+from cabai.policies.continuous_rejects import ContinuousRejects
 from cabai.policies.ctas import CTAS
 from cabai.policies.d_lucb import DLUCB
 from cabai.policies.dkm import DKM
 from cabai.policies.eb_tci import EBTCI
 from cabai.policies.fws import FWS
 from cabai.policies.lma import LMA
+from cabai.policies.ocba import OCBA
 from cabai.policies.racing import Racing
+from cabai.policies.sequential_halving import SequentialHalving
+from cabai.policies.successive_rejects import SuccessiveRejects
 from cabai.policies.tas import TAS
 from cabai.policies.thompson import Thompson
 from cabai.policies.top_two import TopTwo
@@ -36,6 +40,7 @@ USUAL = {BEST: DEFAULT, CHEAPEST: CheapestGoodEnough.name}  # by goal
 #: cabai's policies by name; `POLICIES.names` lists them.
 POLICIES: Registry[Policy] = Registry(
     "policy", CO, CTAS, TAS, TopTwo, DLUCB, Uniform, Racing, Thompson, EBTCI, AT2, FWS, LMA, DKM, UGapE,
+    OCBA, SuccessiveRejects, SequentialHalving, ContinuousRejects,
     unlisted=(CheapestGoodEnough,),
     hint=" To make a policy of a function, write @cabai.policy above it.",
 )  # fmt: skip

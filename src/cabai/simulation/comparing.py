@@ -48,6 +48,8 @@ def compare(
     keep: Literal["rows", "summary"] = "rows",
     max_pulls: int | None = None,
     max_cost: float | None = None,
+    budget: float | None = None,
+    shuffle: bool = False,
     grid: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Comparison[Runs] | Comparison[Totals]:
@@ -73,8 +75,8 @@ def compare(
             found.append(
                 simulate(
                     instance, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
-                    seed=seed, engine=place, keep=keep, max_pulls=max_pulls, max_cost=max_cost, grid=grid,
-                    progress=watch, **looked_for,
+                    seed=seed, engine=place, keep=keep, max_pulls=max_pulls, max_cost=max_cost, budget=budget,
+                    shuffle=shuffle, grid=grid, progress=watch, **looked_for,
                 )
             )  # fmt: skip
     return Comparison(instance, found)

@@ -10,11 +10,8 @@ import numpy as np
 from numba import types
 
 from cabai.core.compiling import choosing, stopping, types_of
-from cabai.core.observe import observe
 from cabai.core.state import Layout
-from cabai.families.slots import draw
-from cabai.simulation.costs import draw_cost
-from cabai.simulation.steps import pulls_of_a_choice
+from cabai.simulation.steps import pull, pulls_of_a_choice
 from cabai.simulation.truth import open_streams
 from cabai.support.streams import ONE
 
@@ -105,10 +102,15 @@ def run_chunk(choose, stop, state, chunk):
                 if a < 0 or a >= K:
                     signals[NO_SUCH_ARM] = 1
                     return i
+            is_spent = False
             for _ in range(pulls_of_a_choice(run)):
-                observe(arms, run, rules, a, draw(truth[a]), draw_cost(truth[a]))
+                is_spent = is_spent or pull(arms, run, rules, a, truth[a])
                 if run.t % 1024 == 0 and signals[STOP_EARLY]:
                     return i
+            if is_spent:
+                for j in range(reached, len(levels)):
+                    write(arms, run, run.leader, chunk.results[i, j], chunk.pulls[i, j])
+                break
         if signals[STOP_EARLY]:
             return i + 1
     return len(chunk.results)

@@ -68,6 +68,7 @@ class Summary:
     epsilon: float = 0.0  # an arm that is at most this much worse than the best is a right answer
     goal: str = BEST  # best or cheapest; with cheapest, cheaper arms must be worse by more than epsilon - slack
     slack: float | None = None
+    budget: float | None = None  # if there is one, delta is not: the run ends with its leader, without a guarantee
 
     @property
     def allowed(self) -> str:
@@ -78,6 +79,8 @@ class Summary:
         >>> cabai.simulate(instance, "uniform", trajectories=20).summary().allowed
         'delta 0.05'
         """
+        if self.budget is not None:
+            return f"budget {self.budget:g}"
         looked_for = f", the cheapest arm with slack {self.slack:g}" if self.slack is not None else ""
         return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "") + looked_for
 
@@ -99,12 +102,19 @@ class Summary:
             ["ratio", "-" if self.ratio is None else f"{self.ratio:.4g}"],
             ["cost quantiles", ", ".join(f"{q}: {value:.4g}" for q, value in self.cost_quantiles.items())],
             ["mean pulls", ", ".join(f"{pulls:.4g}" for pulls in self.mean_pulls)],
-            ["errors", f"{self.errors} of {self.trajectories} (delta {self.delta:g})"],
+            ["errors", f"{self.errors} of {self.trajectories} ({self._rate})"],
             ["unfinished", f"{self.unfinished}{': ' + CUT if self.unfinished else ''}"],
         ]
-        threshold = f"threshold {self.threshold}{in_brackets(self.standing)}"
-        heading = f"{self.policy}, {threshold}, {self.allowed}, {self.trajectories} trajectories"
-        return heading, rows
+        if self.budget is not None:
+            rows = [row for row in rows if row[0] not in ("lower bound", "ratio")]
+        threshold = "" if self.budget is not None else f", threshold {self.threshold}{in_brackets(self.standing)}"
+        return f"{self.policy}{threshold}, {self.allowed}, {self.trajectories} trajectories", rows
+
+    @property
+    def _rate(self) -> str:
+        low, high = self.error_interval
+        rate = f"{self.errors / self.trajectories:.2%}, 95 % interval {low:.2%} to {high:.2%}"
+        return f"delta {self.delta:g}" if self.budget is None else rate
 
     def __repr__(self) -> str:
         heading, rows = self._shown()
@@ -152,6 +162,7 @@ class Runs:
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
     own_stop: bool = False  # whether it stops by its own rule instead of the threshold
     goal: Cheapest | None = None  # its goal: the best arm, or the cheapest that is good enough
+    budget: float | None = None  # what may be spent, if that ends a trajectory with a decision
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -238,6 +249,7 @@ class Runs:
             "delta": self.delta,
             "epsilon": self.epsilon,
             **({} if self.goal is None else {"goal": CHEAPEST, "slack": self.goal.slack}),
+            **({} if self.budget is None else {"budget": self.budget}),
             "seed": self.seed,
         }
         rows = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
@@ -294,6 +306,7 @@ class Totals:
     epsilon: float = 0.0
     own_stop: bool = False
     goal: Cheapest | None = None
+    budget: float | None = None
 
     def __len__(self) -> int:
         return self.sums.trajectories
@@ -340,9 +353,13 @@ def summary_of(
     n, family = len(runs), runs.instance.family
     paid = pulls * runs.instance.costs
     floor = None
-    if runs.delta < 0.5 and len(runs.instance.best_arms) == 1 and runs.goal is None:
+    is_promised = runs.budget is None and not runs.own_stop
+    if runs.delta < 0.5 and len(runs.instance.best_arms) == 1 and runs.goal is None and runs.budget is None:
         with suppress(InvalidInput):  # there is none for this family, or with this epsilon
             floor = bound(runs.instance, runs.epsilon).cost(runs.delta)
+    standing = runs.threshold.standing(family)
+    if not is_promised:
+        standing = "its stopping rule is not proven" if runs.budget is None else "a budget promises no delta"
     return Summary(
         policy=runs.policy,
         threshold=str(runs.threshold),
@@ -362,11 +379,12 @@ def summary_of(
         ratio=None if floor is None else mean / floor,
         seconds=runs.seconds,
         steps=steps,
-        proven=runs.threshold.is_proven_for(family) and not runs.own_stop,
-        standing="its stopping rule is not proven" if runs.own_stop else runs.threshold.standing(family),
+        proven=runs.threshold.is_proven_for(family) and is_promised,
+        standing=standing,
         epsilon=runs.epsilon,
         goal=BEST if runs.goal is None else CHEAPEST,
         slack=None if runs.goal is None else runs.goal.slack,
+        budget=runs.budget,
     )
 
 
@@ -462,6 +480,8 @@ class Comparison(Generic[Found]):
         floor = "no lower bound" if first.lower_bound is None else f"lower bound {first.lower_bound:.6g}"
         standing = self.runs[0].threshold.standing(self.instance.family)
         threshold = f"threshold {first.threshold}{in_brackets(standing)}"
+        if first.budget is not None:
+            threshold, floor = "no threshold", "nothing is promised"
         heading = f"{first.allowed}, {threshold}, {first.trajectories} trajectories, {floor}, ± is a standard error"
         remarks = [f"{each.policy}: {each.unfinished} {CUT}." for each in self.summaries if each.unfinished]
         remarks += [

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict, Unpack, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cabai import policies
 from cabai.bound import bound
@@ -43,6 +44,8 @@ class Options(TypedDict, total=False):
     address: str | None
     max_pulls: int | None
     max_cost: float | None
+    budget: float | None
+    shuffle: bool
     grid: Sequence[int] | None
     progress: Progress | None
 
@@ -86,6 +89,8 @@ def simulate(
     keep: Literal["rows", "summary"] = "rows",
     max_pulls: int | None = None,
     max_cost: float | None = None,
+    budget: float | None = None,
+    shuffle: bool = False,
     grid: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Runs | list[Runs] | Totals | list[Totals]:
@@ -102,6 +107,10 @@ def simulate(
     With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
     is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:
     half of epsilon). `running_costs` is what arms cost to run (default: their mean costs). See docs/cheapest.md.
+    With `budget`, a run ends with its leader before the first pull that would exceed the budget, whatever the
+    evidence: delta is not used, except by policies whose choices depend on it, and nothing is promised; the summary
+    counts the errors. Ties go to the first arm. With `shuffle`, each trajectory has its arms in another order (they are
+    rotated), so that ties favour none.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
 
@@ -133,9 +142,18 @@ def simulate(
         raise InvalidInput(f"keep must be 'rows' or 'summary', got {keep!r}.")
     if keep == "summary" and grid is not None:
         raise InvalidInput("grid records pulls in every trajectory: it needs keep='rows'.")
+    if keep == "summary" and shuffle:
+        raise InvalidInput("shuffle needs keep='rows': arms get their places back in every trajectory.")
     whole(trajectories, "trajectories", 1)
     whole(seed, "seed", 0, below=2**64)
-    if max_pulls is None:
+    money = math.inf if budget is None else positive(budget, "budget")
+    if money < instance.costs.sum():
+        raise InvalidInput(f"budget must pay for each arm once, {instance.costs.sum():g}, got {budget!r}.")
+    if budget is not None and (several or epsilon or looked_for is not None or max_cost is not None):
+        raise InvalidInput("budget goes with one delta, and without epsilon, another goal or max_cost.")
+    if max_pulls is None and budget is not None:
+        most_pulls = 2**62
+    elif max_pulls is None:
         most_pulls = longest_run(instance, min(deltas), epsilon, looked_for)
     else:
         most_pulls = whole(max_pulls, "max_pulls", len(instance))
@@ -145,10 +163,14 @@ def simulate(
     order = sorted(deltas, reverse=True)
     if keep == "rows":
         check_memory(trajectories, len(deltas), len(instance), len(marks))
-    rules = {"arms": len(instance), "epsilon": epsilon, "goal": looked_for}
+    rules = {"arms": len(instance), "epsilon": epsilon, "goal": looked_for, "budget": money}
     setups = [Setup(instance.family, rule, chosen, delta=value, **rules) for value in order]  # type: ignore[arg-type]
     work = Work([instance], setups, seed, most_pulls, most_cost, grid=marks, keeps_rows=keep == "rows")
-    rest = float(epsilon), chosen.stops_by_itself, looked_for
+    if budget is not None and not chosen.depends_on_delta:
+        work.levels = np.array([math.inf])  # no evidence ends a run
+    if shuffle:
+        work.rotate(trajectories)
+    rest = float(epsilon), chosen.stops_by_itself, looked_for, budget
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         interruptible(lambda: place.prepare(work))
         started = time.perf_counter()
@@ -162,6 +184,8 @@ def simulate(
             return [totals[value] for value in deltas] if several else totals[deltas[0]]
         results, pulls, path = rows_of(work, trajectories, place, progress)
         seconds = time.perf_counter() - started
+    if shuffle:
+        unrotated(results["decision"], pulls, path)
     runs = {}
     for j, value in enumerate(order):
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
@@ -171,6 +195,15 @@ def simulate(
             seconds, *rest,
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
+
+
+def unrotated(decisions: NDArray[np.int64], pulls: NDArray[np.int64], path: NDArray[np.int64]) -> None:
+    """Give the arms their places back, after `Work.rotate`."""
+    trajectories, arms = len(pulls), pulls.shape[-1]
+    turns = np.arange(trajectories)[:, None]
+    np.copyto(decisions, (decisions + turns) % arms, where=decisions >= 0)
+    places = (np.arange(arms) - turns)[:, None, :] % arms
+    pulls[:], path[:] = (np.take_along_axis(each, places, axis=2) for each in (pulls, path))
 
 
 def longest_run(instance: Instance, delta: float, epsilon: float, goal: Cheapest | None) -> int:

@@ -88,6 +88,12 @@ class Work:
         self.largest = max(instances, key=lambda each: float(each.means.max()))
         self.negated, self.in_steps = negated, in_steps
 
+    def rotate(self, trajectories: int) -> None:
+        """Let arm i of the instance stand first in trajectory i, and so on in turn."""
+        turns = np.stack([np.roll(self.truths[0], -turn) for turn in range(len(self.instance))])
+        self.numbers = np.arange(trajectories)
+        self.truths = turns[self.numbers % len(turns)]
+
     @property
     def drawing(self) -> list[tuple[str, Any]]:
         """The functions for the slots that draw: what draws large means also draws small ones."""

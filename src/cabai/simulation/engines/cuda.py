@@ -19,13 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.observe import observe
 from cabai.core.state import Records
 from cabai.errors import EngineFailed
-from cabai.families.slots import draw
-from cabai.simulation.costs import draw_cost
 from cabai.simulation.engines.base import Engine
-from cabai.simulation.steps import pulls_of_a_choice
+from cabai.simulation.steps import pull, pulls_of_a_choice
 from cabai.simulation.truth import open_streams
 from cabai.simulation.work import Part, Rows, Work
 from cabai.support.specialise import binding, copied, function_for, plain_functions_of
@@ -67,7 +64,7 @@ def run_trajectories(
         truth_here = words[arms_end:].view(TRUTH_KIND)
     run, arms, truth = records(runs)[0], records(all_arms), records(truth_here)
     K = len(arms)  # in local memory, a constant
-    row, reached, mark, doing = np.int64(0), np.int64(0), np.int64(0), np.int64(NEXT)
+    row, reached, mark, doing, is_spent = np.int64(0), np.int64(0), np.int64(0), np.int64(NEXT), False
     while True:
         waiting, working = votes(doing == NEXT), votes(doing == PULL)
         if waiting >= REFILL or working == 0:
@@ -77,7 +74,7 @@ def run_trajectories(
                 row = np.int64(cuda.atomic.add(counts, TAKEN, 1))
                 reached, mark, doing = np.int64(0), np.int64(0), np.int64(OVER)
                 if row < len(results):
-                    doing = np.int64(PULL)
+                    doing, is_spent = np.int64(PULL), False
                     runs[0] = value(first_run[0])
                     for a in range(K):
                         all_arms[a] = value(first_arms[a])
@@ -91,24 +88,24 @@ def run_trajectories(
                 doing = np.int64(OVER)
             else:
                 for _ in range(pulls_of_a_choice(run)):
-                    observe(arms, run, rules[reached], a, draw(truth[a]), draw_cost(truth[a]))
-                if run.t >= K:
-                    while mark < len(grid) and grid[mark] <= run.t:
-                        if grid[mark] == run.t:
-                            for b in range(K):
-                                path[row, mark, b] = arms[b].pulls
-                        mark += 1
-                    if run.t >= max_pulls or run.spent >= max_cost or may_stop(arms, run, rules[reached]):
-                        doing = np.int64(TEST)
+                    is_spent = is_spent or pull(arms, run, rules[reached], a, truth[a])
+                while run.t >= K and mark < len(grid) and grid[mark] <= run.t:
+                    if grid[mark] == run.t:
+                        for b in range(K):
+                            path[row, mark, b] = arms[b].pulls
+                    mark += 1
+                is_over = run.t >= max_pulls or run.spent >= max_cost
+                if is_spent or (run.t >= K and (is_over or may_stop(arms, run, rules[reached]))):
+                    doing = np.int64(TEST)
         is_time = votes(doing == TEST) >= GATHER or votes(doing == PULL) == 0
         if is_time and doing == TEST:
             doing = np.int64(PULL)
-            while reached < len(rules) and stop(arms, run, rules[reached]):
+            while not is_spent and reached < len(rules) and stop(arms, run, rules[reached]):
                 write(arms, run, run.leader, results[row, reached], pulls[row, reached])
                 reached += 1
-            if run.t >= max_pulls or run.spent >= max_cost:
+            if is_spent or run.t >= max_pulls or run.spent >= max_cost:
                 while reached < len(rules):
-                    write(arms, run, UNFINISHED, results[row, reached], pulls[row, reached])
+                    write(arms, run, run.leader if is_spent else UNFINISHED, results[row, reached], pulls[row, reached])
                     reached += 1
             if reached == len(rules):
                 doing = np.int64(NEXT)
@@ -134,7 +131,7 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
 
     setup, layout, (arms, run) = work.setup, work.setup.layout, work.start
     bound = binding([*(pair for pair in setup.test_binding if pair[0] != "draw"), *work.drawing])
-    called = {slot.__name__: function_for(slot, bound) for slot in (observe, draw, draw_cost, pulls_of_a_choice)}
+    called = {each.__name__: function_for(each, bound) for each in (pull, pulls_of_a_choice)}
     called |= {"choose": setup.choose, "stop": setup.stop, "open_streams": open_streams, "write": write}
     called |= {"may_stop": setup.may_stop, "records": as_they_are, "value": as_they_are, "votes": votes}
     kinds = layout.arm, layout.run, layout.rules, work.truths.dtype
@@ -144,7 +141,7 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
         launch = compiled_kernel(tuple(called.items()), kinds, count, tuning._replace(threads=0, local=0))
     except Exception as error:
         work.compiled()  # if it cannot be compiled for a CPU either, this says why
-        raise unusable(setup, (setup.choose, setup.stop, called["observe"]), error) from error
+        raise unusable(setup, (setup.choose, setup.stop, called["pull"]), error) from error
     rules = np.repeat(np.array([setup.rules]), len(work.levels))
     rules["level"] = work.levels
     return launch, rules, words
