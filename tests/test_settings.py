@@ -10,7 +10,6 @@ import pytest
 import cabai
 from cabai.datasets import read_table
 from cabai.settings import PLACES, REQUIRED, SETTINGS, defaults_for, settings_for
-from shell import here
 
 CALLS = {
     "study": cabai.create_study, "evaluate": cabai.evaluate, "run": cabai.Study.run, "amend": cabai.Study.amend,
@@ -101,16 +100,3 @@ def test_a_command_takes_what_its_call_takes_and_says_what_the_table_says(comman
             if row.kind != "object" and name not in ("name", "storage") and (name, place) != ("arms", "plan"):
                 assert options[name].opts[0] == f"--{name.replace('_', '-')}"
                 assert options[name].help == row.sentence or (name, command) == ("costs", "replay")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["study", "create", "x", "--arms", "a,b", "--family", "bernoulli", "--max-costs", "5"],
-        ["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,1", "--epsilo", "0.1"],
-    ],
-)
-def test_the_shell_suggests_the_option_that_was_meant(arguments):
-    done = here(*arguments)
-    assert done.returncode == 2
-    assert {"--max-costs": "--max-cost", "--epsilo": "--epsilon"}[arguments[-2]] in done.stderr.partition("option")[2]

@@ -209,6 +209,9 @@ SETTINGS = (
     Setting("speculate", "number", 0.1,
             "With items: how many evaluations may be under way at once, as a share of those told so far.",
             f"{CREATED} evaluate inspect", share_or_infinity),
+    Setting("finish", "number", None,
+            "With items: if evaluating the rest of everything costs at most this share of what was spent, do so and "
+            "answer exactly. Default: 0.1 with goal cheapest, else 0.", f"{CREATED} evaluate inspect replay"),
     Setting("batch", "whole", None,
             "With items: test up to this many items of one arm in each call. Default: one item in each.",
             "evaluate file", from_1),

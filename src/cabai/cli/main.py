@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import warnings
 from contextlib import suppress
@@ -38,7 +39,7 @@ from cabai.errors import (
     StudyStopped,
     WideRewards,
 )
-from cabai.support.validation import EXTRAS, how_to_install
+from cabai.support.validation import EXTRAS, how_to_install, meant
 from cabai.support.version import __version__
 
 app = typer.Typer(
@@ -116,11 +117,15 @@ def system_error(error: OSError) -> str:
 
 
 def usage_message(error: Any) -> str:
-    """What is wrong with the command line. A plan's budget is called --max-cost where money is spent."""
-    given = getattr(error, "option_name", "")
-    other = {"--budget": "--max-cost", "--max-cost": "--budget"}.get(given)
-    if error.ctx is not None and any(other in option.opts for option in error.ctx.command.params):
-        return f"No such option: {given}; did you mean {other}?"
+    """What is wrong with the command line, and what may have been meant."""
+    command = None if error.ctx is None else error.ctx.command
+    option, other = getattr(error, "option_name", None), re.match("No such command '(.*?)'", str(error.message))
+    if command is not None and option is not None:
+        guess = meant(option, [each for parameter in command.params for each in parameter.opts])
+        return f"No such option: {option}; {guess}".rstrip("; ")
+    if command is not None and other is not None:
+        guess = meant(other[1], command.commands) or f"known: {', '.join(command.commands)}."
+        return f"{other[0]}; {guess}"
     return str(error.format_message())
 
 

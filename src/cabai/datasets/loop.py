@@ -6,12 +6,19 @@ from cabai.datasets.board import choose, find_leader, is_decided, tell
 from cabai.support.specialise import slot
 
 
-def run_race(state, order, shares, costs, prices, rank, pulls):
-    """One race, in which each evaluation is told before the next is chosen; returns the winner and what was paid."""
+def run_race(state, order, shares, costs, prices, rank, pulls, finish):
+    """One race, in which each evaluation is told before the next is chosen; returns the winner and what was paid. If
+    all that is left costs at most a share `finish` of that, it is evaluated too."""
     paid = 0.0
     while True:
         leader = find_leader(state, prices)
         if is_decided(state, leader):
+            left = 0.0
+            for a in range(len(prices)):
+                left += prices[a] * (len(order) - state.prefix[a])
+            if left > 0.0 and left <= finish * paid:
+                paid += evaluate_all(state, order, shares, costs, pulls)
+                leader = find_leader(state, prices)
             return winner(state, leader, rank), paid
         a = choose(state, prices, leader, state.prefix)
         position = state.prefix[a]
@@ -19,6 +26,18 @@ def run_race(state, order, shares, costs, prices, rank, pulls):
         tell(state, a, position, shares[a, item])
         paid += costs[a, item]
         pulls[a] += 1
+
+
+def evaluate_all(state, order, shares, costs, pulls):
+    """Evaluate what is left of everything; returns what that costs."""
+    paid = 0.0
+    for a in range(len(pulls)):
+        for position in range(state.prefix[a], len(order)):
+            item = order[position]
+            tell(state, a, position, shares[a, item])
+            paid += costs[a, item]
+            pulls[a] += 1
+    return paid
 
 
 @slot

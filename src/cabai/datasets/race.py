@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.datasets import board, champion, cheapest, pairs
 from cabai.support.specialise import binding
-from cabai.support.validation import InvalidInput, shown
+from cabai.support.validation import InvalidInput, amount, shown
 
 PAIRED, CHAMPION = RACES = ("paired", "champion")
 TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
@@ -21,6 +21,16 @@ TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
 def functions_of(race: str) -> Any:
     """Bind the functions of a board to the test of a race."""
     return binding(cheapest.functions if race == CHEAPEST else [TESTS[race].compare, TESTS[race].is_paused])
+
+
+def finish_of(finish: float | None, goal: str) -> float:
+    """As given, or what is usual for the goal."""
+    if finish is None:
+        return 0.1 if goal == CHEAPEST else 0.0
+    share = amount(finish, "finish")
+    if share < 0:
+        raise InvalidInput(f"finish must not be negative, got {shown(finish)}.")
+    return share
 
 
 def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
@@ -52,14 +62,17 @@ class Race:
     def __init__(
         self, arms: int, items: int, *, delta: float, epsilon: float = 0.0, race: str | None = None,
         low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
-        incumbent: int | None = None,
+        earlier: int = 0,
     ) -> None:  # fmt: skip
-        """`epsilon` is in units of the scores. The `incumbent` has won an earlier race, which the others have joined:
-        one of them must itself be shown better, since the incumbent may be up to epsilon below the best of that."""
-        self.name, self.incumbent = race_of(race, epsilon), incumbent
+        """`epsilon` is in units of the scores. If the first arm has won an `earlier` race of so many arms, which the
+        others have joined, one of these must itself be shown better than it: it may be epsilon below the best there."""
+        self.name, self.incumbent = race_of(race, epsilon), 0 if earlier else None
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         test = TESTS[self.name]
         self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
+        if earlier and epsilon:  # any of the earlier arms may be the incumbent
+            wrong = (arms - 1) * (earlier + 1) - 1
+            self.board = pairs.board_of(arms, items, delta, self.board.epsilons.tolist(), wrong)
         self._begin(arms, items)
 
     def _begin(self, arms: int, items: int) -> None:
@@ -148,15 +161,16 @@ class Race:
 
     def next(
         self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,
-        beyond: int = 0, batch: int = 0, arm: int | None = None,
+        beyond: int = 0, batch: int = 0, arm: int | None = None, everything: bool = False,
     ) -> tuple[int, int] | None:  # fmt: skip
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
         None if enough is under way, plus `beyond`. `passed` remembers where the search has been, for calls with nothing
         told in between.
 
         With a `batch`, it is the first of so many of one arm, which has no other under way, and no arm is a batch
-        ahead of another. The others follow, if the `arm` is given."""
-        active, begin = self.active(costs) if arm is None else [arm], {} if passed is None else passed
+        ahead of another. The others follow, if the `arm` is given. To evaluate `everything`, all arms are active."""
+        wanted = list(range(len(self.scores))) if everything else self.active(costs)
+        active, begin = wanted if arm is None else [arm], {} if passed is None else passed
         if not batch and sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
             return None
         prefix = self.board.prefix.tolist()

@@ -19,7 +19,7 @@ from cabai.datasets import cheapest
 from cabai.datasets.board import Board
 from cabai.datasets.loop import run_race
 from cabai.datasets.permutation import permutation
-from cabai.datasets.race import TESTS, Race, functions_of, race_of
+from cabai.datasets.race import TESTS, Race, finish_of, functions_of, race_of
 from cabai.datasets.reading import read_table
 from cabai.datasets.tables import ScoreTable
 from cabai.errors import MissingScores
@@ -260,7 +260,7 @@ def replay(
     table: Any, *, costs: Any = None, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize",
     repeats: int = 200, seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0,
     workers: int | None = None, progress: Callable[[int], None] | None = None, goal: str = BEST,
-    slack: float | None = None, running_costs: Any = None,
+    slack: float | None = None, running_costs: Any = None, finish: float | None = None,
 ) -> Replay:  # fmt: skip
     """What a race of the arms would have cost on scores that you have.
 
@@ -290,6 +290,7 @@ def replay(
     found = replay_table(
         whole_table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
         low=low, high=high, workers=workers, progress=progress, goal=goal, slack=slack, running_costs=running_costs,
+        finish=finish,
     )  # fmt: skip
     return replace(found, left_out=left_out, lacking=lacking)
 
@@ -312,13 +313,14 @@ def replay_table(
     table: ScoreTable, *, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize", repeats: int = 200,
     seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0, workers: int | None = None,
     progress: Callable[[int], None] | None = None, goal: str = BEST, slack: float | None = None,
-    running_costs: Any = None,
+    running_costs: Any = None, finish: float | None = None,
 ) -> Replay:  # fmt: skip
     """Race the arms of a complete table, `repeats` times."""
     delta, epsilon = probability(delta), number(epsilon, "epsilon")
     if epsilon < 0:
         raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
     looked_for = checked_goal(goal, epsilon, slack, running_costs, table.arms)
+    share = finish_of(finish, goal)
     if direction not in ("maximize", "minimize"):
         raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
     if table.missing:
@@ -350,7 +352,7 @@ def replay_table(
             if looked_for is not None:
                 state.running[:], state.close[:] = running, close
             order = permutation(items, first, r)
-            decisions[r], paid[r] = race_once(state, order, shares, costs, prices, rank, pulls[r])
+            decisions[r], paid[r] = race_once(state, order, shares, costs, prices, rank, pulls[r], share)
         return end - begin
 
     executor, done = ThreadPoolExecutor(jobs), 0

@@ -66,6 +66,7 @@ def evaluate(
     join: Any = None,
     race: str | None = None,
     speculate: float = 0.1,
+    finish: float | None = None,
     failed: str | float = WORST,
     max_failures: int = 5,
     limit: int | None = None,
@@ -108,8 +109,8 @@ def evaluate(
     study = open_evaluation(
         name, storage, reuse, join, items=Dataset.of([item_of(each) for each in next(iter(samples.values())).values()]),
         arms=list(tasks), family=family, delta=delta, epsilon=epsilon, goal=goal, slack=slack,
-        running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed, failed=failed,
-        max_cost=max_cost, race=race, lease=LEASE,
+        running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, finish=finish, seed=seed,
+        failed=failed, max_cost=max_cost, race=race, lease=LEASE,
     )  # fmt: skip
     lacking = [arm for arm in study.arms if arm not in tasks]
     if lacking:

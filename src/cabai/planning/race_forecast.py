@@ -80,7 +80,14 @@ def forecast_of(state: RaceNow) -> Forecast | None:
     for i in range(count):
         board = copied(state.board)
         _, paid[i] = race(
-            board, order, filled(state, finished, means[i], rng), costs, state.prices, rank, np.zeros(arms, np.int64)
+            board,
+            order,
+            filled(state, finished, means[i], rng),
+            costs,
+            state.prices,
+            rank,
+            np.zeros(arms, np.int64),
+            0.0,
         )
     chance = None
     if state.max_cost is not None:

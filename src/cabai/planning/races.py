@@ -94,7 +94,7 @@ class Races(Subject):
             rank = np.empty(len(rows), np.int64)
             rank[np.lexsort((prices, -means))] = np.arange(len(rows))
             state = TESTS[name].start(len(rows), self.items, chance, within / self.width)
-            winner, paid[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(rows), np.int64))
+            winner, paid[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(rows), np.int64), 0.0)
             wrong[r] = means[winner] < means.max() - within / self.width - 1e-9
 
         executor = ThreadPoolExecutor(self.workers or os.cpu_count() or 1)

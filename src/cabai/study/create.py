@@ -47,6 +47,7 @@ def create_study(
     race: str | None = None,
     failed: str | float = WORST,
     speculate: float = 0.1,
+    finish: float | None = None,
     full_cost: float | None = None,
     reserve: float | None = None,
     import_from: Any = None,
@@ -98,6 +99,8 @@ def create_study(
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
+    - `finish`: a share, such as 0.1. If it is decided, but all that is left to evaluate costs at most this share of
+      what was spent, it is evaluated, and the answer is exact. The default is 0.1 with goal "cheapest", else 0.
 
     To find the cheapest arm that is good enough (docs/cheapest.md):
 
@@ -132,7 +135,7 @@ def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[d
             "family='gaussian(variance=2.5)': if it is too small, decisions have no guarantee."
         )
     kind, usual = family_of(Bounded() if family is None else family), defaults_for("study")
-    of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate")}
+    of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate", "finish")}
     if items is not None:
         shared = {name: given.get(name, usual[name]) for name in ("epsilon", "goal")}
         items = Items.checked(items, family=kind, **shared, **of_items)

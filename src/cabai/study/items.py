@@ -16,7 +16,7 @@ from cabai.core.goal import BEST, Cheapest
 from cabai.datasets.cheapest_race import CheapestRace
 from cabai.datasets.dataset import Dataset
 from cabai.datasets.permutation import permutation
-from cabai.datasets.race import Race, race_of
+from cabai.datasets.race import Race, finish_of, race_of
 from cabai.families import Bernoulli, Family
 from cabai.settings import STOP, WORST, settings_for
 from cabai.support.validation import InvalidInput, amount, shown
@@ -34,6 +34,7 @@ class Items:
     race: str
     failed: str | float
     speculate: float
+    finish: float = 0.0  # a share of what was spent: if the rest of everything costs less, it is evaluated
     digest: str | None = None  # of the items themselves, if they were given
     seeds: tuple[int, ...] = field(default=(), compare=False)  # of the orders in which reused scores were gathered
     earlier: tuple[str, ...] = ()  # arms of the race that this one has joined, whose winner is the first arm here
@@ -41,7 +42,16 @@ class Items:
 
     @classmethod
     def checked(
-        cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, goal: Any = BEST
+        cls,
+        items: Any,
+        *,
+        family: Family,
+        epsilon: float,
+        race: Any,
+        failed: Any,
+        speculate: Any,
+        goal: Any = BEST,
+        finish: Any = None,
     ) -> Items:
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # or a family derived from it: bounded
@@ -51,7 +61,8 @@ class Items:
         count, ids = checked_ids(items)
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=checked_failed(failed, family),
-            speculate=settings_for("study")["speculate"].checked(speculate), digest=getattr(items, "digest", None),
+            speculate=settings_for("study")["speculate"].checked(speculate), finish=finish_of(finish, goal),
+            digest=getattr(items, "digest", None),
             seeds=getattr(items, "seeds", ()), earlier=getattr(items, "earlier", ()),
             earlier_error=getattr(items, "earlier_error", 0.0),
         )  # fmt: skip
@@ -100,7 +111,7 @@ class Items:
             )  # fmt: skip
         return Race(
             arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
-            minimize=direction == "minimize", speculate=self.speculate, incumbent=0 if self.earlier else None,
+            minimize=direction == "minimize", speculate=self.speculate, earlier=len(self.earlier),
         )  # fmt: skip
 
     def failed_score(self, family: Family, direction: str) -> float | None:

@@ -227,7 +227,7 @@ def create_remote(
     items = settings.items
     if items is not None:
         body |= {"items": items.ids or items.count, "digest": items.digest, "race": items.race, "failed": items.failed}
-        body["speculate"] = None if math.isinf(items.speculate) else items.speculate
+        body |= {"speculate": None if math.isinf(items.speculate) else items.speculate, "finish": items.finish}
     body |= {"name": name, "load_if_exists": load_if_exists}
     server = Server(address)
     server.post("studies", body=body, key=secrets.token_hex(16))

@@ -116,7 +116,7 @@ class Settings:
         """Refuse settings that a study with items does not use."""
         again = Items.checked(
             items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
-            speculate=items.speculate, goal=self.goal,
+            speculate=items.speculate, goal=self.goal, finish=items.finish,
         )  # fmt: skip
         if again != items:
             raise InvalidInput("its items are not as they were given.")

@@ -136,14 +136,15 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """A question that suggests the known name closest to an unknown one; empty if none is close.
+    """A question that suggests the known name closest to an unknown one; empty if none is close. Options and settings
+    are the same names.
 
-    >>> meant("bernouli", ["gaussian", "bernoulli"]), meant("budget", ["max_cost"]), meant("x", ["max_cost"])
-    ('did you mean bernoulli?', 'did you mean max_cost?', '')
+    >>> meant("bernouli", ["gaussian", "bernoulli"]), meant("--budget", ["--max-cost"]), meant("x", ["max_cost"])
+    ('did you mean bernoulli?', 'did you mean --max-cost?', '')
     """
     import difflib
 
-    names = list(known)
-    other = OTHER_WORDS.get(name)
-    close = [other] if other in names else difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    plain = {each.lstrip("-").replace("-", "_"): each for each in known}
+    word = name.lstrip("-").replace("-", "_")
+    close = [OTHER_WORDS[word]] if OTHER_WORDS.get(word) in plain else difflib.get_close_matches(word, plain, n=1)
+    return f"did you mean {plain[close[0]]}?" if close else ""

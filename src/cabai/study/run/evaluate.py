@@ -129,6 +129,7 @@ def evaluate(
     costs: Sequence[float] | Mapping[str, float] | None = None,
     workers: int = 1,
     speculate: float = 0.1,
+    finish: float | None = None,
     seed: int | None = None,
     failed: str | float = WORST,
     max_cost: float | None = None,
@@ -185,8 +186,8 @@ def evaluate(
     dataset = Dataset.of(items)
     study = open_evaluation(
         name, storage, reuse, join, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
-        slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, seed=seed,
-        failed=failed, max_cost=max_cost, race=race, lease=LEASE,
+        slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, finish=finish,
+        seed=seed, failed=failed, max_cost=max_cost, race=race, lease=LEASE,
     )  # fmt: skip
 
     def item_of(pull: Pull) -> Any:

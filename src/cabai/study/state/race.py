@@ -120,21 +120,34 @@ class RaceState(Accounts):
         return self.race.leader(self.prices)
 
     def wants(self, arm: int) -> bool:
-        return arm in self.race.active(self.prices)
+        return self.finishes or arm in self.race.active(self.prices)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether it is decided, but the rest of everything costs so little that it is evaluated: then the answer is
+        exact. It must not make a study end at a limit instead."""
+        share, prices, most = self.items.finish, self.paid_costs(), self.settings
+        if share == 0 or self.race.is_complete or np.isnan(prices).any() or self.race.winner(self.prices) is None:
+            return False
+        counts = self.items.count - self._known.sum(axis=1)
+        left = float((prices * counts).sum())
+        within = most.max_cost is None or self.bill + left <= most.max_cost
+        within = within and (most.max_pulls is None or self.told + int(counts.sum()) <= most.max_pulls)
+        return 0 < left <= share * self.bill and within
 
     def verdict(self) -> Verdict | None:
         race, winner = self.race, self.race.winner(self.prices)
-        if winner is None:
+        if winner is None or self.finishes:
             return None
         is_known = race.is_complete and self.items.earlier_error == 0
         return Verdict(winner, 1.0 if is_known else min(1 - self.settings.error, LESS_THAN_CERTAIN))
 
     def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
-        found = self.race.next(self.prices, self.busy, self._passed, extra, batch, arm)
+        found = self.race.next(self.prices, self.busy, self._passed, extra, batch, arm, self.finishes)
         return None if found is None else (found[0], int(self.order[found[1]]))
 
     def next_if_idle(self) -> int | None:
-        found = self.race.next(self.prices, [()] * len(self.busy))
+        found = self.race.next(self.prices, [()] * len(self.busy), everything=self.finishes)
         return None if found is None else found[0]
 
     def confidence(self) -> float:
