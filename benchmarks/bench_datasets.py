@@ -5,7 +5,7 @@
 1. Tables of right and wrong answers in which items differ in difficulty: the scores of two arms have the correlation 0,
    0.3 or 0.6 (for arms that are right half of the time). Shares of the full evaluation's cost, which is 1, at delta
    0.05: paired and champion races for the best arm, paired ones with epsilon 0.01 and 0.02; `planned` is the formula of
-   `cabai.datasets.planning` for the column before it. `sample` is how often as many items as the cheaper of both races
+   `cabai.planning.races` for the column before it. `sample` is how often as many items as the cheaper of both races
    pays for, taken at random for all arms, have another arm in front than all items. `study` is the bill of a bernoulli
    study with cabai's defaults, which draws items independently (> if one did not end). `errors` counts races that chose
    another arm than the best, or one not within epsilon. Prices differ by the factor `spread`.
@@ -24,11 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from cabai import Instance, simulate
-from cabai.datasets.permutation import permutation
-from cabai.datasets.planning import differences, planned_share
+from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import Race
 from cabai.datasets.replaying import Replay, replay_table
-from cabai.datasets.tables import ScoreTable
+from cabai.planning.races import differences, planned_share
 from cabai.support.tables import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

@@ -100,7 +100,7 @@ def naive_seconds_per_step(family: str, means: list[float], policy: str, traject
     rng, steps = np.random.default_rng(0), 0
     started = time.process_time()
     for _ in range(trajectories):
-        state = plain.State(family, np.array(means), np.array(COSTS), DELTA, rng)
+        state = plain.Trajectory(family, np.array(means), np.array(COSTS), DELTA, rng)
         plain.POLICIES[policy](state)
         steps += state.t
     return (time.process_time() - started) / steps

@@ -15,7 +15,7 @@ import race_schedules
 from cabai.core.compiling import compiled
 from cabai.core.goal import Cheapest, right_answers
 from cabai.datasets import cheapest
-from cabai.datasets.permutation import permutation
+from cabai.datasets.dataset import permutation
 from cabai.datasets.race import functions_of
 from cabai.support.specialise import specialised
 from test_race_validity import HALVES, arrangements, hostile_delays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import subprocess
 from pathlib import Path
@@ -143,3 +144,15 @@ def test_nothing_that_tools_leave_behind_is_committed():
     hidden = {name.partition("/")[0] for name in committed if name.startswith(".") and "/" in name}
     assert hidden <= {".ci", ".github"}
     assert subprocess.run([*listed, "-ci", "--exclude-standard"], capture_output=True, text=True).stdout == ""
+
+
+def test_the_table_of_slots_is_what_the_source_says():
+    from cabai.support.specialise import SLOTS
+
+    script = Path(__file__).parent.parent / "docs" / "slots.py"
+    spec = importlib.util.spec_from_file_location("slots", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run: python docs/slots.py"
+    for name in SLOTS:
+        assert f"|`{name}`|" in module.table() or name.startswith(module.INNER)

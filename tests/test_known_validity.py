@@ -11,8 +11,7 @@ from scipy import stats
 import cabai
 from cabai import Instance, Statistics, simulate
 from cabai.core.stopping import beats, is_settled
-from cabai.datasets.capital import first_bets
-from cabai.datasets.capitals import largest
+from cabai.datasets.capital import first_bets, largest_capital
 from cabai.thresholds import Bets, Contrast
 
 DELTA, CHANCE = 0.1, 1e-6
@@ -126,6 +125,6 @@ def test_no_epsilon_below_the_true_distance_is_ever_shown_in_a_race(items, gap):
         shares = np.array([b, a])[:, rng.permutation(items)]
         sums = np.concatenate([np.zeros((2, 1)), shares.cumsum(axis=1)], axis=1)
         board = SimpleNamespace(shares=shares, sums=sums, prefix=np.array([items, items]))
-        wrong += any(largest(board, bets, 0, 1, epsilon) >= 1 / DELTA for epsilon in epsilons)
+        wrong += any(largest_capital(board, bets, 0, 1, epsilon) >= 1 / DELTA for epsilon in epsilons)
     print(items, gap, wrong / orders)
     assert stats.binom.sf(wrong - 1, orders, DELTA) > CHANCE

@@ -11,11 +11,10 @@ from scipy import stats
 
 from cabai.core.compiling import compiled
 from cabai.datasets import board
-from cabai.datasets.permutation import permutation
-from cabai.datasets.planning import differences, planned_share
+from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import RACES, TESTS, Race, functions_of, race_of
 from cabai.datasets.replaying import replay_table
-from cabai.datasets.tables import ScoreTable
+from cabai.planning.races import differences, planned_share
 from cabai.support.specialise import specialised
 from cabai.support.validation import InvalidInput
 from plain_race import PlainRace

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import race_schedules
 from cabai.core.compiling import compiled
-from cabai.datasets.permutation import permutation
+from cabai.datasets.dataset import permutation
 from cabai.datasets.race import PAIRED, RACES, TESTS, functions_of
 from cabai.support.specialise import specialised
 

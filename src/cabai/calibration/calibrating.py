@@ -111,13 +111,13 @@ def calibrate(
         raise InvalidInput(f"epsilon {slack:g} makes every arm good enough: there is nothing to search.")
     with opened(engine, workers=workers, address=address) as place:
         search = Search(hard, chosen, chance, max_pulls, place, progress or (lambda text: None), seen)
-        aside = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
-        guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, aside)
-        more = more_instances(kind, prices.tolist(), cost_model, aside)
+        spare = seed_of(seed, 0)  # what is chosen by these random numbers is certified on others
+        guess, _, _ = pilot(search, trajectories // 4, least, 1 - sure, spare)
+        more = more_instances(kind, prices.tolist(), cost_model, spare)
         others = replace(search, instances=set_apart(more, seen, SCALES[:1]) if slack else more)
-        worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), aside)
+        worst = hardest(others, max(guess / 2, 1.01 * chance), max(trajectories // 16, least), spare)
         search = replace(search, instances=search.instances + [others.instances[j] for j in worst])
-        guess, order, sizes = pilot(search, trajectories, least, 1 - sure, aside, guess)
+        guess, order, sizes = pilot(search, trajectories, least, 1 - sure, spare, guess)
         search = replace(search, instances=[search.instances[j] for j in order])
         tried: list[float] = []
         for attempt in range(ATTEMPTS):

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from cabai.support.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from cabai.datasets.dataset import ScoreTable
     from cabai.datasets.inspect_logs import read_inspect
     from cabai.datasets.lm_eval_logs import read_lm_eval
     from cabai.datasets.reading import read_table
     from cabai.datasets.replaying import Replay, replay
-    from cabai.datasets.tables import ScoreTable
 
 __all__ = ["Replay", "ScoreTable", "read_inspect", "read_lm_eval", "read_table", "replay"]
 
@@ -19,7 +19,7 @@ __getattr__ = on_demand(
         "read_inspect": "cabai.datasets.inspect_logs",
         "read_lm_eval": "cabai.datasets.lm_eval_logs",
         "read_table": "cabai.datasets.reading",
-        "ScoreTable": "cabai.datasets.tables",
+        "ScoreTable": "cabai.datasets.dataset",
         **dict.fromkeys(("Replay", "replay"), "cabai.datasets.replaying"),
     },
 )

@@ -13,6 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.datasets.board import Board
+
 BETS = 8
 LARGEST = 0.9  # the largest that a stake grows to, unless it began larger
 # Sums of shares are rounded once, by half a unit of the last place, and so is what is computed from them. To stay on
@@ -20,6 +22,7 @@ LARGEST = 0.9  # the largest that a stake grows to, unless it began larger
 # errors together.
 ROUNDING = 2.0**-49  # for each item
 ROUNDED_UP = 1 + 1e-6
+CLOSE = 1e-3  # of epsilon: the precision of the search, from above
 
 
 def first_bets(items: int, level: float) -> NDArray[np.float64]:
@@ -51,3 +54,43 @@ def is_certain(board, test, b, a, j):
     items = board.shares.shape[1]
     lead = board.sums[b, j + 1] - board.sums[a, j + 1]
     return items * (ROUNDING - board.epsilons[test]) - lead < 1.0 - (items - j)
+
+
+def largest_capital(board: Board, bets: NDArray[np.float64], b: int, a: int, epsilon: float) -> float:
+    """The largest capital so far of b over a, from the scores alone: what a status shows in addition to what the race
+    has computed. It is on the items that both have finished, for "a is better than b by at least epsilon"; inf where
+    that is known to be false. Many items at a time, by the formulas of `stake`."""
+    items, common = board.shares.shape[1], int(min(board.prefix[b], board.prefix[a]))
+    if common == 0:
+        return 1.0
+    left = items - np.arange(common)
+    lead = board.sums[b, : common + 1] - board.sums[a, : common + 1]
+    possible = items * (ROUNDING - epsilon)
+    if (possible - lead[1:] < 1.0 - left).any():
+        return math.inf
+    m = (possible - lead[:-1]) / left
+    plays = (m > -1.0) & (m < 1.0)
+    room = np.where(plays, 1.0 + m, 1.0)
+    gain = (1.0 + (board.shares[b, :common] - board.shares[a, :common])) / room
+    x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, LARGEST))
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
+        total = (np.cumprod(factors, axis=0) / len(bets)).sum(axis=1)
+    return float(max(1.0, np.nanmax(np.where(plays, total, 0.0))))
+
+
+def smallest_epsilon(
+    board: Board, arms: int, delta: float, target: float, b: int, a: int, least: float = 0.0
+) -> float | None:
+    """The smallest epsilon from `least` on at which b beats a, rounded up so that b does beat a at the value returned.
+    As a share of the range of scores; None if there is none below 1."""
+    bets = first_bets(board.shares.shape[1], math.log((arms - 1) / delta))
+    if largest_capital(board, bets, b, a, least) >= target:
+        return least
+    low, high = least, 1.0
+    if not largest_capital(board, bets, b, a, high) >= target:
+        return None
+    while high - low > CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if largest_capital(board, bets, b, a, middle) >= target else (middle, high)
+    return high if high < 1.0 else None

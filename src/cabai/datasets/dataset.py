@@ -1,4 +1,4 @@
-"""The items of a dataset, from memory or from a file."""
+"""A dataset: its items, the order in which they are evaluated, and tables of known scores on them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cabai.support.streams import GOLDEN, mix
 from cabai.support.validation import InvalidInput, shown
 
 
@@ -113,3 +118,111 @@ def read_csv(text: str, path: Path) -> list[Any]:
         if None in row or None in row.values():
             raise InvalidInput(f"{path}, row {place} does not have as many cells as the heading.")
     return rows
+
+
+def permutation(items: int, seed: int, repeat: int = 0) -> NDArray[np.int64]:
+    """A random order of items for a seed: the same on every machine and in every version, since a stored study must
+    find its order again. Each `repeat` has another one.
+
+    Items are sorted by random numbers of 64 bits, no two of which are equal.
+
+    >>> permutation(5, seed=1).tolist()
+    [4, 1, 0, 2, 3]
+    """
+    with np.errstate(over="ignore"):
+        start = mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(repeat) * GOLDEN)
+        keys = mix(start + np.arange(1, items + 1, dtype=np.uint64) * GOLDEN)
+    order: NDArray[np.int64] = np.argsort(keys, kind="stable")
+    return order
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The score, and perhaps the cost, of every arm on every item; NaN where a score is missing.
+
+    >>> import cabai
+    >>> table = cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]})
+    >>> table.scores
+    array([[ 0.,  1.,  0.],
+           [ 1.,  1., nan]])
+    """
+
+    arms: tuple[str, ...]
+    items: tuple[str, ...]
+    scores: NDArray[np.float64]  # arms x items
+    costs: NDArray[np.float64] | None = None  # of each evaluation; None: all cost the same
+    billed: str | None = None  # how the costs were found, if nobody told them
+
+    def __post_init__(self) -> None:
+        shape = (len(self.arms), len(self.items))
+        for name in ("arms", "items"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                double = next(value for value in values if values.count(value) > 1)
+                raise InvalidInput(f"a table's {name} must be unique: {shown(double)} appears twice.")
+        if shape[0] < 2 or shape[1] < 1:
+            raise InvalidInput(f"a score table needs at least 2 arms and 1 item, got {shape[0]} and {shape[1]}.")
+        if self.scores.shape != shape or (self.costs is not None and self.costs.shape != shape):
+            raise InvalidInput(f"{shape[0]} arms on {shape[1]} items need as many scores, got {self.scores.shape}.")
+
+    @property
+    def missing(self) -> int:
+        """How many evaluations have no score.
+
+        >>> import cabai
+        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).missing
+        1
+        """
+        return int(np.isnan(self.scores).sum())
+
+    def whole(self) -> ScoreTable:
+        """The same table, with only the items that every arm has a score on.
+
+        >>> import cabai
+        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).whole().items
+        ('0', '1')
+        """
+        kept = np.flatnonzero(~np.isnan(self.scores).any(axis=0))
+        costs = None if self.costs is None else self.costs[:, kept]
+        return ScoreTable(self.arms, tuple(self.items[i] for i in kept), self.scores[:, kept], costs, self.billed)
+
+
+class SampleScore(NamedTuple):
+    arm: str
+    item: str
+    score: float  # nan: there is none
+    cost: float | None
+    file: str
+    epoch: int = 1
+    id: str | None = None  # evaluations with the same id are copies
+
+
+def without_copies(evaluations: Iterable[SampleScore], advice: str) -> list[SampleScore]:
+    """One of each arm, item and epoch. Others are dropped if they are copies or have no score, as after a second try;
+    two that differ are an error, which ends with `advice`."""
+    found: dict[tuple[str, str, int], SampleScore] = {}
+    for each in evaluations:
+        key = each.arm, each.item, each.epoch
+        other = found.get(key)
+        if other is None or math.isnan(other.score):
+            found[key] = each
+        elif not math.isnan(each.score) and (each.id is None or each.id != other.id):
+            where = f"{other.file} and {each.file}" if other.file != each.file else f"{each.file}, twice"
+            raise InvalidInput(
+                f"arm {shown(each.arm)} has a score on item {shown(each.item)} in {where}: which one counts? {advice}"
+            )
+    return [*found.values()]
+
+
+def table_of(evaluations: Iterable[SampleScore]) -> ScoreTable:
+    """A table of evaluations, one of each arm and item. It has costs if every score has one."""
+    found = {(each.arm, each.item): each for each in evaluations}
+    arms = {arm: a for a, arm in enumerate(dict.fromkeys(arm for arm, _ in found))}
+    items = {item: i for i, item in enumerate(dict.fromkeys(item for _, item in found))}
+    scores = np.full((len(arms), len(items)), np.nan)
+    costs = scores.copy()
+    for (arm, item), each in found.items():
+        scores[arms[arm], items[item]] = each.score
+        costs[arms[arm], items[item]] = math.nan if each.cost is None else each.cost
+    is_told = not (np.isnan(costs) & ~np.isnan(scores)).any()
+    return ScoreTable(tuple(arms), tuple(items), scores, costs if is_told else None)

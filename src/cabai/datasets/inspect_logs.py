@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai import prices
-from cabai.datasets.cells import number_in
-from cabai.datasets.gathering import Evaluation, table_of, without_copies
-from cabai.datasets.tables import ScoreTable
+from cabai.datasets.dataset import SampleScore, ScoreTable, table_of, without_copies
+from cabai.datasets.sheets import number_in
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -238,17 +237,17 @@ def the_scorer(logs: list[Log], wanted: str | None) -> str:
     return wanted
 
 
-def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[Evaluation]:
+def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[SampleScore]:
     name = field(log, arm)
     for sample in log.samples:
         item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
         score, epoch = score_of(log, sample, scorer), sample.get("epoch", 1)
-        yield Evaluation(name, item, score, bill.cost_of(sample), str(log.path), epoch, sample.get("uuid"))
+        yield SampleScore(name, item, score, bill.cost_of(sample), str(log.path), epoch, sample.get("uuid"))
 
 
-def means(found: list[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
+def means(found: list[SampleScore], epochs: dict[str, int]) -> list[SampleScore]:
     """The mean of each arm's epochs on each item, and what they cost together; where one is missing, so is the mean."""
-    together: dict[tuple[str, str], list[Evaluation]] = {}
+    together: dict[tuple[str, str], list[SampleScore]] = {}
     for each in found:
         together.setdefault((each.arm, each.item), []).append(each)
     result = []

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cabai.datasets.cells import number_in
-from cabai.datasets.gathering import Evaluation, table_of, without_copies
-from cabai.datasets.tables import ScoreTable
+from cabai.datasets.dataset import SampleScore, ScoreTable, table_of, without_copies
+from cabai.datasets.sheets import number_in
 from cabai.support.validation import InvalidInput, shown
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)")
@@ -33,7 +32,7 @@ class Log:
 def read_lm_eval(*paths: str | Path, metric: str | None = None) -> ScoreTable:
     """Read the scores in files `samples_*.jsonl` of lm-evaluation-harness, given as files or folders.
 
-    An arm is a model: its name comes from the results file beside the samples or, without one, from the folder. An item
+    An arm is a model: its name comes from the results file with the samples or, without one, from the folder. An item
     is a document of a task; if there are several tasks, its name begins with the task's.
 
     `metric` names the score to take if there are several, such as `acc` or `exact_match`; where a task has several
@@ -102,9 +101,9 @@ def load(path: Path) -> Log:
 
 def model_of(path: Path, date: str | None) -> str | None:
     """The name of the model in the results that were written with the samples."""
-    for beside in [] if date is None else sorted(path.parent.glob(f"*_{date}.json")):
+    for results in [] if date is None else sorted(path.parent.glob(f"*_{date}.json")):
         try:
-            name = json.loads(beside.read_text(encoding="utf-8"))["model_name"]
+            name = json.loads(results.read_text(encoding="utf-8"))["model_name"]
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             continue
         if isinstance(name, str) and name:
@@ -144,9 +143,9 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
     return name, filtered or None
 
 
-def evaluations(log: Log, metric: tuple[str, str | None], several_tasks: bool) -> Iterator[Evaluation]:
+def evaluations(log: Log, metric: tuple[str, str | None], several_tasks: bool) -> Iterator[SampleScore]:
     name, filtered = metric
     for sample in log.samples:
         if filtered is None or sample.get("filter") == filtered:
             item = f"{log.task}/{sample['doc_id']}" if several_tasks else str(sample["doc_id"])
-            yield Evaluation(log.arm, item, scores_in(sample).get(name, float("nan")), None, str(log.path))
+            yield SampleScore(log.arm, item, scores_in(sample).get(name, float("nan")), None, str(log.path))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets.cells import numbers_in, out_of_range
-from cabai.datasets.logs import read_logs
-from cabai.datasets.shapes import Grid, grid_of
-from cabai.datasets.sheets import open_sheet
-from cabai.datasets.tables import ScoreTable
+from cabai.datasets.dataset import ScoreTable
+from cabai.datasets.inspect_logs import is_zip, read_inspect
+from cabai.datasets.lm_eval_logs import read_lm_eval
+from cabai.datasets.sheets import Values, numbers_in, open_sheet, out_of_range, values_of
 from cabai.support.validation import InvalidInput, number, shown
+
+INSPECT, LM_EVAL = "Inspect", "lm-evaluation-harness"
+OPTIONS = {"scorer": INSPECT, "epochs": INSPECT, "arm": INSPECT, "metric": LM_EVAL}
 
 
 def read_table(
@@ -59,9 +62,9 @@ def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> 
     if found is not None:
         return checked(found, low, high)
     if isinstance(source, Mapping):
-        grid = mapping_grid(source, "score", low, high)
+        grid = mapping_values(source, "score", low, high)
     else:
-        grid = grid_of(open_sheet(source), "score", low, high)
+        grid = values_of(open_sheet(source), "score", low, high)
     return ScoreTable(tuple(grid.arms), tuple(grid.items or ()), grid.values, grid.costs)
 
 
@@ -75,7 +78,7 @@ def checked(table: ScoreTable, low: float, high: float) -> ScoreTable:
     return table
 
 
-def mapping_grid(source: Mapping[Any, Any], what: str, low: float, high: float) -> Grid:
+def mapping_values(source: Mapping[Any, Any], what: str, low: float, high: float) -> Values:
     """Arms with a list of values each, all of the same length, or with values by item."""
     arms = [str(arm) for arm in source]
     by_item = [pairs_of(arm, values, what) for arm, values in source.items()]
@@ -99,7 +102,7 @@ def mapping_grid(source: Mapping[Any, Any], what: str, low: float, high: float) 
             return f"arm {shown(arm)} on item {shown(names[at])}"
 
         values[a, [number_of[name] for name in names]] = numbers_in([*column.values()], what, low, high, place)
-    return Grid(arms, items, values)
+    return Values(arms, items, values)
 
 
 def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]:
@@ -123,21 +126,21 @@ def is_series(value: Any) -> bool:
     return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
 
 
-def costs_of(source: Any) -> Grid:
+def costs_of(source: Any) -> Values:
     if is_series(source):
         source = dict(source.items())
     if not isinstance(source, Mapping):
-        return grid_of(open_sheet(source), "cost")
+        return values_of(open_sheet(source), "cost")
     if any(
         isinstance(value, (Mapping, Sequence, np.ndarray)) and not isinstance(value, str) for value in source.values()
     ):
-        return mapping_grid(source, "cost", 0.0, sys.float_info.max)
+        return mapping_values(source, "cost", 0.0, sys.float_info.max)
     arms = [str(arm) for arm in source]
     values = numbers_in([*source.values()], "cost", 0.0, sys.float_info.max, lambda a: f"arm {shown(arms[a])}")
-    return Grid(arms, None, values.reshape(-1, 1))
+    return Values(arms, None, values.reshape(-1, 1))
 
 
-def spread_costs(given: Grid, table: ScoreTable) -> NDArray[np.float64]:
+def spread_costs(given: Values, table: ScoreTable) -> NDArray[np.float64]:
     """The cost of each evaluation of a table."""
     rows = {arm: a for a, arm in enumerate(given.arms)}
     lacking = [arm for arm in table.arms if arm not in rows]
@@ -170,3 +173,50 @@ def check_costs(table: ScoreTable, costs: NDArray[np.float64]) -> None:
         raise InvalidInput("costs must be 0 or more, and finite.")
     if not np.nansum(costs) > 0:
         raise InvalidInput("at least one cost must be more than 0.")
+
+
+def read_logs(source: Any, **options: Any) -> ScoreTable | None:
+    """The scores in logs, given as a path, a folder or several of them; None if it is something else."""
+    is_list = isinstance(source, Sequence) and not isinstance(source, (str, bytes))
+    paths = [*source] if is_list else [source]
+    given = {name: value for name, value in options.items() if value is not None}
+    kinds: set[str | None] = set()
+    if paths and all(isinstance(path, (str, Path)) for path in paths):
+        kinds = {kind_of(Path(path)) for path in paths}
+    if is_list and (None in kinds or len(kinds) != 1):
+        raise InvalidInput(
+            "several paths must all be logs of Inspect (.eval, .json) or all of lm-evaluation-harness "
+            "(samples_*.jsonl): other tables must be given one at a time."
+        )
+    kind = kinds.pop() if kinds else None
+    for name in given:
+        if OPTIONS[name] != kind:
+            raise InvalidInput(f"{name} is only for logs of {OPTIONS[name]}, which this is not.")
+    if kind is None:
+        return None
+    return read_inspect(*paths, **given) if kind == INSPECT else read_lm_eval(*paths, **given)
+
+
+def kind_of(path: Path) -> str | None:
+    """The tool that wrote a log or a folder of logs, by its name or its content; None if neither did."""
+    if path.is_dir():
+        return kind_of_folder(path)
+    if path.suffix in (".eval", ".json"):
+        return INSPECT
+    if path.suffix == ".jsonl":
+        return LM_EVAL
+    return INSPECT if path.is_file() and is_zip(path) else None
+
+
+def kind_of_folder(path: Path) -> str:
+    has_samples, has_logs = any(path.rglob("samples_*.jsonl")), any(path.rglob("*.eval"))
+    if has_samples and has_logs:
+        raise InvalidInput(
+            f"the folder {path} has logs of both Inspect and lm-evaluation-harness: give those of one tool."
+        )
+    if not (has_samples or has_logs or any(path.rglob("*.json"))):
+        raise InvalidInput(
+            f"the folder {path} has no logs: neither of Inspect (.eval, .json) nor of lm-evaluation-harness "
+            "(samples_*.jsonl)."
+        )
+    return LM_EVAL if has_samples else INSPECT

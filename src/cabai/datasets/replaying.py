@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
 from cabai.datasets import cheapest
 from cabai.datasets.board import Board
+from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.loop import run_race
-from cabai.datasets.permutation import permutation
 from cabai.datasets.race import TESTS, Race, finish_of, functions_of, race_of
 from cabai.datasets.reading import read_table
-from cabai.datasets.tables import ScoreTable
 from cabai.errors import MissingScores
 from cabai.support.interruptible import interruptible
 from cabai.support.specialise import specialised

@@ -22,7 +22,7 @@ PARTS = {
     "statements": ("statements", "statements"),
     "errata": ("errata", "errata"),
 }
-MORE = {"beyond": ("beyond", "beyond")}  # not in the paper, and not in the report of `all`
+MORE = {"top-two": ("top_two", "top_two")}  # not in the paper, and not in the report of `all`
 
 
 def reproduce(
@@ -39,7 +39,7 @@ def reproduce(
 ) -> tuple[list[Section], list[Path]]:
     """Reproduce a part of the paper, or all of it; write a report to the folder `out` if given.
 
-    The part `beyond` is not in the paper, and `all` leaves it out.
+    The part `top-two` is not in the paper, and `all` leaves it out.
 
     Returns the sections of the report and the files written. `quick` runs 100 trajectories; `progress` is called with a
     line about what is being done. `workers`, `engine` and `address` are those of `simulate`; what is timed for a table,

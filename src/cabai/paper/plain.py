@@ -96,7 +96,7 @@ class Enough(Exception):
     """A trajectory has reached the limit of pulls it was given."""
 
 
-class State:
+class Trajectory:
     """Pulls, rewards and costs of one trajectory, and the draws that feed it; every arm has been pulled once."""
 
     def __init__(
@@ -149,7 +149,7 @@ class State:
         return math.log(2 * self.K * self.t / self.delta)
 
 
-def co(state: State) -> int:
+def co(state: Trajectory) -> int:
     playing = np.ones(state.K, bool)
     while True:
         means = state.means
@@ -160,7 +160,7 @@ def co(state: State) -> int:
         state.pull(int(np.argmin(np.where(playing, np.sqrt(state.C / state.N) * state.N, np.inf))))
 
 
-def track(state: State, *, cost_blind: bool, slack: float) -> int:
+def track(state: Trajectory, *, cost_blind: bool, slack: float) -> int:
     while True:
         means = state.means
         leader = int(np.argmax(means))
@@ -174,15 +174,15 @@ def track(state: State, *, cost_blind: bool, slack: float) -> int:
             state.pull(int(np.argmax(costs.sum() * shares - costs)))
 
 
-def ctas(state: State) -> int:
+def ctas(state: Trajectory) -> int:
     return track(state, cost_blind=False, slack=0.0)
 
 
-def tas(state: State) -> int:
+def tas(state: Trajectory) -> int:
     return track(state, cost_blind=True, slack=state.K / 2)
 
 
-def d_lucb(state: State) -> int:
+def d_lucb(state: Trajectory) -> int:
     while True:
         means, beta = state.inner_means, state.beta
         leader = int(np.argmax(means))

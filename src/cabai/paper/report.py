@@ -1,4 +1,4 @@
-"""A report of sections as Markdown and as one HTML file that opens offline, with figures and data beside it."""
+"""A report of sections as Markdown and as one HTML file that opens offline, with files of its figures and data."""
 
 from __future__ import annotations
 

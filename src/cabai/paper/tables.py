@@ -110,7 +110,7 @@ def plain_seconds(lab: Lab, problem: Instance, policy: str, pulls: float) -> flo
     lab.progress(f"timing the straightforward {policy} on {problem.family}")
     started, done, rng = time.process_time(), 0, np.random.default_rng(lab.seed)
     while done < limit:
-        state = plain.State(
+        state = plain.Trajectory(
             problem.family.name, problem.means, problem.costs, DELTA, rng, limit=max(len(problem), limit - done)
         )
         with suppress(plain.Enough):

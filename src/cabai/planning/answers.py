@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cabai.planning.bills import Amount, Bills, Found
-from cabai.planning.results import ArmPlan, Plan, Point
+from cabai.planning.results import ArmPlan, CurvePoint, Plan
 from cabai.study.settings import Settings
 from cabai.thresholds import Calibrated
 
@@ -87,7 +87,7 @@ def answered(
         for at in (float(f"{factor * middle:.3g}") for factor in FACTORS):
             if at < subject.largest(curve):
                 say(f"the bill at {curve} {at:g}")
-                points.append(Point(at, subject.bills(**{curve: at}, limit=far)))  # type: ignore[arg-type]
+                points.append(CurvePoint(at, subject.bills(**{curve: at}, limit=far)))  # type: ignore[arg-type]
     can = worth and len(settings.arms) > 2 and not subject.is_calibrated
     limit = budget if budget is not None else subject.limit(bills)
     arms = []

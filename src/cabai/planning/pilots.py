@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets.cells import numbers_in
-from cabai.datasets.shapes import column_for, numbered
-from cabai.datasets.sheets import Sheet, open_sheet
+from cabai.datasets.sheets import Sheet, column_for, numbered, numbers_in, open_sheet
 from cabai.families import Exponential, Family, Gaussian
 from cabai.planning.truths import Truths
 from cabai.support.validation import InvalidInput, shown

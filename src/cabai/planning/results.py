@@ -27,7 +27,7 @@ class ArmPlan:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """What studies pay at one gap or epsilon."""
 
     at: float
@@ -63,7 +63,7 @@ class Plan:
     full_cost: float | None = None  # of evaluating all of it
     formula: float | None = None  # what the planning formula says of the bill
     curve_of: str | None = None  # gap or epsilon
-    curve: Sequence[Point] = field(default=())
+    curve: Sequence[CurvePoint] = field(default=())
     notes: Sequence[str] = field(default=())
     truths: Truths | None = None  # that were drawn; None for a race
 

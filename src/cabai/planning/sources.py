@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cabai.core.goal import BEST
-from cabai.datasets.logs import read_logs
-from cabai.datasets.reading import read_table
-from cabai.datasets.shapes import column_for
-from cabai.datasets.sheets import open_sheet
+from cabai.datasets.reading import read_logs, read_table
+from cabai.datasets.sheets import column_for, open_sheet
 from cabai.planning.pilots import Pilot, pilot_in, pilot_of, read_pilot
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, Cheapest
 from cabai.datasets.cheapest_race import CheapestRace
-from cabai.datasets.dataset import Dataset
-from cabai.datasets.permutation import permutation
+from cabai.datasets.dataset import Dataset, permutation
 from cabai.datasets.race import Race, finish_of, race_of
 from cabai.families import Bernoulli, Family
 from cabai.settings import STOP, WORST, settings_for

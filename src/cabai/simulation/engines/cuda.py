@@ -42,7 +42,7 @@ class Tuning(NamedTuple):  # of a kernel; it changes no result
     gather: int = 1  # how many wait for a full test, which is rare and takes long, before it is made
     registers: int | None = None  # of a thread, at most
     large: int = 0  # bytes of code: longer functions are called, not inlined, as are those marked `apart`; 0: none
-    local: int = 1024  # a trajectory's state is kept in local memory if it has at most so many words
+    local: int = 1024  # a trajectory's state is kept in local memory if it has at most this many words
 
 
 # What `run_trajectories` is made of, until `compiled_kernel` puts the real things in place.

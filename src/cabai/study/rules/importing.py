@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cabai.datasets.cells import number_in
-from cabai.datasets.sheets import open_sheet
+from cabai.datasets.sheets import number_in, open_sheet
 from cabai.study.log.events import COUNTS, IMPORT, Event
 from cabai.study.rules import counts
 from cabai.study.settings import Settings

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, is_settled
-from cabai.datasets.capital import ROUNDED_UP, first_bets
-from cabai.datasets.capitals import largest, smallest_epsilon
+from cabai.datasets.capital import ROUNDED_UP, first_bets, largest_capital, smallest_epsilon
 from cabai.datasets.race import PAIRED
 from cabai.families.slots import variance_at
 from cabai.study.state.race import RaceState
@@ -209,7 +208,7 @@ def race_separated(state: RaceState) -> np.ndarray:
             if b != a and is_finished(state, b, a):
                 found[b, a] = race.lead(b, a) > 0
             elif b != a and small:
-                found[b, a] = largest(race.board, bets, b, a, 0.0) >= target
+                found[b, a] = largest_capital(race.board, bets, b, a, 0.0) >= target
     return found
 
 

@@ -10,15 +10,15 @@ import pytest
 
 import cabai
 from cabai.paper import reproduce
-from cabai.paper.beyond import grid, measure
 from cabai.paper.lab import Lab
+from cabai.paper.top_two import grid, measure
 
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory):
-    out = tmp_path_factory.mktemp("beyond")
-    sections, _ = reproduce("beyond", quick=True, out=out)
-    assert [section.name for section in sections] == ["beyond"]
+    out = tmp_path_factory.mktemp("top_two")
+    sections, _ = reproduce("top-two", quick=True, out=out)
+    assert [section.name for section in sections] == ["top-two"]
     return {path.stem: pd.read_parquet(path) for path in (out / "data").iterdir()}
 
 

@@ -38,8 +38,8 @@ MEANS = {"gaussian": (0.0, 1.0, 0.3), "bernoulli": (0.1, 0.9, 0.15), "poisson": 
 SHARES = {3: 2.0, 10: 0.5, 50: 0.1}  # of the trajectories, by number of arms: fewer where they are long
 
 
-def beyond(lab: Lab) -> Section:
-    section = Section("beyond", "Beyond the paper: cost-aware top-two")
+def top_two(lab: Lab) -> Section:
+    section = Section("top-two", "Beyond the paper: cost-aware top-two")
     prototypes(lab, section)
     random_instances(lab, section)
     losing(lab, section)
@@ -184,7 +184,7 @@ def tails(lab: Lab, section: Section) -> None:
         rows.append([name, str(mean_of(runs.costs)), *quantiles])
     caption = "The cost of a trajectory by who leads, 50 Gaussian arms, delta 0.1. Both stop by the same rule."
     header = ["leader", "mean", "median", "99 %", "largest"]
-    section.add(caption, header, rows, [command(good), lab.command("beyond")])
+    section.add(caption, header, rows, [command(good), lab.command("top-two")])
     section.data["tails"] = pd.DataFrame(
         {"leader": [row[0] for row in rows], "largest": [float(row[-1]) for row in rows]}
     )
