@@ -59,11 +59,13 @@ def table() -> str:
     homes = {(file.name, name): default for file in files for name, default in file.slots().items()}
     callers, replacers = defaultdict(list), defaultdict(list)
     for file in files:
+        calls = file.calls()
+        bound = {home: file.bound(home) for home, _ in homes}
         for home, name in homes:
             of_races = home.startswith("datasets/")  # a board's slots and a run's have nothing to do with each other
-            if (home, name) in file.calls():
+            if (home, name) in calls:
                 callers[name].append(file.name)
-            replaces = name in file.functions and file.name != home if of_races else name in file.bound(home)
+            replaces = name in file.functions and file.name != home if of_races else name in bound[home]
             if replaces and file.name.startswith("datasets/") == of_races:
                 replacers[name].append(file.name)
     rows = [
