@@ -16,6 +16,7 @@ test: $(VENV)/.dev postgres browser
 
 test-slow: $(VENV)/.dev postgres browser
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python tests/plant.py
 
 # The site: open build/site/index.html. A warning, such as a link to a page that is not there, is an error.
 docs: $(VENV)/.dev
