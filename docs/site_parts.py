@@ -46,7 +46,7 @@ INNER = {
     "Threshold": {"check_use", "needs_first", "parameters", "recall"},
     "Instance": {"drawing", "spreads"},
     "Statistics": {"state"},
-    "Status": {"with_forecast"},
+    "Status": {"state_of", "texts"},
 }
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ACCENTS = ("^", "\u02c6", "~", "\u02dc", "\u00af", "\u203e", "\u02d9")

@@ -550,3 +550,47 @@ def test_choosing_leaves_the_costs_as_they_are():
         arm = play.choose([0, 0, 0])
         assert play.arms["cost"].tolist() == (play.arms["costs"] / np.maximum(play.arms["pulls"], 1)).tolist()
         play.observe(arm, chance.random(), chance.random())
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_the_interval_of_an_arm_is_what_its_bets_do_not_refute(direction):
+    """Against products over the rewards themselves, on a grid of means; for K = 3 arms and both ends."""
+    from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE, table
+
+    rng, study = np.random.default_rng(3), cabai.create_study(
+        f"one arm {direction}", arms=["a", "b", "c"], family="bounded(low=-1, high=3)", policy="uniform",
+        direction=direction, delta=0.1, costs=[1, 1, 1], storage="memory",
+    )  # fmt: skip
+    told = {arm: [] for arm in study.arms}
+    for _ in range(90):
+        pull = study.ask()
+        told[pull.arm].append(float(rng.beta(3, 2) * 4 - 1))
+        study.tell(pull, told[pull.arm][-1])
+    rows = table()[:KEPT]
+    prior = sum(rows[:, each] / rows[:, each].sum() for each in (FLAT, LEANING)) / 2
+    grid = np.linspace(0.001, 0.999, 999)
+    for arm in study.status().arms:
+        y = (np.array(told[arm.name]) + 1) / 4
+        refuted = np.zeros(len(grid), bool)
+        for rewards, means in ((y, grid), (1 - y, 1 - grid)):
+            factors = (1 + rows[:, STAKE, None, None] * rewards) / (1 + rows[:, STAKE, None] * means)[:, :, None]
+            refuted |= (prior[:, None] * factors.prod(axis=2)).sum(axis=0) >= 2 * 3 / 0.1
+        inside = grid[~refuted] * 4 - 1
+        assert arm.low == pytest.approx(inside[0], abs=0.005)
+        assert arm.high == pytest.approx(inside[-1], abs=0.005)
+        assert arm.low < arm.mean < arm.high
+
+
+def test_the_bets_on_one_arm_ever_refute_its_mean_as_rarely_as_they_say():
+    """20,000 paths of 200 rewards 0 or 1 with mean 0.3, looked at after each: at most a share alpha = 0.1."""
+    from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE, table
+
+    rows = table()[:KEPT]
+    prior = sum(rows[:, each] / rows[:, each].sum() for each in (FLAT, LEANING)) / 2
+    rng, c = np.random.default_rng(8), rows[:, STAKE]
+    for mean in (0.3, 0.7):  # of the second, these are the bets downwards
+        wealth, most = np.ones((20_000, KEPT)), np.zeros(20_000)
+        for _ in range(200):
+            wealth *= (1 + c * (rng.random(20_000) < mean)[:, None]) / (1 + c * mean)
+            most = np.maximum(most, wealth @ prior)
+        assert (most >= 10).mean() <= 0.1 + 5 * np.sqrt(0.1 * 0.9 / 20_000)

@@ -150,7 +150,7 @@ def test_a_status_says_what_is_open_and_what_was_decided():
     assert status.claim == "medium is within 0.2 of large"
     assert 0 < status.evidence < status.required
     assert 0 <= status.confidence < 0.95
-    assert "medium is the likely answer; evidence that medium is within 0.2 of large: " in status.sentence
+    assert "medium is the likely answer. Still to show: medium is within 0.2 of large. " in status.sentence
     status = study.run(test)
     assert status.statement == (
         "medium is within 0.2 of the best, and every cheaper arm is more than 0.1 worse than the best, "
@@ -168,7 +168,6 @@ def test_a_status_says_what_is_open_and_what_was_decided():
     )
 
 
-@pytest.mark.slow
 def test_what_is_still_to_be_paid_is_forecast():
     """Also of a race, in which an arm that is out may be evaluated again."""
     draw = random.Random(3).random
@@ -179,7 +178,7 @@ def test_what_is_still_to_be_paid_is_forecast():
     for _ in range(250):
         pull = race.ask()
         race.tell(pull, scores[pull.arm][pull.item])
-    status = race.status(forecast=True)
+    status = race.status()
     assert [arm.excluded for arm in status.arms] == [True, False, False]
     assert 0 < status.forecast.low <= status.forecast.high <= status.at_most
     names, test = answers(0.3, 0.85, 0.8)
@@ -187,8 +186,8 @@ def test_what_is_still_to_be_paid_is_forecast():
     for _ in range(100):
         pull = study.ask()
         study.tell(pull, test(pull.arm))
-    forecast = study.status(forecast=True).forecast
-    assert 0 < forecast.low < forecast.median < forecast.high
+    forecast = study.status().forecast
+    assert 0 < forecast.low < forecast.high
 
 
 def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
@@ -196,8 +195,8 @@ def test_a_study_that_ends_at_its_budget_says_how_sure_it_is():
     study = new(arms=names, policy="top-two", costs=[1, 2, 3], goal="cheapest", epsilon=0.2, max_pulls=150)
     status = study.run(test)
     assert status.decision is None
-    best = "that it is within 0.2 of the best, and every cheaper arm is more than 0.1 worse"
-    assert re.search(rf"medium leads; confidence 0\.\d+ {best} ", status.sentence)
+    assert 0 < status.confidence < 0.95
+    assert re.match(r"Undecided: medium is the likely answer; .*medium is at most 0\.\d+ worse", status.sentence)
 
 
 def test_sums_of_periods_decide_whatever_the_order_of_the_arms():

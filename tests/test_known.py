@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_a_decision_with_an_epsilon_is_shown_to_be_within_it(policy):
     assert status.decision in [arm.name for arm in status.arms if arm.may_be_best]
     [line] = [line for line in status.shown if " is at most " in line]
     assert line.startswith(f"{status.decision} is at most ")
-    assert status.within <= float(line.split()[4]) <= status.within * 1.002
+    assert status.within <= float(line.split()[4]) <= status.within * 1.2
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_ranks_follow_from_pairs_and_from_what_they_imply():
     assert by_name["b"].ranks == by_name["d"].ranks == [3, 4]
     assert by_name["c"].ranks == [5, 5]
     assert by_name["a"].better_than == ["b", "c", "d"]
-    assert "Ranks (confidence 0.9): a 1 to 2, e 1 to 2, b 3 to 4, d 3 to 4, c 5." in str(status)
+    assert "Proven: a or e is the best, and " in str(status)
 
 
 def test_pairs_are_separated_at_the_level_of_all_of_them():
@@ -205,10 +206,10 @@ def test_the_arm_that_holds_a_study_up_is_the_one_with_the_least_share():
     assert set(shares) == {arm.name for arm in status.arms} - {status.leader}
     assert status.rival == min(shares, key=shares.get)
     by_name = {arm.name: arm for arm in status.arms}
-    assert by_name[status.rival].standing.startswith("in: closest rival, evidence ")
+    assert by_name[status.rival].standing == "in: closest rival"
     assert shares[status.rival] == pytest.approx(max(status.evidence, 0) / status.required)
     assert by_name[status.leader].standing == "leads"
-    assert ", closest rival" in str(status)
+    assert "  closest rival" in str(status)
 
 
 def test_arms_that_a_policy_has_dropped_stay_out():
@@ -225,7 +226,7 @@ def test_arms_that_a_policy_has_dropped_stay_out():
                 assert arm.standing.startswith("out: ")
                 seen += 1
         if not all(arm.in_play for arm in status.arms) and not status.stopped:
-            assert "May be the best (confidence 0.8): " in str(status)
+            assert re.search("Proven: a or b is the best, and .* wrong with probability at most 0.2", str(status))
     assert seen > 2
 
 
@@ -246,7 +247,7 @@ def test_what_is_known_is_the_same_from_the_storage_over_http_and_in_the_shell(u
     assert again == status
     server = InThread(url)
     try:
-        assert cabai.load_study("known", storage=server.address).status(forecast=True) == status
+        assert cabai.load_study("known", storage=server.address).status() == status
         answered = server.send("GET", "/api/studies/known")[2]
     finally:
         server.close()

@@ -62,7 +62,7 @@ def test_minimising_is_maximising_the_mirrored_rewards(family, policy):
     one, two = small.status(), large.status()
     assert one.stopped == two.stopped
     assert (one.decision, one.reason, one.leader, one.rival) == (two.decision, two.reason, two.leader, two.rival)
-    for name in ("evidence", "required", "confidence", "remaining_cost", "spent"):
+    for name in ("evidence", "required", "confidence", "progress", "spent"):
         expected = getattr(two, name)
         assert getattr(one, name) == (None if expected is None else pytest.approx(expected, rel=1e-12)), name
     for x, y in zip(one.arms, two.arms, strict=True):

@@ -282,7 +282,7 @@ def test_every_state_can_be_seen(url):
                 assert "nan" not in re.findall(r"[a-z]+", text.lower())
                 assert not [attributes for _, attributes in tags if "style" in attributes]  # the policy forbids it
             assert "<script" not in report + cell
-            assert study.status(forecast=True).sentence.partition(",")[0] in unescape(page)
+            assert study.status().sentence.partition(",")[0] in unescape(page)
     finally:
         server.close()
 
@@ -298,7 +298,7 @@ def test_the_page_of_a_decided_study_counts_no_beaten_arm(storage, policy):
     study.run(slowly("b", 0))
     seen = in_words(study._repr_html_())
     assert "May be the best 1 of 3" in seen
-    assert re.findall(r"([ac]) out 100 % out: b beats it, evidence", seen) in (["a", "c"], ["c", "a"])
+    assert sorted(re.findall(r"\b([ac]) out ", seen)) == ["a", "c"]
 
 
 def test_arms_are_counted_where_the_test_does_not_say_which_may_be_the_best(storage):
@@ -326,7 +326,7 @@ def test_a_report_needs_nothing_else(storage, folder):
     assert "--out must end in .html" in found.stderr
 
 
-@pytest.mark.parametrize("kind", ["svg", "png", "html"])
+@pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_picture_of_a_study(storage, folder, kind):
     study = judged("picture", storage, ["a", "b", "c"], max_pulls=20)
     study.run(slowly("b", 0))
@@ -335,11 +335,11 @@ def test_a_picture_of_a_study(storage, folder, kind):
         file = folder / f"{name}.{kind}"
         found = here("study", "plot", name, "--storage", storage, "--out", str(file), "--json")
         assert (found.returncode, json.loads(found.stdout)) == (0, {"written": str(file)})
-        start = {"svg": b"<?xml", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[kind]
+        start = {"svg": b"<?xml", "png": b"\x89PNG"}[kind]
         assert file.read_bytes().startswith(start)
     found = here("study", "plot", "picture", "--storage", storage, "--out", str(folder / "picture.pdf"))
     assert (found.returncode, found.stdout) == (2, "")
-    assert "--out must end in .svg, .png or .html" in found.stderr
+    assert "--out must end in .svg or .png" in found.stderr
 
 
 def test_results_in_a_notebook():

@@ -122,7 +122,7 @@ def completed(*words: str) -> list[str]:
 def test_names_of_commands_and_options_are_completed():
     assert completed("re") == ["replay", "reproduce"]
     assert completed("study", "as") == ["ask"]
-    assert set(completed("study", "a")) == {"add-arm", "amend", "ask"}
+    assert set(completed("study", "a")) == {"accept", "add-arm", "amend", "ask"}
     assert completed("study", "ask", "--st") == ["--storage"]
     assert set(completed("")) >= {"bound", "simulate", "run", "serve", "study"}
 

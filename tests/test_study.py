@@ -101,7 +101,7 @@ def test_pulls_under_way_are_no_evidence(policy):
     assert after.under_way == sum(arm.under_way for arm in after.arms) == 10
     same = ("pulls", "spent", "leader", "rival", "evidence", "required", "confidence", "stopped")
     assert all(getattr(before, name) == getattr(after, name) for name in same)
-    assert after.remaining_cost is before.remaining_cost is None
+    assert (after.progress, after.forecast) == (before.progress, before.forecast)
     assert [
         dataclasses.replace(arm, under_way=0, offers=arm.offers - arm.under_way) for arm in after.arms
     ] == before.arms
@@ -275,7 +275,7 @@ def test_a_study_never_undecides(clock):
         study.tell(pull, 1 if pull.arm == "b" else 0, 1.0)
     after = study.status()
     assert (study.decision, study.stopped, after.leader, after.reason) == ("a", True, "a", "evidence")
-    assert (after.confidence, after.remaining_cost, after.late) == (0.7, 0.0, len(late))
+    assert (after.confidence, after.progress, after.late) == (0.7, 1.0, len(late))
     assert after.spent == decided.spent + len(late)
     assert (decided.spent_late, after.spent_late) == (0.0, len(late))
     assert f"\n{len(late)} results arrived after the decision; they cost {len(late)}\n" in str(after)

@@ -14,7 +14,7 @@ from cabai.errors import NoPull, StudyStopped
 from cabai.study import Study
 from served import InThread
 from shell import here
-from storages import BOTH
+from storages import BOTH, looked
 from studies import new, reloaded, start, tables
 from workers import Child, announce_commits, check_log, join, killed, told_in, work_on
 
@@ -95,6 +95,109 @@ def test_late_results_may_decide_a_study_that_goes_on(clock):
     assert (study.decision, study.status().late) == (None, 4)
     study.amend(max_cost=20.0)
     assert (study.decision, study.status().reason) == ("a", "evidence")
+
+
+def tied(pulls: int = 400, **options) -> Study:
+    """A study of arms that are equally good, after some pulls."""
+    pulls = min(pulls, 150) if options.get("items") else pulls
+    study, chance = new(**{"arms": ["a", "b"], "policy": "top-two", "costs": [1, 1]} | options), random.Random(4)
+    for _ in range(pulls):
+        if not study.stopped:
+            pull = study.ask()
+            study.tell(pull, int(chance.random() < 0.6))
+    return study
+
+
+PAIRED = {"items": 300, "family": None, "epsilon": 0.001}
+
+
+@pytest.mark.parametrize("options", [{}, {"max_pulls": 400}, {"items": 300, "family": None}, PAIRED], ids=str)
+def test_what_is_proven_can_be_accepted_as_the_decision(options):
+    study = tied(**options)
+    before = study.status()
+    assert before.decision is None
+    with pytest.raises(cabai.InvalidInput, match=r"only proven to be at most 0\.\d+ worse than the best, got epsilon"):
+        study.accept(epsilon=before.within / 2)
+    study.accept(epsilon=before.within, by="ann")
+    for again in (study, reloaded(study)):
+        status = again.status()
+        assert (status.decision, again.decision, status.reason) == (before.leader, before.leader, "accepted")
+        assert (status.epsilon, status.progress, again.stopped) == (before.within, 1.0, True)
+        error = 0.1 if options.get("items") and "epsilon" not in options else 0.05  # a champion race has two tests
+        assert status.sentence.startswith(f"Accepted: {status.decision} has a mean within ")
+        assert f"wrong with probability at most {error:g}; " in status.sentence
+        assert status.confidence == pytest.approx(1 - error)
+    stop = study.events()[-1]
+    assert (stop["kind"], stop["reason"], stop["worker"], stop["epsilon"]) == ("stop", "accepted", "ann", before.within)
+    kept = tables(study)
+    study.accept()
+    study.stop()
+    with pytest.raises(StudyStopped):
+        study.ask()
+    with pytest.raises(cabai.InvalidInput, match="was decided by accepting what was proven: only its metadata"):
+        study.amend(max_cost=1000)
+    assert tables(study) == kept
+
+
+def test_a_result_that_comes_after_accepting_is_late_and_changes_nothing():
+    study = tied()
+    pull = study.ask()
+    study.accept()
+    decision, epsilon = study.decision, study.status().epsilon
+    study.tell(pull, 1)
+    assert (study.decision, study.status().epsilon, study.status().late) == (decision, epsilon, 1)
+
+
+def test_nothing_is_accepted_where_nothing_is_proven():
+    for study in (new(), tied(4), tied(threshold="calibrated(c=3)"), tied(policy="d-lucb")):
+        with pytest.raises(cabai.InvalidInput, match="nothing is proven yet about the leader"):
+            study.accept()
+        assert not study.stopped
+    cheapest = tied(goal="cheapest", epsilon=0.1, max_pulls=50)
+    with pytest.raises(cabai.InvalidInput, match="looks for goal 'cheapest'"):
+        cheapest.accept()
+
+
+@pytest.mark.parametrize("options", [{}, {"max_pulls": 400}, {"reserve": 0.2}, PAIRED], ids=str)
+def test_a_larger_epsilon_may_decide_at_once_and_decides_what_it_would_have_from_the_start(options):
+    study = tied(**options)
+    within, leader = study.status().within, study.status().leader
+    wide = tied(**options | {"epsilon": 0.5})
+    assert wide.stopped
+    study.amend(epsilon=study.settings.epsilon + within / 10)
+    assert (study.decision, study.stopped) == (None, "max_pulls" in options)
+    study.amend(epsilon=1.5 * within)
+    assert (study.decision, study.status().reason, study.status().epsilon) == (leader, "evidence", 1.5 * within)
+    assert reloaded(study).status() == study.status()
+    log = study.events()
+    assert [event["kind"] for event in log[-2:]] == ["amend", "stop"]
+
+
+def test_a_study_whose_epsilon_was_raised_is_the_same_for_all_who_read_it():
+    """From a snapshot or from the log alone, and the policy forgets what it has computed with another epsilon."""
+    study = tied(60, arms=["a", "b", "c"], costs=[1, 2, 3], delta=1e-3)
+    study.amend(epsilon=0.02)
+    assert reloaded(study).status().epsilon == 0.02
+    start(study, [1, 0, 1], cost=None)
+    assert reloaded(study).status() == study.status()
+    looked(study._storage, "DELETE FROM cabai_snapshot WHERE study = ?", (study._row.id,))
+    assert reloaded(study).status() == study.status()
+    assert reloaded(study).ask().arm == study.ask().arm
+
+
+def test_an_epsilon_is_raised_only_where_the_same_test_decides():
+    study = tied(epsilon=0.01)
+    with pytest.raises(cabai.InvalidInput, match=r"epsilon can only be raised: it is 0\.01, got 0\.005"):
+        study.amend(epsilon=0.005)
+    with pytest.raises(cabai.InvalidInput, match="epsilon"):
+        study.amend(epsilon=-1)
+    for options, why in (
+        ({"items": 300, "family": None}, "use accept"), ({"goal": "cheapest", "epsilon": 0.1}, "part of the question"),
+        ({"threshold": "calibrated(c=3)"}, "certificate"),
+    ):  # fmt: skip
+        study = tied(20, **options)
+        with pytest.raises(cabai.InvalidInput, match=f"epsilon cannot be raised here: .*{why}"):
+            study.amend(epsilon=0.2)
 
 
 def test_a_study_that_was_stopped_by_hand_has_stopped_for_good():
@@ -335,8 +438,32 @@ def test_over_http_it_is_the_same(folder):
         assert (code, found["type"]) == (422, "urn:cabai:invalid-input")
         with pytest.raises(AttributeError, match=r"study\.amend"):
             study.max_cost = 50
+        study.amend(max_pulls=300)
+        start(study, [1, 1, 0, 1] * 60, cost=1.0)
+        with pytest.raises(cabai.InvalidInput, match="only proven to be at most"):
+            study.accept(epsilon=1e-6)
+        study.accept(epsilon=0.9, by="ann")
+        assert (study.status(), study.decision) == (near.status(), near.decision)
+        assert near.status().reason == "accepted"
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_proven_is_accepted_from_the_shell(folder, as_json):
+    where = ["--storage", f"sqlite:///{folder}/cabai.db"]
+    study = tied(storage=where[1])
+    found = here("study", "accept", study.name, "--epsilon", "1e-6", *where)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "is only proven to be at most" in found.stderr
+    found = here("study", "accept", study.name, *where, *(["--json"] if as_json else []))
+    status = study.status()
+    assert found.returncode == 0
+    if as_json:
+        expected = {"decision": status.decision, "epsilon": status.epsilon, "statement": status.statement}
+        assert json.loads(found.stdout) == expected
+    else:
+        assert found.stdout == f"{status.sentence}\n"
 
 
 def test_from_the_shell(tmp_path):

@@ -176,7 +176,7 @@ def test_a_status_is_json_at_every_moment(policy, family, direction):
         if status.stopped:
             break
         study.tell(study.ask(), 1, 1.0)
-    assert {"Nothing", "Stopped"} <= seen
+    assert {"Nothing", "Undecided:"} <= seen
     assert len(status.arms) == 3
 
 
@@ -190,7 +190,7 @@ def test_what_a_status_says_before_any_reward():
 def test_what_a_status_says_as_a_study_goes_on():
     study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
     study.tell(study.ask(), 0, 0.5)
-    assert study.status().sentence == "small leads so far; too few pulls for evidence. 0.5 spent."
+    assert study.status().sentence == "small leads so far; it is too early to tell more. 0.5 spent."
     while not study.stopped:
         pull = study.ask()
         study.tell(pull, pull.arm == "large", 0.5)
@@ -199,10 +199,12 @@ def test_what_a_status_says_as_a_study_goes_on():
             lines = str(status).splitlines()
             assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold contrast"
             assert lines[1].split() == ["arm", "pulls", "mean", "0.99", "interval", "mean", "cost", "spent"]
-            assert lines[2].split()[:3] == ["small", "3", "0"]
+            assert lines[2].split()[:3] == ["small", "3", "0.00"]
             assert lines[3].split()[-1] == "leads"
-            assert lines[4].startswith("large leads; evidence over small 2.14 of 4.61 nats. ")  # log E, log(1 / delta)
-            assert lines[4].endswith("3 spent.")
+            assert (status.evidence, status.required) == pytest.approx((2.14, 4.61), abs=0.01)  # log E, log(1 / delta)
+            assert lines[4] == "Proven: large is at most 0.44 worse than the best, wrong with probability at most 0.01."
+            assert lines[5].startswith("large leads, ahead of small by 1. ")
+            assert " % done: 3 spent, " in lines[5]
     n = study.status().pulls
     assert study.status().sentence == (
         f"Decided: large has the largest mean, wrong with probability at most 0.01; {n / 2:g} spent on {n} pulls."
@@ -233,10 +235,7 @@ def test_a_status_says_what_is_not_proven_and_what_is_enough():
     study = new(family="gaussian", threshold="stylized", policy="uniform", max_pulls=9)
     start(study, [1.0, 0.0, 0.0] * 3)
     assert study.status().reason == "max_pulls"
-    assert (
-        ", by a threshold that is not proven, that it has the largest mean (required: 0.95). 9 spent."
-        in study.status().sentence
-    )
+    assert study.status().sentence == "Undecided: a leads, but nothing is proven. Stopped at max_pulls = 9; 9 spent."
 
 
 CERTIFIED = "calibrated(c=1.4, policy=uniform, family=gaussian, arms=3, delta=0.05, max_pulls=50)"
@@ -258,8 +257,8 @@ def test_a_study_stops_without_a_decision_where_its_certificate_ends(clock):
     assert (status.stopped, status.reason, status.decision, study.decision) == (True, "certificate", None, None)
     assert (status.pulls, status.failures) == (49, 1)
     assert status.sentence == (
-        "Stopped at 50 pulls, where the certificate of its threshold ends, without a guarantee: a leads; its "
-        "threshold gives no confidence. 50 spent."
+        "Undecided: a leads, but nothing is proven. Stopped at 50 pulls, where the certificate of its threshold ends; "
+        "50 spent."
     )
     with pytest.raises(cabai.StudyStopped):
         study.ask()
@@ -399,7 +398,7 @@ def test_a_study_that_was_stopped_by_hand_stays_so_and_has_no_decision(options):
     study.stop()
     status = study.status()
     assert (status.stopped, status.reason, status.decision, study.decision) == (True, "by hand", None, None)
-    assert status.sentence.startswith("Stopped by hand without a guarantee: a leads")
+    assert status.sentence.startswith("Undecided: a leads, but nothing is proven. Stopped by hand; ")
     with pytest.raises(cabai.StudyStopped):
         study.ask()
     study.tell(second, reward=0)

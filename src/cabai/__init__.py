@@ -72,7 +72,6 @@ __all__ = [
 
 
 DOORS["page"] = "cabai.server.beside:watched"  # what `study.run(page=True)` opens
-DOORS["forecast"] = "cabai.planning.forecast:Forecasts"  # what `study.status(forecast=True)` asks
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput
-from cabai.views.seen import bill_over_time, evidence_over_bill
+from cabai.views.seen import bill_over_time, lead_over_bill, progress_over_bill
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,12 +136,13 @@ def runs_figure(runs: Runs) -> Figure:
 
 
 def study_figure(seen: Seen) -> Figure:
-    """A study: the arms with intervals and spending, the evidence against what is required, and the bill."""
+    """A study: the arms with intervals and spending, progress, the leader's lead, and the bill."""
     status = seen.status
     shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
     rows = max(3.0, 0.8 + 0.22 * len(shown))
-    figure, panels = new_figure(rows=2, columns=2, height=rows + 2.4, height_ratios=[rows, 2.4])
-    (arms, spending), (evidence, bill) = panels
+    figure, panels = new_figure(rows=3, columns=2, height=rows + 4.8, height_ratios=[rows, 2.4, 2.4])
+    (arms, spending), (progress, lead), (bill, rest) = panels
+    rest.set_axis_off()
     heights = np.arange(len(shown))[::-1]
     for height, arm in zip(heights, shown, strict=True):
         if arm.mean is None:
@@ -157,7 +158,8 @@ def study_figure(seen: Seen) -> Figure:
     spending.set_yticks(heights, ["" for _ in shown])
     spending.set_ylim(-0.6, len(shown) - 0.4)
     title(spending, f"spent: {status.spent:.4g}")
-    lines(evidence, evidence_over_bill(seen), "evidence in nats, by amount spent")
+    lines(progress, progress_over_bill(seen), "progress, by amount spent")
+    lines(lead, lead_over_bill(seen), "lead over the closest rival, by amount spent")
     lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
     return figure
 

@@ -130,6 +130,7 @@ SETTINGS = (
     Setting("epsilon", "number", None,
             "Accept any arm whose mean is within epsilon of the best. If left out: 0, and the plan also finds the "
             "smallest epsilon the budget is enough for.", "plan"),
+    Setting("epsilon", "number", None, "A larger epsilon: accept arms this close to the best.", "amend"),
     Setting("direction", "text", DIRECTIONS[0], f"Whether a high reward is good: {' or '.join(DIRECTIONS)}.",
             f"{CREATED} evaluate inspect replay", choices=DIRECTIONS),
     Setting("direction", "text", None,

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cabai.cli.options import JsonOption, takes
 from cabai.cli.tools import Interrupted, WrongTest
-from cabai.errors import StorageError, StudyNotFound
-from cabai.support.validation import optional, whole
-
-if TYPE_CHECKING:
-    from cabai.study import Status, Study
+from cabai.support.validation import whole
 
 
 @takes()
@@ -68,6 +61,7 @@ def run(
     from cabai.study.run.failing import is_blamed
     from cabai.study.run.loop import run as run_study
     from cabai.study.run.recipe import read_recipe
+    from cabai.study.run.watching import page_of, watched
 
     # Handle these like Ctrl-C, so that no command keeps running and no pull stays leased.
     for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
@@ -82,7 +76,7 @@ def run(
     for line in plan.amended(study):
         typer.echo(line, err=True)
     try:
-        with page_of(study) if page else nullcontext(), live_table(study):
+        with page_of(study, page), watched(study):
             found = run_study(
                 study, test, workers=at_a_time, max_failures=plan.max_failures, over=over, retries=plan.retries,
                 catch=plan.caught(), batch=plan.batch,
@@ -93,75 +87,11 @@ def run(
         raise
     except KeyboardInterrupt:
         is_kept = study.storage != "memory"
-        again = "Run the same command again to continue." if is_kept else "It was only in memory, and is lost."
-        raise Interrupted(f"{study.status().sentence} {again}") from None
+        where = f"Stored in {study.storage}. Run the same command again to continue."
+        where = where if is_kept else "It was only in memory, and is lost."
+        raise Interrupted(f"{study.status().line()}. {where}") from None
     typer.echo(json.dumps(found.to_dict(), allow_nan=False) if as_json else f"{found}\nstored: {study.storage}")
     if found.decision is None:
+        if found.within is not None and not as_json:
+            typer.echo(f"If that is close enough: cabai study accept {shlex.quote(study.name)}")
         raise typer.Exit(3)
-
-
-@contextmanager
-def live_table(study: Study) -> Iterator[None]:
-    """Show the study's status on stderr while it runs: a table on a terminal, else one line per minute.
-
-    If the status cannot be read, keep the last one: the run itself reports what is wrong with the storage.
-    """
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.live import Live
-
-        last: Any = ""
-
-        def shown() -> Any:
-            nonlocal last
-            with suppress(StorageError, StudyNotFound):
-                last = picture(study.status(forecast=True))
-            return last
-
-        with Live(
-            console=Console(stderr=True),
-            get_renderable=shown,
-            refresh_per_second=4,
-            transient=True,
-        ):
-            yield
-        return
-    done = threading.Event()
-
-    def tell_each_minute() -> None:
-        while not done.wait(60):
-            with suppress(StorageError, StudyNotFound):
-                sentence = study.status(forecast=True).sentence
-                typer.echo(f"{time.strftime('%H:%M:%S')} {sentence}", err=True)
-
-    reporter = threading.Thread(target=tell_each_minute, daemon=True)
-    reporter.start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def picture(status: Status) -> Any:
-    """The status as a Rich table."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    header, *rows = status.rows()
-    drawn = Table(box=None, pad_edge=False)
-    for i, title in enumerate(header):
-        drawn.add_column(title, justify="left" if i in (0, len(header) - 1) else "right")
-    for row, arm in zip(rows, status.arms, strict=True):
-        style = "bold" if arm.name == status.leader else "dim" if not arm.in_play else ""
-        drawn.add_row(*(Text(cell) for cell in row), style=style)
-    return Group(drawn, Text(status.sentence))
-
-
-def page_of(study: Study) -> AbstractContextManager[None]:
-    """The study's page, while something is done."""
-    optional("fastapi")
-    optional("uvicorn")
-    from cabai.server.beside import watched
-
-    return watched(study)

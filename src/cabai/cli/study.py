@@ -132,16 +132,13 @@ def stop(study: Study) -> Answer:
 @takes(study=True)
 def status(
     study: Study,
-    forecast: Annotated[
-        bool, typer.Option("--forecast/--no-forecast", help="Also estimate, by simulation, what is still to pay.")
-    ] = True,
 ) -> Answer:
-    """Show the arms, the evidence, the bill and the decision.
+    """Show the arms, the progress, the bill and the decision.
 
-    Says why the study has not stopped yet, which arms may still be the best, and how much is still to pay, as a range
-    that holds with probability 80 %.
+    Says who leads and by how much, which arms may still be the best, and what is still to come, in money and time, as a
+    range that holds in about 80 % of cases.
     """
-    found = study.status(forecast=forecast)
+    found = study.status()
     return found.to_dict(), found
 
 
@@ -220,9 +217,7 @@ def plot(
     storage: str,
     out: Annotated[str, typer.Option("--out", help="The .svg or .png file to write.")] = "study.svg",
 ) -> Answer:
-    """Plot a study: its arms, the evidence and the bill.
-
-    Shows each arm's interval and cost, the evidence so far against the evidence required, and the bill.
+    """Plot a study: its arms, the progress, the leader's lead and the bill.
 
     Example: cabai study plot judges --out judges.svg
     """
@@ -275,10 +270,10 @@ def delete(
 @study_app.command()
 @takes("amend", study=True)
 def amend(study: Study, **settings: Any) -> Answer:
-    """Change the budget, lease or metadata of a study.
+    """Change the budget, epsilon, lease or metadata of a study.
 
-    The change applies to everyone who works on the study. A study that stopped at its budget continues. Prints all
-    amendments of the study so far; without options, changes nothing.
+    The change applies to everyone who works on the study. A study that stopped at its budget continues. A larger
+    epsilon may decide at once. Prints all amendments of the study so far; without options, changes nothing.
 
     Example: cabai study amend judges --max-cost 50
     """
@@ -286,6 +281,27 @@ def amend(study: Study, **settings: Any) -> Answer:
     if set(changes) - {"by"}:
         study.amend(**changes)
     return amendments(study)
+
+
+@study_app.command()
+@takes(study=True)
+def accept(
+    study: Study,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="How much worse than the best it may be. Default: what is proven.")
+    ] = None,
+    by: ByOption = None,
+) -> Answer:
+    """Take what is proven as the decision.
+
+    The status says how much worse than the best the leader is at most. If that is close enough, accept it: the study
+    then has decided, with that epsilon.
+
+    Example: cabai study accept judges --epsilon 0.01
+    """
+    study.accept(epsilon=epsilon, by=by)
+    found = study.status()
+    return {"decision": found.decision, "epsilon": found.epsilon, "statement": found.statement}, found.sentence
 
 
 @study_app.command()

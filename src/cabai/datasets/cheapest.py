@@ -134,8 +134,13 @@ functions: Sequence[Any] = (compare, is_paused, find_leader, is_active, is_decid
 
 
 def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
-    """Of the claims still to be shown for the likely answer, the one with the least capital: the test, the arm claimed
-    to be better, the other arm, and the capital."""
+    """Of the claims still to be shown for the likely answer, the one with the least capital."""
+    return min(open_claims(board, leader), key=lambda each: each[3], default=None)
+
+
+def open_claims(board: Board, leader: int) -> list[tuple[int, int, int, float]]:
+    """The claims still to be shown for the likely answer: the test, the arm claimed to be better, the other arm, and
+    the largest capital so far."""
     found = []
     for a in range(len(board.prefix)):
         if a != leader and not is_cleared(board, leader, a):
@@ -144,4 +149,4 @@ def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
             against = np.where(np.arange(len(board.prefix)) == a, -math.inf, board.best[0, :, a])
             j = int(against.argmax())
             found.append((0, j, a, float(against[j])))
-    return min(found, key=lambda each: each[3], default=None)
+    return found

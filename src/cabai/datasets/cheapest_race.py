@@ -84,6 +84,10 @@ class CheapestRace(Race):
         others = [a for a in arms if a != leader]
         return [a for a in others if not cheapest.is_cleared(board, leader, a) or cheapest.is_open(board, leader, a)]
 
+    def open_claims(self, leader: int) -> list[tuple[int, int, int]]:
+        """The claims still to be shown: the test, the arm claimed to be better, the other arm."""
+        return [found[:3] for found in cheapest.open_claims(self.board, leader)]
+
     def claim(self, leader: int, names: Sequence[str]) -> str | None:
         """The claim with the least evidence of those to be shown, in words."""
         found: Any = cheapest.weakest(self.board, leader)

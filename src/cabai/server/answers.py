@@ -71,6 +71,8 @@ class Past(BaseModel):
     rival: str | None
     evidence: float | None
     required: float | None
+    progress: float | None
+    lead: float | None
 
 
 class History(BaseModel):

@@ -24,6 +24,7 @@ from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
 from cabai.server.requests import (
     MOST_ARMS,
+    Accept,
     AddArm,
     Amend,
     Ask,
@@ -120,10 +121,9 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     @app.get("/api/studies/{name}", response_model=Status)
-    def status(name: str, forecast: bool = False) -> Response:
-        """Every arm, the evidence so far, the bill and the decision; on request, also a forecast of the remaining
-        cost."""
-        return Json(studies.do(name, lambda study: study.status(forecast=forecast).to_dict()))
+    def status(name: str) -> Response:
+        """Every arm, the progress, the bill, what is still to come, and the decision."""
+        return Json(studies.do(name, lambda study: study.status().to_dict()))
 
     @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
     def decision(name: str) -> Response:
@@ -226,10 +226,15 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         """End the study by hand: for good, and without a decision."""
         return changed(name, lambda study: study.stop())
 
+    @app.post("/api/studies/{name}/accept", response_model=answers.InShort)
+    def accept(name: str, asked: Accept) -> Response:
+        """Take as the decision what is proven: that the leader is at most so much worse than the best."""
+        return changed(name, lambda study: study.accept(epsilon=asked.epsilon, by=asked.by))
+
     @app.post("/api/studies/{name}/amend", response_model=answers.InShort)
     def amend(name: str, asked: Amend) -> Response:
-        """Change the budget, the lease or arms' metadata, for everybody. A study that stopped at its budget continues
-        if the new one allows it."""
+        """Change the budget, epsilon, the lease or arms' metadata, for everybody. A study that stopped at its budget
+        continues if the new one allows it."""
         return changed(name, lambda study: study.amend(**asked.model_dump()))
 
     @app.post("/api/studies/{name}/drop", response_model=answers.InShort)

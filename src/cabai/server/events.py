@@ -14,7 +14,7 @@ from cabai.errors import StorageError, StudyNotFound
 from cabai.server.page import Pages, changes, event
 from cabai.server.problems import SOON, problem
 from cabai.server.studies import Studies
-from cabai.study.service import revision, status_now
+from cabai.study.service import revision
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two checks of a study, and until a sign of life if nothing has changed
@@ -48,7 +48,7 @@ class Streams:
             if [found] == known:
                 return ""
             known[:] = [found]
-            return self.studies.do(name, lambda study: event("status", status_now(study).to_dict()))
+            return self.studies.do(name, lambda study: event("status", study.status().to_dict()))
 
         async for text in self._stream(look, known.clear):
             yield text

@@ -134,6 +134,13 @@ class Amend(fields_of("amend")):  # type: ignore[misc]
     """What `study.amend` takes."""
 
 
+class Accept(Asked):
+    """How much worse than the best the leader may be."""
+
+    epsilon: Number | None = None
+    by: Worker = None
+
+
 class Drop(Asked):
     """Which arm is dropped by hand."""
 

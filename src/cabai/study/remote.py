@@ -91,6 +91,10 @@ class RemoteStudy(Study):
     def stop(self) -> None:
         self._post("stop", {})
 
+    def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
+        most = None if epsilon is None else amount(epsilon, "epsilon")
+        self._post("accept", {"epsilon": most, "by": amender(by)})
+
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
         self._post("amend", {**plain(given), "by": amender(by)})
         self._renewed()
@@ -109,8 +113,8 @@ class RemoteStudy(Study):
         found: list[dict[str, Any]] = self._get("amendments")["amendments"]
         return found
 
-    def status(self, *, forecast: bool = False) -> Status:
-        return status_from(self._get(**({"forecast": "true"} if forecast else {})))
+    def status(self) -> Status:
+        return status_from(self._get())
 
     def events(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("log")["log"]
@@ -129,8 +133,8 @@ class RemoteStudy(Study):
     def history(self) -> list[Point]:
         return [Point(**{name: each[name] for name in Point._fields}) for each in self._get("history")["history"]]
 
-    def _seen(self, *, wait: bool = True) -> Seen:
-        status, found = self.status(forecast=wait), self._get("failures")
+    def _seen(self) -> Seen:
+        status, found = self.status(), self._get("failures")
         return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:

@@ -12,7 +12,7 @@ from cabai.study import catalogue
 from cabai.study.current import FOLD, Row
 from cabai.study.given import Pull
 from cabai.study.log import tables
-from cabai.study.log.events import EVIDENCE
+from cabai.study.log.events import DECISIONS
 from cabai.study.log.storage import MEMORY, open_storage
 from cabai.study.settings import Settings
 from cabai.study.show.exporting import spooled as spooled
@@ -28,7 +28,7 @@ def in_short(study: StoredStudy) -> dict[str, Any]:
 
     def work(state: Any) -> dict[str, Any]:
         ended = state.ended
-        decided = ended is not None and ended.words == EVIDENCE
+        decided = ended is not None and ended.words in DECISIONS
         return {
             "stopped": ended is not None, "reason": None if ended is None else ended.words,
             "decision": state.settings.arms[ended.arm] if decided else None, "spent": state.bill,
@@ -51,20 +51,9 @@ def revision(study: StoredStudy) -> int:
     return int(found[0][0] or 0)
 
 
-def status_now(study: StoredStudy) -> Status:
-    """The status of a study, with the last forecast that is ready."""
-    status, moment = study._current.look(study._status)
-    return study._forecast(status, moment, wait=False)
-
-
-def seen_now(study: StoredStudy) -> Seen:
-    """What its page shows, with the last forecast that is ready."""
-    return study._seen(wait=False)
-
-
-def last_forecast(study: StoredStudy) -> Any:
-    """Something that changes with every new forecast."""
-    return study._forecasts.last
+def seen(study: StoredStudy) -> Seen:
+    """What its page shows."""
+    return study._seen()
 
 
 def under_way(study: StoredStudy) -> list[dict[str, Any]]:

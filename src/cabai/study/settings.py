@@ -26,7 +26,7 @@ from cabai.support.validation import InvalidInput, shown, whole
 from cabai.thresholds import Calibrated, Threshold, threshold_of
 
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
-AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # nothing that a test depends on
+AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # epsilon only grows
 RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
 FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
@@ -251,7 +251,7 @@ class Settings:
         is kept."""
         given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
         found = dataclasses.replace(self, **given)
-        if found.arms == self.arms and found.dropped == self.dropped:
+        if (found.arms, found.dropped, found.epsilon) == (self.arms, self.dropped, self.epsilon):
             vars(found).update({name: vars(self)[name] for name in MADE if name in vars(self)})
         return found
 

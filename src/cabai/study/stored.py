@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +18,13 @@ from cabai.study.given import (
 )
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
-from cabai.study.log.events import EVIDENCE, LIMITS, STOP, Event, check_event
+from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
 from cabai.study.rules import amending, asking, telling
 from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease, Point
 from cabai.study.study import Study, warn
-from cabai.support.doors import through
-from cabai.support.lazy import lazy
-from cabai.support.validation import InvalidInput, shown
+from cabai.support.validation import InvalidInput, amount, shown
 
 if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
     from cabai.study.show.exporting import End
@@ -65,7 +62,7 @@ class StoredStudy(Study):
     @property
     def decision(self) -> str | None:
         ended = self._ended()
-        if ended is None or ended.words != EVIDENCE or ended.arm is None:
+        if ended is None or ended.words not in DECISIONS or ended.arm is None:
             return None
         return (self.arms if ended.arm < len(self.arms) else self._renewed().arms)[ended.arm]
 
@@ -75,7 +72,7 @@ class StoredStudy(Study):
         for event in self._current.turns():
             if event.kind == STOP:
                 ended = event
-            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & set(LIMITS):
+            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:
                 ended = None  # it was raised
         return ended
 
@@ -125,9 +122,15 @@ class StoredStudy(Study):
     def stop(self) -> None:
         self._change(telling.stop)
 
+    def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
+        from cabai.study.show.known import within_of
+
+        most, who = None if epsilon is None else amount(epsilon, "epsilon"), amender(by)
+        self._change(lambda transaction: amending.accept(transaction, within_of, most, who))
+
     def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
         if not given:
-            raise InvalidInput("amend needs something to change: max_cost, max_pulls, lease or metadata.")
+            raise InvalidInput("amend needs something to change: max_cost, max_pulls, epsilon, lease or metadata.")
         who = amender(by)
         self._change(lambda transaction: amending.amend(transaction, given, who))
 
@@ -145,26 +148,10 @@ class StoredStudy(Study):
         names = ("made", "by", "changes", "reopened")
         return self._current.look(lambda state: [{name: each[name] for name in names} for each in state.amendments])
 
-    def status(self, *, forecast: bool = False) -> Status:
-        status, moment = self._current.look(self._status)
-        return self._forecast(status, moment) if forecast else status
-
-    def _status(self, state: Any) -> tuple[Status, Any]:
-        """The status, and what a forecast needs."""
+    def status(self) -> Status:
         from cabai.study.show.looking import status_of
 
-        return status_of(state, self._row, self._storage.now()), self._forecasts.moment(state)
-
-    @lazy
-    def _forecasts(self) -> Any:
-        """What a study will still cost is a question for a room below this one."""
-        return through("forecast")(items=self.settings.items is not None)
-
-    def _forecast(self, status: Status, moment: Any, *, wait: bool = True) -> Status:
-        """A status with a forecast of what is still to be paid, if there is one."""
-        if moment is None:
-            return status
-        return status.with_forecast(self._forecasts.of(moment) if wait else self._forecasts.soon(moment))
+        return self._current.look(lambda state: status_of(state, self._row, self._storage.now()))
 
     def history(self) -> list[Point]:
         return self._current.look(lambda state: list(state.points))
@@ -207,16 +194,17 @@ class StoredStudy(Study):
             raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
         return self._current.look(lambda state: dict(state.scores()))
 
-    def _seen(self, *, wait: bool = True) -> Seen:
+    def _seen(self) -> Seen:
+        from cabai.study.show.looking import status_of
         from cabai.views.seen import Seen
 
-        def work(state: Any) -> tuple[Seen, Any]:
-            status, moment = self._status(state)
+        def work(state: Any) -> Seen:
+            now = self._storage.now()
+            status = status_of(state, self._row, now)
             failures = self._failures(state) if status.failures else []
-            return Seen(status, list(state.points), self._under_way(state), failures, self._storage.now()), moment
+            return Seen(status, list(state.points), self._under_way(state), failures, now)
 
-        seen, moment = self._current.look(work)
-        return dataclasses.replace(seen, status=self._forecast(seen.status, moment, wait=wait))
+        return self._current.look(work)
 
     def _failures(self, state: Any) -> list[dict[str, Any]]:
         """Why pulls have failed, and how often: the most frequent reasons, by arm."""

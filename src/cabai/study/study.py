@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from cabai.study.given import MOST_PULLS, Pull, as_now, checked_period, fields
 from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
+from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings
-from cabai.support.doors import through
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, optional, whole
 from cabai.support.version import __version__
@@ -51,8 +50,8 @@ class Study(ABC):
         """An attribute that somebody assigns would change nothing that is stored."""
         if not name.startswith("_"):
             raise AttributeError(
-                f"assigning study.{name} has no effect: study.amend(max_cost=...) changes a study's budget, lease and "
-                "metadata; its other settings never change."
+                f"assigning study.{name} has no effect: study.amend(max_cost=...) changes a study's budget, epsilon, "
+                "lease and metadata; its other settings never change."
             )
         super().__setattr__(name, value)
 
@@ -288,8 +287,24 @@ class Study(ABC):
         >>> study.tell(study.ask(), reward=1)
         >>> study.stop()
         >>> study.status().sentence
-        'Stopped by hand without a guarantee: a leads; confidence 0 that it has the largest mean (required: 0.95).
-        1 spent.'
+        'Undecided: a leads, but nothing is proven. Stopped by hand; 1 spent.'
+        """
+
+    @abstractmethod
+    def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
+        """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
+
+        Use it if that is close enough, while the study runs or after its budget has ended. The statement holds at all
+        times, so the decision is wrong with probability at most delta; at most 2 delta in a champion race, or with a
+        `reserve`, which decide by another test. `epsilon` is the most that you accept; more is an error. `by` is kept
+        in the log. Does nothing if the study has decided.
+
+        >>> from cabai import create_study
+        >>> study = create_study("accept", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory", seed=1)
+        >>> study.tell_many([{"pull": pull, "reward": i % 8 > 1} for i, pull in enumerate(study.ask(1600))])
+        >>> study.accept(epsilon=0.1)
+        >>> study.status().reason, study.decision is not None, study.status().epsilon < 0.1
+        ('accepted', True, True)
         """
 
     def amend(
@@ -297,16 +312,19 @@ class Study(ABC):
         *,
         max_cost: float | None = None,
         max_pulls: int | None = None,
+        epsilon: float | None = None,
         lease: float | None = None,
         metadata: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> None:
-        """Change the budget, the lease or the arms' metadata, for everybody who works on the study.
+        """Change the budget, epsilon, the lease or the arms' metadata, for everybody who works on the study.
 
         A study that stopped at its budget continues if the new one allows it: the test does not depend on the budget,
-        so the guarantee is unchanged. A study that is decided, that was stopped by hand, or whose certificate has ended
-        accepts only new metadata. `metadata` changes the arms that it names; None removes an arm's metadata. `by` is
-        kept in the log, with the time and what was changed (`amendments`); the default is the user and the machine.
+        so the guarantee is unchanged. `epsilon` can be raised, which may decide at once: the guarantee holds for all
+        epsilons together (not in a champion race: see `accept`). A study that is decided, that was stopped by hand, or
+        whose certificate has ended accepts only new metadata. `metadata` changes the arms that it names; None removes
+        an arm's metadata. `by` is kept in the log, with the time and what was changed (`amendments`); the default is
+        the user and the machine.
 
         >>> from cabai import create_study
         >>> study = create_study("amend", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -317,7 +335,7 @@ class Study(ABC):
         >>> study.stopped
         False
         """
-        given = {"max_cost": max_cost, "max_pulls": max_pulls, "lease": lease, "metadata": metadata}
+        given = {"max_cost": max_cost, "max_pulls": max_pulls, "epsilon": epsilon, "lease": lease, "metadata": metadata}
         self._amend({name: value for name, value in given.items() if value is not None}, by)
 
     @abstractmethod
@@ -404,19 +422,16 @@ class Study(ABC):
         def try_once(pull: Pull) -> Any:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
-        if page:
-            optional("fastapi")
-            optional("uvicorn")
-        with through("page")(self) if page else contextlib.nullcontext():
+        again = None if self.storage == "memory" else "Run it again to continue."
+        with page_of(self, page), watched(self, False, again=again):
             return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
     @abstractmethod
-    def status(self, *, forecast: bool = False) -> Status:
-        """What is known now: every arm, the evidence, the bill, and the decision.
+    def status(self) -> Status:
+        """What is known now: every arm, the progress, the bill, and the decision.
 
-        With `forecast`, also what is still to be paid (`status.forecast`): a range, from a few hundred simulated
-        continuations of this study. That takes some tenths of a second, and longer the first time in a process; it
-        decides nothing.
+        `status.progress` is the share of the expected bill that is paid, and `status.forecast` what is still to come,
+        in money and time, as a range that holds in about 80 % of cases. No decision depends on them.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -427,17 +442,17 @@ class Study(ABC):
         >>> print(status)
         status: bernoulli, maximize, delta 0.05, policy top-two, threshold contrast
         arm  pulls  mean  0.95 interval  mean cost  spent
-        a        1     1    0.0125 to 1       0.02   0.02  leads
+        a        1  1.00   0.01 to 1.00       0.02   0.02  leads
         b        0                                      0
-        a leads so far; too few pulls for evidence. 0.02 spent.
+        a leads so far; it is too early to tell more. 0.02 spent.
         """
 
     @abstractmethod
     def history(self) -> list[Point]:
-        """How the evidence and the bill grew: a few hundred points at most, however many results there are.
+        """How the study went: a few hundred points at most, however many results there are.
 
-        Each has told (results so far), time, spent, arms (still in play), leader, rival, evidence and required. There
-        are fewer where results come within milliseconds of each other.
+        Each has told (results so far), time, spent, arms (still in play), leader, rival, lead (of the one over the
+        other), evidence, required and progress. There are fewer where results come within milliseconds of each other.
 
         >>> from cabai import create_study
         >>> study = create_study("a history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -542,7 +557,7 @@ class Study(ABC):
         return page
 
     def plot(self) -> Figure:
-        """A figure of the arms, the evidence against what is required, and the bill (extra `plots`).
+        """A figure of the arms, the progress, the leader's lead and the bill (extra `plots`).
 
         >>> from cabai import create_study
         >>> study = create_study("a plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -564,7 +579,7 @@ class Study(ABC):
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
 
     def __str__(self) -> str:
-        return str(self.status(forecast=True))
+        return str(self.status())
 
     # What each kind of study has in its own way.
 
@@ -613,8 +628,8 @@ class Study(ABC):
         """The settings that the study has now."""
 
     @abstractmethod
-    def _seen(self, *, wait: bool = True) -> Seen:
-        """What pages and reports show, at one moment; a forecast that is not ready is waited for, or left out."""
+    def _seen(self) -> Seen:
+        """What pages and reports show, at one moment."""
 
 
 def warn(found: Iterable[UserWarning]) -> None:

@@ -223,6 +223,29 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     return math.log(total) + by + down_by - 1e-14 * (fall + rise), rise - fall
 
 
+def interval(arm: Any, level: float) -> tuple[float, float]:
+    """The means m of one arm that its bets do not refute: those where the mixtures of u_i(m), against "at most m", and
+    of v_i(m), against "at least m", stay below exp(level). At all times with probability at least 1 - 2 exp(-level)."""
+    rows, n = table()[:KEPT], float(arm.tested)
+    prior = sum(rows[:, column] / (2 * rows[:, column].sum()) for column in (FLAT, LEANING))
+    rows, prior = rows[prior > 0], prior[prior > 0]
+    stakes = rows[:, STAKE]
+
+    def end(capital: Any) -> float:
+        """The smallest m from 0 on that bets upwards do not refute."""
+        sums = np.array([capital(row, arm, i) for i, row in enumerate(rows)]) + np.log(prior)
+        low, high = 0.0, 1.0
+        for _ in range(45):
+            middle = (low + high) / 2
+            logs = sums - n * np.log1p(stakes * middle)
+            top = logs.max()
+            is_refuted = top + math.log(np.exp(logs - top).sum()) >= level
+            low, high = (middle, high) if is_refuted else (low, middle)
+        return low
+
+    return end(capital_up), 1.0 - end(capital_down)
+
+
 @dataclass(frozen=True)
 class Bets(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta.

@@ -41,8 +41,10 @@ def chart(
     across: str,
     write_x: Callable[[float], str],
     write_y: Callable[[float], str],
+    top: float | None = None,
 ) -> Chart | None:
-    """Make a chart of lines through points; None if there is nothing to draw. The vertical axis starts at 0.
+    """Make a chart of lines through points; None if there is nothing to draw. The vertical axis starts at 0, and ends
+    at `top` if that is given.
 
     >>> lines = {("spent", "main"): [(0, 0), (4, 2)]}
     >>> found = chart("Bill", "It grows.", lines, "hours", "{:g} h".format, "{:g}".format)
@@ -51,7 +53,7 @@ def chart(
     """
     points = [point for track in tracks.values() for point in track if all(map(math.isfinite, point))]
     low, high = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=0.0)
-    top = max((y for _, y in points), default=0.0)
+    top = max((y for _, y in points), default=0.0) if top is None else top
     if not high > low or not top > 0 or not math.isfinite(high - low):
         return None
 
@@ -61,7 +63,8 @@ def chart(
     lines = []
     for (name, kind), track in tracks.items():
         drawn = [place(x, y) for x, y in track if math.isfinite(x) and math.isfinite(y)]
-        lines.append(Line(name, kind, "M" + "L".join(drawn) if drawn else ""))
+        if drawn:
+            lines.append(Line(name, kind, "M" + "L".join(drawn)))
     return Chart(title, description, lines, write_y(0.0), write_y(top), write_x(low), write_x(high), across)
 
 

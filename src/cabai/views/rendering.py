@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cabai.views import words
 from cabai.views.assumed import asked, assumptions, question
 from cabai.views.drawing import Chart
-from cabai.views.seen import Seen, charts, left, progress, rows, scale, to_come
+from cabai.views.seen import Seen, charts, left, rows, scale, time_to_come, to_come
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,8 +54,8 @@ def about(seen: Seen) -> dict[str, Any]:
     """The values for the templates of a study."""
     status = seen.status
     return {
-        "seen": seen, "status": status, "rows": rows(status), "progress": progress(status), "charts": charts(seen),
-        "scale": scale(status), "to_come": to_come(status), "left": left(status),
+        "seen": seen, "status": status, "rows": rows(status), "charts": charts(seen), "scale": scale(status),
+        "to_come": to_come(status), "time_to_come": time_to_come(status), "left": left(status),
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.views.drawing import Chart, Span, Tracks, chart, spans
-from cabai.views.words import duration, money, number
+from cabai.views.words import duration, money, number, percent, rough
 
 if TYPE_CHECKING:
     from cabai.study.show.status import ArmStatus, Status
@@ -32,9 +32,8 @@ class Row:
     arm: ArmStatus
     span: Span | None
     share_of_bill: float
-    evidence: float | None  # of the leader over this arm, as a share of the evidence required
     state: str  # leads, best, out and so on, or empty
-    reason: str  # in or out, and why; empty where that says no more than the rest of the row
+    texts: dict[str, str]  # its mean, interval, and how far it is behind
 
 
 def rows(status: Status) -> list[Row]:
@@ -51,9 +50,8 @@ def rows(status: Status) -> list[Row]:
             arm,
             span,
             arm.spent / status.spent if status.spent else 0.0,
-            None if arm.share is None else min(max(arm.share, 0.0), 1.0),
-            state(arm, status),
-            reason(arm, status),
+            status.state_of(arm),
+            status.texts(arm),
         )
         for arm, span in zip(arms, drawn, strict=True)
     ]
@@ -63,28 +61,6 @@ def scale(status: Status) -> tuple[float, float] | None:
     """The range of means over which intervals are drawn."""
     _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
     return (low, high) if high > low else None
-
-
-def state(arm: ArmStatus, status: Status) -> str:
-    is_best = status.goal == "best"
-    if arm.name == status.decision:
-        return "best" if is_best else "cheapest"
-    if arm.name in status.dropped:
-        return "dropped"
-    if arm.name in status.tied:
-        return "tied"
-    if arm.excluded:
-        return "too bad"
-    if arm.name == status.leader:
-        return ("led" if status.stopped else "leads") if is_best else "likely"
-    if not arm.in_play or (is_out(arm) and status.decision is not None):
-        return "out"
-    return "beaten" if is_out(arm) else ""
-
-
-def reason(arm: ArmStatus, status: Status) -> str:
-    is_news = arm.name == status.rival or is_out(arm) or (status.stopped and arm.name != status.leader)
-    return arm.standing or "" if is_news or status.goal != "best" else ""
 
 
 def is_out(arm: ArmStatus) -> bool:
@@ -101,36 +77,43 @@ def left(status: Status) -> tuple[str, int] | None:
     return ("Arms left", count) if is_said else None
 
 
-def progress(status: Status) -> float | None:
-    """The evidence over the rival that is hardest to beat, as a share of the evidence required."""
-    if status.decision is not None:
-        return 1.0
-    if status.evidence is None or not status.required:
-        return None
-    return min(max(status.evidence / status.required, 0.0), 1.0)
-
-
 def to_come(status: Status) -> str:
     """How much is still to pay, as far as it is known."""
     if status.stopped:
         return "pulls under way" if status.under_way else "nothing"
     found = status.forecast
+    if status.looks_tied and status.max_cost is None:
+        return "no end in sight"
+    if found is not None and found.low >= 0.99 * found.high:
+        return f"{rough(found.high)}, the rest of the budget"
     if found is not None:
-        return f"{money(found.low)} to {money(found.high)} (80 %)"
+        return f"{rough(found.low)} to {rough(found.high)} (80 %)"
     return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
 
 
-def evidence_over_bill(seen: Seen) -> Tracks:
-    """The leader's evidence over the rival that is hardest to beat, and the evidence required, against the bill."""
+def time_to_come(status: Status) -> str:
+    """How long it may take, as far as that is known; empty if not."""
+    return "" if status.forecast is None or status.looks_tied else status.forecast.time
+
+
+def progress_over_bill(seen: Seen) -> Tracks:
+    """The share of the expected bill that was paid, against the bill."""
     status = seen.status
-    moments = [(point.spent, point.evidence, point.required) for point in seen.history]
-    if not status.stopped:
-        moments.append((status.spent, status.evidence, status.required))
-    known = [(spent, found, least) for spent, found, least in moments if found is not None and least is not None]
-    return {
-        ("evidence", "main"): [(spent, found) for spent, found, _ in known],
-        ("required", "limit"): [(spent, least) for spent, _, least in known],
-    }
+    found = [(point.spent, point.progress) for point in seen.history if point.progress is not None]
+    if not status.stopped and status.progress is not None:
+        found.append((status.spent, status.progress))
+    return {("progress", "main"): found}
+
+
+def lead_over_bill(seen: Seen) -> Tracks:
+    """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, at the end."""
+    status = seen.status
+    end = status.spent - status.spent_late
+    found = [(point.spent, point.lead) for point in seen.history if point.lead is not None and point.spent > end / 20]
+    if not status.stopped and status.lead is not None:
+        found.append((end, status.lead))
+    most = [(end, 0.0), (end, status.lead_at_most)] if status.lead_at_most is not None else []
+    return {("lead", "main"): found, ("at most, proven", "limit"): most}
 
 
 def bill_over_time(seen: Seen) -> Tracks:
@@ -146,20 +129,17 @@ def bill_over_time(seen: Seen) -> Tracks:
 
 
 def charts(seen: Seen) -> list[Chart]:
-    """Two charts: evidence and evidence required against the bill, and the bill over time."""
-    evidence, bill = evidence_over_bill(seen), bill_over_time(seen)
-    said, is_best = "", seen.status.goal == "best"
-    title = "Evidence of the leader over its closest rival" if is_best else "Evidence for the least certain claim"
-    if evidence["evidence", "main"]:
-        (spent, last), (_, least) = evidence["evidence", "main"][-1], evidence["required", "limit"][-1]
-        said = f"{number(last, 3)} of {number(least, 3)} nats after a bill of {money(spent)}"
+    """Progress and the leader's lead against the bill, and the bill over time."""
+    status, bill, lead = seen.status, bill_over_time(seen), lead_over_bill(seen)
     end, spent = bill["spent", "main"][-1]
     found = [
         chart(
-            title,
-            said, evidence, "spent", money,
-            lambda value: f"{value:.3g} nats",
+            "Progress", "ended" if status.stopped else f"{percent(status.progress)} of the expected bill",
+            progress_over_bill(seen), "spent", money,
+            lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
+        chart("The lead", f"{status.leader}, {status.ahead}", lead, "spent", money, lambda value: number(value, 2))
+        if status.goal == "best" else None,
         chart(
             "The bill", f"{money(spent)} spent in {duration(end)}", bill, "time",
             lambda seconds: duration(seconds) if seconds else "start", money,

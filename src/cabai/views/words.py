@@ -28,6 +28,15 @@ def money(value: float | None) -> str:
     return f"{value:.4g}"
 
 
+def rough(value: float) -> str:
+    """An amount that was estimated: two digits.
+
+    >>> rough(1.191), rough(16.47), rough(123456), rough(0.0)
+    ('1.2', '16', '120,000', '0')
+    """
+    return money(float(f"{value:.2g}"))
+
+
 def percent(share: float | None) -> str:
     """A share in percent: 100 % only if it is exactly 1, 0 % only if it is exactly 0.
 

@@ -15,14 +15,17 @@ LOSE = "lose"  # its lease ended, and the study counts that as a failure: the sa
 COUNTS = "counts"  # sums of many pulls: pull (the first number), request (the period), words: JSON, a list by arm
 IMPORT = "import"  # a result from elsewhere, when a study is created: as TELL; worker: where it is from
 AMEND = "amend"  # words: JSON of {setting: [before, after]}, worker (who)
-STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence)
+STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence); accepted: cost is its epsilon
 
 KINDS = (ASK, OFFER, RENEW, RELEASE, LAPSE, WITHDRAW, TELL, LOSE, COUNTS, IMPORT, AMEND, STOP)
 RESULTS = (TELL, LOSE, COUNTS, IMPORT)  # of a pull, once
 # Why a study stopped.
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND = "evidence", "max_cost", "max_pulls", "certificate", "by hand"
-REASONS = (EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
+ACCEPTED = "accepted"  # somebody took what was proven as the decision: the leader is within some epsilon of the best
+DECISIONS = (EVIDENCE, ACCEPTED)
+REASONS = (*DECISIONS, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND)
 LIMITS = (MAX_COST, MAX_PULLS)  # which can be raised, so that the study continues
+REOPENING = {*LIMITS, "epsilon"}  # amendments after which a study that stopped at a limit is looked at again
 
 
 class Event(NamedTuple):
@@ -66,10 +69,12 @@ def check_event(event: Event, settings: Any) -> None:
                 raise wrong(event, "words")
     elif kind == STOP:
         has_arm = type(event.arm) is int and 0 <= event.arm < len(settings.arms)
-        if event.words not in REASONS or not (has_arm or (event.arm is None and event.words != EVIDENCE)):
+        if event.words not in REASONS or not (has_arm or (event.arm is None and event.words not in DECISIONS)):
             raise wrong(event, "words", "arm")
         if not is_amount(event.reward) or not event.reward <= 1:  # type: ignore[operator]
             raise wrong(event, "reward")
+        if event.words == ACCEPTED and not is_amount(event.cost):
+            raise wrong(event, "cost")
 
 
 def is_allowed(reward: float, settings: Any) -> bool:

@@ -1,26 +1,39 @@
 """A study's settings, changed while it runs.
 
-No test depends on a budget, a lease or metadata. Arms that join or are dropped by hand raise the required level: see
-`levels`, and docs/theory/amending.md for the proofs.
+No test depends on a budget, a lease or metadata, and each holds for all epsilons at once. Arms that join or are dropped
+by hand raise the required level: see `levels`, and docs/theory/amending.md for the proofs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from cabai.core.goal import checked_costs
+from cabai.core.goal import BEST, checked_costs
+from cabai.datasets.race import PAIRED
 from cabai.study import levels
 from cabai.study.current import Transaction
-from cabai.study.log.events import AMEND, BY_HAND, CERTIFICATE, EVIDENCE, MAX_COST, MAX_PULLS
+from cabai.study.log.events import (
+    ACCEPTED,
+    AMEND,
+    BY_HAND,
+    CERTIFICATE,
+    DECISIONS,
+    EVIDENCE,
+    MAX_COST,
+    MAX_PULLS,
+    STOP,
+)
 from cabai.study.rules.telling import stop_at_limit
 from cabai.study.settings import RUN, Settings, checked_arms, checked_metadata
 from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.thresholds import Calibrated
 
 ENDED = {
     EVIDENCE: "has decided",
+    ACCEPTED: "was decided by accepting what was proven",
     BY_HAND: "was stopped by hand",
     CERTIFICATE: "has reached the end of its threshold's certificate",
 }
@@ -46,6 +59,44 @@ def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
     """Amend, whatever it is; the state does the rest."""
     transaction.add(AMEND, words=json.dumps(changes), worker=by)
     stop_at_limit(transaction)
+
+
+def accept(
+    transaction: Transaction, within_of: Callable[[Any, int], float | None], most: float | None, by: str
+) -> None:
+    """Take as the decision what is proven about the leader: it is within some epsilon of the best, at most `most`.
+
+    `within_of(state, arm)` is that epsilon. Where its test is not the one that decides (`champion`), or not at the
+    same level (with a reserve), either of the two may be wrong, so the decision is at 2 delta.
+    """
+    state, name = transaction.state, transaction.row.name
+    settings, ended = state.settings, state.ended
+    if ended is not None and ended.words in DECISIONS:
+        return
+    if settings.goal != BEST:
+        raise InvalidInput(
+            f"study {name!r} looks for goal {settings.goal!r}: that its likely answer is close to the best says "
+            "nothing about what arms cost, so there is nothing to accept."
+        )
+    leader = state.leader if ended is None else ended.arm
+    within = None if leader is None else within_of(state, leader)
+    if leader is None or within is None:
+        raise InvalidInput(f"nothing is proven yet about the leader of study {name!r}: there is nothing to accept.")
+    if most is not None and within > most:
+        raise InvalidInput(
+            f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best, got epsilon "
+            f"{most:g}: accept that much, or go on."
+        )
+    is_joint = settings.reserve is None and decides_by_pairs(settings)
+    error = settings.error if is_joint else 2 * settings.delta
+    transaction.add(STOP, words=ACCEPTED, arm=leader, reward=max(1 - error, 0.0), cost=within, worker=by)
+
+
+def decides_by_pairs(settings: Settings) -> bool:
+    """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
+    if settings.items is not None:
+        return settings.items.race == PAIRED
+    return bool(settings.threshold.of_pairs == settings.threshold)
 
 
 def drop(transaction: Transaction, arm: str, by: str) -> None:
@@ -128,9 +179,31 @@ def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
                 f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
                 f"got {values[MAX_PULLS]}."
             )
+    if "epsilon" in values:
+        values["epsilon"] = raised(settings, values["epsilon"])
     if "metadata" in values:
         values["metadata"] = merged(settings, values["metadata"])
-    return dataclasses.replace(settings, **values)
+    found = dataclasses.replace(settings, **values)
+    if found.items is None:
+        found.setup()  # a threshold may refuse an epsilon
+    return found
+
+
+def raised(settings: Settings, given: Any) -> float:
+    """A larger epsilon. The same tests decide, for all epsilons at once; but not all of them have one."""
+    epsilon = settings.family.check_epsilon(given)
+    if epsilon < settings.epsilon:
+        raise InvalidInput(f"epsilon can only be raised: it is {settings.epsilon:g}, got {epsilon:g}.")
+    why = None
+    if settings.goal != BEST:
+        why = f"with goal {settings.goal!r}, epsilon is part of the question"
+    elif not decides_by_pairs(settings):
+        why = "champion looks for the best arm itself; once the leader is close enough, use accept()"
+    elif isinstance(settings.threshold, Calibrated):
+        why = "the certificate of the threshold is for this epsilon only"
+    if why is not None and epsilon != settings.epsilon:
+        raise InvalidInput(f"epsilon cannot be raised here: {why}.")
+    return epsilon
 
 
 def merged(settings: Settings, given: Any) -> dict[str, Any]:

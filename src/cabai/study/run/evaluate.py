@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +21,7 @@ from cabai.study.items import Items
 from cabai.study.run.awaiting import awaited
 from cabai.study.run.failing import is_blamed
 from cabai.study.run.loop import Failed, one_each, paid_in, run
+from cabai.study.run.watching import page_of, watched
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -142,6 +139,7 @@ def evaluate(
     max_failures: int = 5,
     catch: Any = None,
     progress: bool | None = None,
+    page: bool = False,
     batch: int | None = None,
 ) -> Evaluation:
     """Find the best of several models, prompts or configurations on a dataset, for less than a full evaluation.
@@ -173,6 +171,9 @@ def evaluate(
     none of them counts. A wrong test (for example a NameError, a TypeError, or a result that is not a score) ends the
     run at once and counts nowhere; `catch` names the exceptions that are failures instead, and `Study.run` says what
     the default is. What was gathered is in the error's `evaluation`. See `create_study` for the rest.
+
+    In a terminal, a line shows how far it is; elsewhere, one per minute (`progress=False`: none). With `page=True` you
+    can watch it in a browser, at an address that is printed (extra `server`).
 
     >>> answers = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
     >>> found = evaluate(["small", "large"], range(200), lambda arm, item: answers[arm][item], seed=1)
@@ -209,11 +210,11 @@ def evaluate(
             )
         return (result, 1.0) if costs is None and not isinstance(result, (tuple, Mapping, Failed)) else result
 
-    with keeping(study, name), shown_progress(study, progress) as report:
+    again = None if name is None else "Call it again to continue."
+    with keeping(study, name), page_of(study, page), watched(study, progress, again=again):
         status = run(
-            study, try_once, workers=workers, max_failures=max_failures, retries=retries, progress=report, catch=catch,
-            batch=batch,
-        )  # fmt: skip
+            study, try_once, workers=workers, max_failures=max_failures, retries=retries, catch=catch, batch=batch
+        )
     return Evaluation(study, status, study.scores())
 
 
@@ -364,35 +365,3 @@ def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
                     "seed or none."
                 )
     return tuple(dict.fromkeys(seeds))
-
-
-@contextmanager
-def shown_progress(study: Study, wanted: bool | None) -> Iterator[Callable[[], None] | None]:
-    """Show the status on the last line of a terminal; by default, if there is one."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield None
-        return
-    lock, due, width = threading.Lock(), 0.0, 0
-
-    def report() -> None:
-        nonlocal due, width
-        if time.monotonic() < due or not lock.acquire(blocking=False):
-            return
-        try:
-            started = time.monotonic()
-            line = study.status().sentence[: shutil.get_terminal_size().columns - 1]
-            sys.stderr.write("\r" + line.ljust(width))
-            sys.stderr.flush()
-            width, taken = len(line), time.monotonic() - started
-            due = time.monotonic() + max(0.3, 20 * taken)  # showing it must not take longer than evaluating
-        except Exception:  # an error while showing it must not end an evaluation
-            due = time.monotonic() + 10
-        finally:
-            lock.release()
-
-    try:
-        yield report
-    finally:
-        if width:
-            sys.stderr.write("\r" + " " * width + "\r")
-            sys.stderr.flush()

@@ -12,7 +12,20 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from cabai.study.catalogue import FORMAT
 from cabai.study.current import Row
 from cabai.study.log import tables
-from cabai.study.log.events import AMEND, ASK, COUNTS, IMPORT, LIMITS, LOSE, OFFER, STOP, TELL, WITHDRAW, Event
+from cabai.study.log.events import (
+    AMEND,
+    ASK,
+    COUNTS,
+    IMPORT,
+    LIMITS,
+    LOSE,
+    OFFER,
+    REOPENING,
+    STOP,
+    TELL,
+    WITHDRAW,
+    Event,
+)
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__
@@ -24,6 +37,7 @@ if TYPE_CHECKING:
 LOG = "jsonl"  # the ending of the file of a whole log
 SMALL = 2**20  # bytes; larger files are kept on disk
 FIRST, LATER = ["pull", "arm"], ["reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
+OF_A_STOP = {"reward": "confidence", "cost": "epsilon"}  # what its fields mean
 OF_AN_ITEM = [*FIRST, "item", *LATER]
 OBSERVATION = [*FIRST, *LATER, "pulls", "period", "origin"]
 
@@ -77,7 +91,7 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
             ended = event.words
         elif event.kind == AMEND:
             changes = json.loads(event.words or "")
-            ended = None if ended in LIMITS and set(changes) & set(LIMITS) else ended
+            ended = None if ended in LIMITS and set(changes) & REOPENING else ended
             for arm in changes.get("dropped", [[], []])[1][len(dropped) :]:
                 dropped.append(arm)
                 for pull in pulls.values():
@@ -140,7 +154,7 @@ def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
         found["item"] = settings.items.id(event.item)
     for name in ("reward", "cost", "worker", "request"):
         if getattr(event, name) is not None:
-            found["confidence" if event.kind == STOP and name == "reward" else name] = getattr(event, name)
+            found[OF_A_STOP.get(name, name) if event.kind == STOP else name] = getattr(event, name)
     if event.words is not None and event.kind != ASK:  # that of an ask is what a policy remembers
         key = {STOP: "reason", AMEND: "changes", COUNTS: "counts"}.get(event.kind, "failed")
         found[key] = json.loads(event.words) if event.kind in (AMEND, COUNTS) else event.words

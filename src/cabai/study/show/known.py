@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
 from cabai.support.validation import InvalidInput
 
-CLOSE = 1e-3  # of epsilon: the precision of the search, from above
+CLOSE, ROUGHLY = 1e-3, 2e-2  # of epsilon: the precision of the search, from above
 DOUBLINGS = 60
 MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
@@ -36,11 +37,15 @@ class Known:
 
     may_be_best: NDArray[np.bool_]
     within: float | None  # the leader is at most so much worse than the best; None: nothing is shown
-    better: NDArray[np.bool_]  # [b, a]: b is better than a; all pairs at once
+    better: NDArray[np.bool_] | None  # [b, a]: b is better than a; all pairs at once, as is the next
+    lead: float | None = None  # the leader is better than its rival by at most so much
 
 
-def known_of(state: SampledState, leader: int | None, *, decided: bool = False) -> Known | None:
-    """What is known about a study's arms; None if its test is not proven, or not about pairs of arms."""
+def known_of(
+    state: SampledState, leader: int | None, rival: int | None = None, *, decided: bool = False
+) -> Known | None:
+    """What is known about a study's arms, and about the leader and a rival; None if its test is not proven, or not
+    about pairs of arms."""
     settings, setup = state.settings, state.setup
     if not settings.can_test or not getattr(setup.policy, "tests_pairs", True):
         return None
@@ -53,7 +58,8 @@ def known_of(state: SampledState, leader: int | None, *, decided: bool = False) 
     if decided and leader is not None and settings.epsilon == 0:  # every other arm was beaten when it was
         possible = np.arange(len(possible)) == leader
     within = None if leader is None else tester.within(leader, possible)
-    return Known(possible, within, tester.separated())
+    lead = None if leader is None or rival is None else tester.lead(leader, rival)
+    return Known(possible, within, tester.separated(), lead)
 
 
 class Tester:
@@ -89,30 +95,42 @@ class Tester:
         """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
         everyone = self.threshold != self.setup.threshold and possible.sum() > 1  # see known.md
         rivals = [a for a in self.order.tolist() if (possible[a] or everyone) and a != leader]
-        if not (self.tested[leader] and self.tested[rivals].all()):
+        setup = self._with_epsilon(self.settings.delta)
+        if setup is None or not (self.tested[leader] and self.tested[rivals].all()):
             return None
-        try:
-            width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
-            some = width / 2 if math.isfinite(width) else 1.0  # each epsilon that is tried is put there
-            setup = Setup(
-                self.settings.kernel_family, self.threshold, arms=len(self.arms), delta=self.settings.delta,
-                epsilon=some,
-            )  # fmt: skip
-        except InvalidInput:  # a user's own family may have none
-            return None
-        most, found = width / self.settings.family.unit, 0.0
-        beaten = self._beaten(self.settings.pairs)
+        found, beaten = 0.0, self._beaten(self.settings.pairs)
         for a in rivals:
             if found == 0.0 and beaten(leader, a):
                 continue
-            own = self._smallest(setup, leader, a, found, most)
+            own = self._smallest(setup, leader, a, found)
             if own is None:
                 return None
             found = max(found, own)
         return found * self.settings.family.unit
 
-    def _smallest(self, setup: Setup, b: int, a: int, least: float, most: float) -> float | None:
+    def lead(self, leader: int, rival: int) -> float | None:
+        """The most by which the leader can be better than a rival: the rival is shown to be at most that much worse, at
+        the level of all pairs of arms."""
+        setup = self._with_epsilon(self.settings.delta / len(self.arms))
+        if setup is None or not (self.tested[leader] and self.tested[rival]):
+            return None
+        found = self._smallest(setup, rival, leader, 0.0, ROUGHLY)
+        return None if found is None else found * self.settings.family.unit
+
+    def _with_epsilon(self, delta: float) -> Setup | None:
+        """The study's test with an epsilon, which is then put there; None if a user's own family has none."""
+        width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
+        try:
+            return Setup(
+                self.settings.kernel_family, self.threshold, arms=len(self.arms), delta=delta,
+                epsilon=width / 2 if math.isfinite(width) else 1.0,
+            )  # fmt: skip
+        except InvalidInput:
+            return None
+
+    def _smallest(self, setup: Setup, b: int, a: int, least: float, close: float = CLOSE) -> float | None:
         """The smallest epsilon from `least` on at which b is settled over a, rounded up so that it is settled there."""
+        most = (self.settings.family.mean_range[1] - self.settings.family.mean_range[0]) / self.settings.family.unit
         rules, settled = Record(setup.rules), setup.bound(is_settled)
 
         def holds(epsilon: float) -> bool:
@@ -127,13 +145,15 @@ class Tester:
         for _ in range(DOUBLINGS):
             high = low + step
             if not high < most:
-                return None
+                high = (low + most) / 2
+                if most - high < CLOSE * most:
+                    return None
             if holds(high):
                 break
             low, step = high, 2 * step
         else:
             return None
-        while high - low > CLOSE * high:
+        while high - low > close * high:
             middle = (low + high) / 2
             low, high = (low, middle) if holds(middle) else (middle, high)
         return high
@@ -164,7 +184,7 @@ class Tester:
         return beaten
 
 
-def race_known_of(state: RaceState, leader: int | None, *, decided: bool = False) -> Known:
+def race_known_of(state: RaceState, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known:
     """The same as for a study without items. A paired race spends one delta on its decision, on the arms that may be
     the best, and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other
     arms."""
@@ -174,7 +194,20 @@ def race_known_of(state: RaceState, leader: int | None, *, decided: bool = False
         possible = np.arange(arms) == leader
     if leader is not None:
         possible[tied_with(state, leader)] = True
-    return Known(possible, None if leader is None else race_within(state, leader, possible), race_separated(state))
+    if leader is None or state.items.earlier:  # what it says of ranks would be about these arms only
+        return Known(possible, None, None if state.items.earlier else race_separated(state))
+    lead = None if rival is None else race_lead(state, leader, rival)
+    return Known(possible, race_within(state, leader, possible), race_separated(state), lead)
+
+
+def race_lead(state: RaceState, leader: int, rival: int) -> float | None:
+    """The most by which the leader can be better than a rival on all items, at the level of all pairs of arms."""
+    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
+    if is_finished(state, leader, rival):
+        return race.lead(leader, rival) / race.items
+    target = arms * (arms - 1) / delta * ROUNDED_UP
+    found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader)
+    return None if found is None else found * (race.high - race.low)
 
 
 def race_within(state: RaceState, leader: int, possible: np.ndarray) -> float | None:
@@ -210,6 +243,12 @@ def race_separated(state: RaceState) -> np.ndarray:
             elif b != a and small:
                 found[b, a] = largest_capital(race.board, bets, b, a, 0.0) >= target
     return found
+
+
+def within_of(state: Any, arm: int) -> float | None:
+    """How much worse than the best an arm is at most, at delta; None if nothing is shown."""
+    found = race_known_of(state, arm) if isinstance(state, RaceState) else known_of(state, arm)
+    return None if found is None else found.within
 
 
 def tied_with(state: RaceState, leader: int) -> list[int]:

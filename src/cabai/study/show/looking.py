@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cabai.core.goal import CHEAPEST
+from cabai.core.goal import BEST, CHEAPEST
 from cabai.datasets.race import PAIRED
 from cabai.study.current import Row
-from cabai.study.log.events import EVIDENCE
+from cabai.study.log.events import ACCEPTED, DECISIONS, EVIDENCE
 from cabai.study.rules import warnings
 from cabai.study.show import known
 from cabai.study.show.known import closed, ranks
-from cabai.study.show.standing import Field, Pair
-from cabai.study.show.status import ArmStatus, Status
-from cabai.study.state.accounts import finite_or_none
+from cabai.study.show.status import ArmStatus, Forecast, Status
+from cabai.study.state.accounts import Point, finite_or_none
 from cabai.study.state.cheapest import CheapestState
+from cabai.study.state.evidence import Pairs
+from cabai.study.state.progress import Remaining
 from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
+
+LATELY = 9  # points of the history that say how fast results come
 
 
 def status_of(state: Any, row: Row, now: float) -> Status:
     """The status of a study at this time."""
     settings, ended = state.settings, state.ended
-    names = settings.arms
-    is_decided = ended is not None and ended.words == EVIDENCE
+    names, why = settings.arms, None if ended is None else ended.words
+    is_decided = why in DECISIONS
     leader = state.leader if ended is None else ended.arm
     kind: Looking = RaceLooking(state, leader) if isinstance(state, RaceState) else SampledLooking(state, leader)
-    shown = kind.known(is_decided)
     closest = kind.closest()
-    field = Field(
-        names=names, pulled=[kind.counted(a)[0] > 0 for a in range(len(names))],
-        in_play=[bool(each) for each in state.in_play], leader=leader, decision=leader if is_decided else None,
-        stopped=ended is not None, pairs=kind.pairs, rival=None if closest is None else closest[0], known=shown,
-        epsilon=settings.epsilon, dropped=settings.dropped, tied=kind.tied, by_pairs=kind.by_pairs,
-    )  # fmt: skip
-    if settings.items is not None and settings.items.earlier:
-        shown = None  # what it says of ranks would be about these arms only
-    better = None if shown is None else closed(shown.better)
+    rival = closest[0] if closest is not None and settings.goal == BEST else None
+    shown = kind.known(rival, is_decided=why == EVIDENCE)
+    better = None if shown is None or shown.better is None else closed(shown.better)
     found, costs = None if better is None else ranks(better), state.paid_costs()
     arms = [
         replace(
-            arm_status(state, kind, field, a),
+            arm_status(state, kind, a, None if closest is None else closest[0], is_decided, shown),
             cost=finite_or_none(costs[a]),
             ranks=None if found is None else found[a],
             better_than=None if better is None else [names[b] for b in better[a].nonzero()[0]],
@@ -53,12 +51,14 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         for a in range(len(names))
     ]
     waiting, missing = sum(arm.waiting for arm in arms), [pull.number for pull in state.waited_for()]
+    remaining = kind.remaining() if ended is None else None
+    error = 1 - ended.reward if ended is not None and why == ACCEPTED else settings.error
     return Status(
         name=row.name,
         family=settings.family.address,
         direction=settings.direction,
         delta=settings.delta,
-        epsilon=settings.epsilon,
+        epsilon=ended.cost if ended is not None and why == ACCEPTED else settings.epsilon,
         max_cost=settings.max_cost,
         max_pulls=settings.max_pulls,
         arms=arms,
@@ -81,19 +81,25 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         evidence=None if closest is None else finite_or_none(closest[1]),
         required=None if closest is None else finite_or_none(closest[2]),
         confidence=kind.confidence() if ended is None else ended.reward,
-        remaining_cost=None if ended is None else 0.0,
         stopped=ended is not None,
-        reason=None if ended is None else ended.words,
+        reason=why,
         decision=names[leader] if is_decided and leader is not None else None,
         warnings=kind.warnings(arms),
         within=None if shown is None else shown.within,
         at_most=kind.at_most() if ended is None else 0.0,
+        progress=1.0 if ended is not None else kind.progress(remaining),
+        forecast=None if remaining is None else forecast_of(state, remaining),
+        lead=None if leader is None or rival is None else finite_or_none(state.lead(leader, rival) or 0.0),
+        lead_at_most=None if shown is None else shown.lead,
+        looks_tied=remaining is not None and remaining.looks_tied,
+        last_result=state.last_result,
+        equal_cost=kind.equal_cost() if is_decided else None,
         goal=settings.goal,
         slack=settings.slack,
         claim=kind.claim() if closest is not None else None,
         imported=settings.elsewhere,
         amended=len(state.amendments),
-        error=settings.error if settings.error != settings.delta else None,
+        error=None if math.isclose(error, settings.delta) else error,
         reserve=settings.reserve,
         joined=list(settings.joined),
         dropped=list(settings.dropped),
@@ -102,22 +108,33 @@ def status_of(state: Any, row: Row, now: float) -> Status:
     )
 
 
-def arm_status(state: Any, kind: Looking, field: Field, a: int) -> ArmStatus:
+def forecast_of(state: Any, remaining: Remaining) -> Forecast:
+    """What is still to come, in money and in time."""
+    pace, found = seconds_per_result(state.points), list[float]()
+    if pace is not None and remaining.cost > 0:
+        each = pace * remaining.results / remaining.cost
+        found = [each * remaining.low, each * remaining.high]
+    return Forecast(remaining.low, remaining.high, remaining.chance, *found)
+
+
+def seconds_per_result(points: Sequence[Point]) -> float | None:
+    """How fast results come: the median of the latest stretches of the history, so that a pause does not count."""
+    last = points[-LATELY:]
+    paces = [(b.time - a.time) / (b.told - a.told) for a, b in itertools.pairwise(last) if b.told > a.told]
+    return statistics.median(paces) if len(paces) > 1 else None
+
+
+def arm_status(state: Any, kind: Looking, a: int, rival: int | None, is_decided: bool, shown: Any) -> ArmStatus:
     """One arm."""
     account, under_way = state.accounts[a], [pull for pull in state.pulls.values() if pull.arm == a]
     pulls, waiting, mean = kind.counted(a)
     low, high = kind.bounds(a)
     cheapest = state.settings.goal == CHEAPEST
     excluded = cheapest and kind.is_excluded(a)
-    standing, share = field.standing(a), field.share(a)
-    if cheapest:  # evidence is about pairs, and an arm is in several
-        share = None
-        if a == field.decision:
-            standing = "the cheapest shown to be good enough: decided"
-        elif excluded:
-            standing = "out: too bad to be the answer"
+    may_be_best = None if shown is None else bool(shown.may_be_best[a])
+    behind = None if kind.leader is None or a == kind.leader else state.lead(kind.leader, a)
     return ArmStatus(
-        name=field.names[a],
+        name=state.settings.arms[a],
         pulls=pulls,
         waiting=waiting,
         discarded=int(account["discarded"]),
@@ -130,13 +147,55 @@ def arm_status(state: Any, kind: Looking, field: Field, a: int) -> ArmStatus:
         high=finite_or_none(high),
         cost=None,
         spent=float(account["spent"]),
-        in_play=field.in_play[a],
-        standing=standing,
-        share=share,
-        may_be_best=None if field.known is None else bool(field.known.may_be_best[a]),
+        in_play=bool(state.in_play[a]),
+        standing=standing(state, kind, a, rival, is_decided, excluded, may_be_best),
+        share=None if cheapest else share(state, kind, a),
+        behind=None if behind is None else finite_or_none(behind),
+        may_be_best=may_be_best,
         running_cost=running_cost(state, a) if cheapest else None,
         excluded=excluded,
     )
+
+
+def share(state: Any, kind: Looking, a: int) -> float | None:
+    """The evidence of the leader over an arm, as a share of what is required of it."""
+    pair = kind.pairs[a]
+    if pair is None or a == kind.leader or state.settings.arms[a] in state.settings.dropped:
+        return None
+    if not state.in_play[a]:
+        return 1.0
+    evidence, required = pair
+    return min(max(evidence / required, 0.0), 1.0) if math.isfinite(required) and required > 0 else None
+
+
+def standing(
+    state: Any, kind: Looking, a: int, rival: int | None, is_decided: bool, excluded: bool, may_be_best: bool | None
+) -> str:
+    """In or out, and why, in words."""
+    settings, pair = state.settings, kind.pairs[a]
+    leader = "" if kind.leader is None else settings.arms[kind.leader]
+    if a == kind.leader and is_decided:
+        return "best: decided" if settings.goal == BEST else "the cheapest shown to be good enough: decided"
+    if excluded:
+        return "out: too bad to be the answer"
+    if settings.arms[a] in settings.dropped:
+        return "out: dropped by hand"
+    if a in kind.tied:
+        return f"tied with {leader}: the same total on all items"
+    if not kind.counted(a)[0]:
+        return "in: not pulled yet"
+    is_enough = pair is not None and pair[0] > pair[1]
+    if not state.in_play[a] and not is_enough:
+        return "out: it was beaten"
+    if a == kind.leader:
+        return "leads"
+    if is_enough and settings.epsilon and state.in_play[a]:
+        return f"settled: {leader} is at most {settings.epsilon:g} worse"
+    if is_enough:
+        return f"out: {leader} beats it" if kind.by_pairs else "out: it is not the best"
+    if may_be_best is False:
+        return "in, though it is not the best"
+    return "in: closest rival" if a == rival and state.ended is None else "in"
 
 
 def running_cost(state: Any, a: int) -> float | None:
@@ -156,12 +215,18 @@ class SampledLooking:
     def __init__(self, state: SampledState, leader: int | None) -> None:
         self.state, self.settings, self.leader = state, state.settings, leader
         self.shows = state.settings.can_test and state.setup.shows_evidence
-        self._pairs = state.pairs(leader) if self.shows else [None] * len(state.settings.arms)
-        self._closest = state.closest(self._pairs) if self.shows and leader == state.leader else None
+        self.pairs: Pairs = state.pairs(leader) if self.shows else [None] * len(state.settings.arms)
+        self._closest = state.closest(self.pairs) if self.shows and leader == state.leader else None
 
-    @property
-    def pairs(self) -> list[Pair | None]:
-        return [None if pair is None else Pair(*pair) for pair in self._pairs]
+    def remaining(self) -> Remaining | None:
+        return self.state.remaining(self.state.claims(self.pairs)) if self.shows else None
+
+    def progress(self, remaining: Remaining | None) -> float | None:
+        return remaining.progress if remaining is not None else 0.0 if self.shows else None
+
+    def equal_cost(self) -> float | None:
+        found = self.state.remaining(self.state.claims(self.pairs)) if self.shows and self.leader is not None else None
+        return None if found is None else found.equally
 
     def closest(self) -> tuple[int, float, float] | None:
         """None after late results, if another arm leads now."""
@@ -170,8 +235,8 @@ class SampledLooking:
     def confidence(self) -> float | None:
         return self.state.confidence_over(self._closest) if self.shows else None
 
-    def known(self, decided: bool) -> known.Known | None:
-        return known.known_of(self.state, self.leader, decided=decided)
+    def known(self, rival: int | None, *, is_decided: bool) -> known.Known | None:
+        return known.known_of(self.state, self.leader, rival, decided=is_decided)
 
     def counted(self, a: int) -> tuple[int, int, float | None]:
         """The pulls that count, those that wait, and the mean of the first."""
@@ -223,21 +288,29 @@ class RaceLooking:
         self.tied: Sequence[int] = () if leader is None else known.tied_with(state, leader)
         self.told = np.count_nonzero(~np.isnan(self.race.scores), axis=1)
 
-    @property
-    def pairs(self) -> list[Pair | None]:
-        if self.leader is None:
-            return [None] * len(self.settings.arms)
-        capital, required = self.race.capital(self.leader), math.log(self.race.board.target)
-        return [None if a == self.leader else Pair(math.log(capital[a]), required) for a in range(len(capital))]
+        self.pairs: Pairs = [None] * len(state.settings.arms)
+        if leader is not None:
+            capital, required = self.race.capital(leader), math.log(self.race.board.target)
+            self.pairs = [None if a == leader else (math.log(capital[a]), required) for a in range(len(capital))]
+
+    def remaining(self) -> Remaining | None:
+        return self.state.remaining()
+
+    def progress(self, remaining: Remaining | None) -> float:
+        return 0.0 if remaining is None else remaining.progress
+
+    def equal_cost(self) -> None:
+        return None
 
     def closest(self) -> tuple[int, float, float] | None:
-        return self.state.closest() if self.state.ended is None else None
+        """None after late results, if another arm leads now."""
+        return self.state.closest() if self.leader == self.state.leader else None
 
     def confidence(self) -> float:
         return self.state.confidence()
 
-    def known(self, decided: bool) -> known.Known:
-        return known.race_known_of(self.state, self.leader, decided=decided)
+    def known(self, rival: int | None, *, is_decided: bool) -> known.Known:
+        return known.race_known_of(self.state, self.leader, rival, decided=is_decided)
 
     def counted(self, a: int) -> tuple[int, int, float | None]:
         prefix = int(self.race.board.prefix[a])

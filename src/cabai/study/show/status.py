@@ -4,40 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST
+from cabai.study.log.events import ACCEPTED
 from cabai.support.tables import table
 from cabai.views import status_table
 
-SHARE = 0.8  # of forecasts: the chance that what is still to be paid lies within the range
+SHARE = 0.8  # the chance that what is still to be paid lies within the range
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is still to be paid before the study stops: less than `low` with a chance of a tenth, more than `high` with
-    a chance of a tenth. With a budget no more than its rest is paid, and `chance` is that of a decision within it."""
+    """What is still to come before the study stops: less than `low` is paid with a chance of a tenth, more than `high`
+    with a chance of a tenth. With a budget no more than its rest is paid, and `chance` is that of a decision within
+    it. Seconds are those that it takes if results come as fast as of late; None where that is not known."""
 
     low: float
-    median: float
     high: float
     chance: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+
+    @property
+    def time(self) -> str:
+        """How long it takes, in words; empty if that is not known, or a few seconds."""
+        if self.low_seconds is None or self.high_seconds is None or self.high_seconds < 10:
+            return ""
+        return " to ".join(dict.fromkeys([lasting(self.low_seconds), lasting(self.high_seconds)]))
 
     def __str__(self) -> str:
         """The end of a sentence that says what was spent."""
         if self.chance is not None and self.low >= 0.99 * self.high:
             much = f", {roughly(self.high)} more until the budget is used up"
         else:
-            much = f", between {roughly(self.low)} and {roughly(self.high)} more ({100 * SHARE:.0f} %)"
-        return (
-            much if self.chance is None else f"{much}; chance of a decision within the budget: {percent(self.chance)}"
-        )
-
-    def after(self, paid: float) -> Forecast:
-        """The same after some more has been paid."""
-        low, median, high = (max(each - paid, 0.0) for each in (self.low, self.median, self.high))
-        return Forecast(low, median, high, self.chance)
+            much = f", {rounded(self.low)} to {rounded(self.high)} more"
+            much += f", in {self.time}" if self.time else ""
+            much += f" ({100 * SHARE:.0f} %)"
+        if self.chance is None:
+            return much
+        return f"{much}; chance of a decision within the budget: {percent(self.chance)}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class ArmStatus:
     in_play: bool  # False once the policy has dropped it
     standing: str | None = None  # in or out, and why, in words
     share: float | None = None  # the evidence of the leader over it, of what is required
+    behind: float | None = None  # how much worse than the leader it is on average
     may_be_best: bool | None = None  # False: shown not to be, at delta; None where that cannot be said
     ranks: list[int] | None = None  # the best and the worst that it can have, at delta for all arms at once
     better_than: list[str] | None = None  # the arms that it is shown to be better than, on which ranks are based
@@ -113,9 +121,8 @@ class Status:
     evidence: float | None  # of the leader over that rival, in nats
     required: float | None  # of it, to stop; None also where more data are needed to say
     confidence: float | None  # 1 - the delta at which the leader would have been decided for
-    remaining_cost: float | None  # still to be paid, the median of the forecast; None where none was made
     stopped: bool
-    reason: str | None  # evidence, max_cost, max_pulls, certificate or by hand
+    reason: str | None  # evidence, accepted, max_cost, max_pulls, certificate or by hand
     decision: str | None  # the best arm, as surely as `promise` says; None where the threshold was not reached
     warnings: list[str]
     items: int | None = None  # of a study with items: how many there are
@@ -123,7 +130,13 @@ class Status:
     is_complete: bool = False  # whether everything was evaluated
     within: float | None = None  # the leader is shown to be at most so much worse than the best, at delta
     at_most: float | None = None  # still to be paid at most: the rest of a budget, or of a dataset; None: no limit
-    forecast: Forecast | None = None  # what is still to be paid, where that was asked for and can be said
+    progress: float | None = None  # the share of the expected bill that is paid: 1 once stopped; None: cannot be told
+    forecast: Forecast | None = None  # what is still to come, where that can be told
+    lead: float | None = None  # how much better than `rival` the leader is on average
+    lead_at_most: float | None = None  # the same, shown at delta: for all pairs of arms together
+    looks_tied: bool = False  # whether no end is in sight, because the best arms are perhaps equal
+    last_result: float | None = None  # when it came
+    equal_cost: float | None = None  # about what testing all arms equally would cost in total, up to the decision
     goal: str = BEST  # what is looked for: the best arm, or the cheapest that is good enough
     slack: float | None = None  # of goal cheapest: cheaper arms are worse than the best by more than epsilon - slack
     claim: str | None = None  # the same: what `evidence` is for, in words
@@ -135,10 +148,6 @@ class Status:
     dropped: list[str] = field(default_factory=list)  # arms that were dropped by hand
     tied: list[str] = field(default_factory=list)  # of a race: arms with exactly the leader's total on all items
     earlier: list[str] = field(default_factory=list)  # arms of the race that this one has joined, and that are not here
-
-    def with_forecast(self, forecast: Forecast | None) -> Status:
-        """The same, with what is still to be paid."""
-        return replace(self, forecast=forecast, remaining_cost=None if forecast is None else forecast.median)
 
     @property
     def best(self) -> str:
@@ -153,17 +162,18 @@ class Status:
         """
         if self.goal == CHEAPEST:
             return cheapest_best(self, in_words(len(self.arms)))
+        epsilon = rounded_up(self.epsilon) if self.reason == ACCEPTED else f"{self.epsilon:g}"
         wanted = "largest" if self.direction == "maximize" else "smallest"
         if self.items is not None:
             wanted = "highest" if self.direction == "maximize" else "lowest"
-            mean = f"a mean within {self.epsilon:g} of the {wanted}" if self.epsilon else f"the {wanted} mean"
+            mean = f"a mean within {epsilon} of the {wanted}" if self.epsilon else f"the {wanted} mean"
             tied = f", tied with {listed(self.tied)}," if self.tied and not self.epsilon else ""
             among = f"of these {in_words(len(self.arms))}"
             if self.earlier:
                 among += f" and the {in_words(len(self.earlier))} of the earlier race"
             return f"has {mean}{tied} {among} on these {self.items} items"
         among = " among the arms still in" if self.dropped else ""
-        close = f"has a mean within {self.epsilon:g} of the {wanted} mean"
+        close = f"has a mean within {epsilon} of the {wanted} mean"
         return (close if self.epsilon else f"has the {wanted} mean") + among
 
     @property
@@ -198,7 +208,7 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """How the study stands, in one sentence.
+        """How the study stands, in a sentence or two.
 
         >>> from cabai import create_study
         >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
@@ -207,40 +217,93 @@ class Status:
         >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
         'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
         """
+        spent = f"{self.spent:.6g} spent"
         if self.decision is not None:
             number = self.pulls + self.waiting + self.discarded + self.failures
-            if self.items is not None:
-                return f"Decided: {self.statement}; {self.spent:.6g} spent{self._share}."
-            return f"Decided: {self.statement}; {self.spent:.6g} spent on {number} pulls."
+            paid = f"{spent} on {number} pulls" if self.items is None else f"{spent}{self._share}"
+            return f"{'Accepted' if self.reason == ACCEPTED else 'Decided'}: {self.statement}; {paid}."
         if self.stopped:
-            if self.reason == "certificate":
-                limit = f"{self.certified_pulls} pulls, where the certificate of its threshold ends,"
-            else:
-                most = self.max_cost if self.reason == "max_cost" else self.max_pulls
-                limit = f"{self.reason} = {most or 0:g}"
-            limit = "by hand" if self.reason == "by hand" else f"at {limit}"
             if self.leader is None:
-                return f"Stopped {limit} before any reward; no decision."
-            return f"Stopped {limit} without a guarantee: {self.leader} leads; {self._how_sure} {self.spent:.6g} spent."
-        if self.items is not None and self.leader is not None:
-            return self._race_sentence
+                return f"Stopped {self._limit} before any reward; no decision."
+            known = self.known or f"{self.leader} leads, but nothing is proven"
+            if self.goal == CHEAPEST:
+                known = f"{self.leader} is the likely answer; {self.known or 'nothing is proven'}"
+            return f"Undecided: {known}. Stopped {self._limit}; {spent}."
         if self.leader is None and self.waiting:
             held = f"{self.waiting} told early, waiting for pulls asked before them"
-            return f"Nothing counts yet: {held}. {self.spent:.6g} spent."
+            return f"Nothing counts yet: {held}. {spent}."
         if self.leader is None and self.failures:
-            return f"No reward yet: {self.failures} failed. {self.spent:.6g} spent."
+            return f"No reward yet: {self.failures} failed. {spent}."
         if self.leader is None:
             return "Nothing observed yet."
-        if self.confidence is None:
-            return f"{self.leader} leads so far; its evidence cannot be shown here. {self.spent:.6g} spent."
-        if self.evidence is None or self.required is None:
-            return f"{self.leader} leads so far; too few pulls for evidence. {self.spent:.6g} spent."
+        if self.progress is None:
+            return f"{self.leader} leads so far; how far it is from a decision cannot be told here. {spent}."
+        if self.forecast is None:
+            rest = f", at most about {roughly(self.at_most)} more" if self.items and self.at_most is not None else ""
+            return f"{self.leader} leads so far; it is too early to tell more. {spent}{rest}."
         if self.claim is not None:
-            return cheapest_sentence(self)
-        return (
-            f"{self.leader} leads; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats. "
-            f"{self.spent:.6g} spent{'' if self.forecast is None else self.forecast}."
-        )
+            return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
+        if self.looks_tied:
+            end = "" if self.within is None else f"; epsilon = {rounded_up(self.within)} would end it now"
+            return f"No end in sight: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
+        return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
+
+    def line(self, width: int | None = None) -> str:
+        """How it stands in one line, for a terminal of that width: cut from the right, and never the money.
+
+        >>> from cabai import create_study
+        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "storage": "memory"}
+        >>> study = create_study("line", max_cost=99, **about)
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
+        >>> study.status().line(), study.status().line(30)
+        ('6 pulls, 9 of 99 spent, 73 % done, a leads', '6 pulls, 9 of 99 spent')
+        """
+        number = f"{self.pulls:,} pulls"
+        if self.items is not None:
+            number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
+        found = [number, f"{self.spent:.4g}{'' if self.max_cost is None else f' of {self.max_cost:g}'} spent"]
+        if self.looks_tied:
+            found.append("no end in sight, perhaps tied")
+        elif self.progress is not None and not self.stopped:
+            found.append(f"{percent(self.progress) if self.progress else '0 %'} done")
+        if self.forecast is not None and self.forecast.time and not self.looks_tied:
+            found.append(f"{self.forecast.time} left")
+        if self.leader is not None:
+            found.append(f"{self.leader} {'decided' if self.decision else 'leads'}")
+        while width is not None and len(found) > 2 and len(", ".join(found)) > width:
+            found.pop()
+        return ", ".join(found)[:width]
+
+    @property
+    def _limit(self) -> str:
+        """Where the study stopped without a decision."""
+        if self.reason == "by hand":
+            return "by hand"
+        if self.reason == "certificate":
+            return f"at {self.certified_pulls} pulls, where the certificate of its threshold ends"
+        return f"at {self.reason} = {(self.max_cost if self.reason == 'max_cost' else self.max_pulls) or 0:g}"
+
+    @property
+    def ahead(self) -> str:
+        """By how much the leader leads, in words; the first number is observed, the second is proven.
+
+        >>> from cabai import create_study
+        >>> study = create_study("ahead", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
+        >>> study.status().ahead
+        'ahead of b by 1'
+        """
+        if self.rival is None or self.lead is None:
+            return ""
+        if self.lead <= 0:
+            return f"level with {self.rival}"
+        most = "" if self.lead_at_most is None else f", at most {rounded_up(self.lead_at_most)}"
+        return f"ahead of {self.rival} by {rounded(self.lead)}{most}"
+
+    @property
+    def _paid(self) -> str:
+        """How far it has come, what was spent, and what is left."""
+        return f"{percent(self.progress or 0.0)} done: {self.spent:.6g} spent{self.forecast}"
 
     @property
     def _share(self) -> str:
@@ -250,57 +313,38 @@ class Status:
         return f", {self.spent / self.full_cost:.0%} of the {roughly(self.full_cost)} that evaluating everything costs"
 
     @property
-    def _race_sentence(self) -> str:
-        """The status of a race, in a sentence."""
-        if self.claim is not None:
-            return cheapest_sentence(self)
-        left = [arm for arm in self.arms if arm.in_play]
-        over = ""
-        if self.evidence is not None and self.required is not None:
-            over = f"; evidence over {self.rival} {self.evidence:.2f} of {self.required:.2f} nats"
-        rest = "" if self.at_most is None else f", at most about {roughly(self.at_most)} more for these"
-        rest = rest if self.forecast is None else str(self.forecast)
-        return f"{self.leader} leads{over}; {len(left)} of {len(self.arms)} arms left. {self.spent:.6g} spent{rest}."
+    def known(self) -> str | None:
+        """What is proven without a decision, in words: which arms may be the best, and how far the leader is from it.
 
-    @property
-    def _how_sure(self) -> str:
-        """The confidence in the leader of a study that stopped without a decision."""
-        if self.certified_pulls is not None:
-            return "its threshold gives no confidence."
-        unproven = "" if self.proven else ", by a threshold that is not proven,"
-        return (
-            f"confidence {rounded_down(self.confidence or 0.0)}{unproven} that it {self.best} (required: "
-            f"{1 - (self.error or self.delta):g})."
-        )
+        >>> from cabai import create_study
+        >>> study = create_study("known", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
+        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
+        >>> study.status().known
+        'a is at most 0.19 worse than the best, wrong with probability at most 0.05'
+        """
+        found, possible = [], [arm.name for arm in self.arms if arm.may_be_best]
+        if possible and len(possible) < len(self.arms):
+            best = f"one of {len(possible)} arms" if len(possible) > 6 else either(possible)
+            found.append(f"{best} is the best")
+        if self.within is not None:
+            much = f"at most {rounded_up(self.within)} worse than the best" if self.within else "the best"
+            found.append(f"{self.leader} is {much}")
+        if not found:
+            return None
+        each = "each " if len(found) > 1 and (self.threshold == "champion" or self.goal == CHEAPEST) else ""
+        return f"{', and '.join(found)}, {each}wrong with probability at most {self.delta:g}"
 
     @property
     def shown(self) -> list[str]:
-        """What is shown without a decision, in sentences: which arms may be the best, and which ranks are certain.
-
-        Also how far the leader may be from the best.
-
-        >>> from cabai import create_study
-        >>> study = create_study("shown", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().shown
-        ['a is at most 0.1887 worse than the best (confidence 0.95).']
-        """
-        found, sure = [], f"(confidence {1 - self.delta:.4g})"
-        possible = [arm.name for arm in self.arms if arm.may_be_best]
-        if self.decision is None and possible and len(possible) < len(self.arms):
-            found.append(f"May be the best {sure}: {listed(possible)}.")
-        is_news = self.decision is None or 0 < (self.within or 0.0) < self.epsilon  # else the decision says as much
-        if self.within is not None and is_news:
-            found.append(
-                f"{self.decision or self.leader} is at most {rounded_up(self.within)} worse than the best {sure}."
-            )
-        worst = len(self.arms)
-        certain = [arm for arm in self.arms if arm.ranks not in (None, [1, worst])]
-        best = [arm.ranks for arm in self.arms if arm.name == self.decision]
-        doubts = bool(best) and self.epsilon == 0 and best != [[1, 1]]  # ranks need more evidence than the decision
-        if certain and worst > 2 and not doubts:
-            certain.sort(key=lambda arm: arm.ranks or [])
-            found.append(f"Ranks {sure}: {', '.join(ranked(arm) for arm in certain)}.")
+        """What else is proven, in sentences."""
+        known = self.known
+        if self.decision is None:
+            return [] if known is None or self.stopped else [f"Proven: {known}."]
+        found = []
+        if self.ahead and (self.lead or 0.0) > 0:
+            found.append(f"{self.decision} is {self.ahead}.")
+        if 0 < (self.within or 0.0) < self.epsilon:  # else the decision says as much
+            found.append(f"{self.decision} is at most {rounded_up(self.within or 0.0)} worse than the best.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -322,45 +366,56 @@ class Status:
         >>> for row in study.status().rows():
         ...     print(row)
         ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
-        ['a', '1', '1', '0.0125 to 1', '1', '1', 'leads']
+        ['a', '1', '1.00', '0.01 to 1.00', '1', '1', 'leads']
         ['b', '0', '', '', '2', '0', '']
         """
-        if self.items is not None:
-            header = ["arm", "items", "mean", "known to be", "mean cost", "spent", ""]
-            return [header, *(self._row(arm) for arm in self.arms)]
-        header = ["arm", "pulls", "mean", f"{1 - self.delta:.4g} interval", "mean cost", "spent", ""]
-        return [header, *(self._row(arm) for arm in self.arms)]
+        interval = [f"{1 - self.delta:.4g} interval"] if self.items is None else []
+        count = "pulls" if self.items is None else "items"
+        return [["arm", count, "mean", *interval, "mean cost", "spent", ""], *(self._row(arm) for arm in self.arms)]
 
     def _row(self, arm: ArmStatus) -> list[str]:
-        ends = ["-inf" if arm.low is None else f"{arm.low:.4g}", "inf" if arm.high is None else f"{arm.high:.4g}"]
-        state = "out" if not arm.in_play else "leads" if arm.name == self.leader else ""
-        if self.goal == CHEAPEST and not self.stopped:
-            state = "likely" if arm.name == self.leader else state
-        if arm.excluded:
-            state = "too bad"
-        if arm.name in self.dropped:
-            state = "dropped"
-        if arm.name in self.tied:
-            state = "tied"
-        if arm.name == self.decision:
-            state = "best" if self.goal == BEST else "cheapest"
-        elif not state and not self.stopped and arm.share is not None:
-            state = (
-                "beaten" if arm.share == 1 and self.goal == BEST else f"{math.floor(100 * arm.share)} % of the evidence"
-            )
-            state += ", closest rival" if arm.name == self.rival else ""
+        state, texts = self.state_of(arm), self.texts(arm)
         for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
             if number and not (what == "waiting" and self.stopped):
                 state = f"{state}, {number} {what}".lstrip(", ")
         return [
             arm.name,
             str(arm.pulls),
-            "" if arm.mean is None else f"{arm.mean:.4g}",
-            f"{ends[0]} to {ends[1]}" if arm.pulls else "",
+            texts["mean"],
+            *([texts["interval"]] if self.items is None else []),
             "" if arm.cost is None else f"{arm.cost:.4g}",
             f"{arm.spent:.4g}",
             state,
         ]
+
+    def texts(self, arm: ArmStatus) -> dict[str, str]:
+        """The numbers of an arm's mean, with as many digits as its interval allows."""
+        digits = decimals(arm.low, arm.high) if self.items is None else decimals_of_mean(arm.pulls)
+        low = "-inf" if arm.low is None else fixed(arm.low, digits)
+        high = "inf" if arm.high is None else fixed(arm.high, digits)
+        return {
+            "mean": fixed(arm.mean, digits), "interval": f"{low} to {high}" if arm.pulls else "",
+            "behind": "" if arm.behind is None else rounded(arm.behind),
+        }  # fmt: skip
+
+    def state_of(self, arm: ArmStatus) -> str:
+        """What there is to say of an arm, in a word or two; empty where it is nothing."""
+        is_best = self.goal == BEST
+        if arm.name == self.decision:
+            return ("accepted" if self.reason == ACCEPTED else "best") if is_best else "cheapest"
+        if arm.name in self.dropped:
+            return "dropped"
+        if arm.name in self.tied:
+            return "tied"
+        if arm.excluded:
+            return "too bad"
+        if arm.name == self.leader:
+            return ("led" if self.stopped else "leads") if is_best else "likely"
+        if not arm.in_play or (arm.standing or "").startswith("out"):
+            return "out"
+        if arm.may_be_best is False:
+            return "not the best"
+        return "closest rival" if arm.name == self.rival and is_best and not self.stopped else ""
 
     def _repr_html_(self) -> str:
         return status_table(self)
@@ -413,10 +468,8 @@ def in_words(number: int) -> str:
     return words[number - 2] if 2 <= number <= 12 else str(number)
 
 
-def ranked(arm: ArmStatus) -> str:
-    """An arm and the ranks that it can have."""
-    best, worst = arm.ranks or [0, 0]
-    return f"{arm.name} {best}" if best == worst else f"{arm.name} {best} to {worst}"
+def either(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:
@@ -424,15 +477,43 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
 
 
-def rounded_up(epsilon: float) -> str:
-    """Four digits, never rounded down."""
-    text = f"{epsilon:.4g}"
-    return text if float(text) >= epsilon else f"{epsilon * (1 + 1e-3):.4g}"
+def rounded_up(value: float) -> str:
+    """One digit, or two if the first is below 5 or a 9; never rounded down.
+
+    >>> rounded_up(0.006742), rounded_up(0.0231), rounded_up(0.05), rounded_up(0.0), rounded_up(1.5)
+    ('0.007', '0.024', '0.05', '0', '1.5')
+    """
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    step = 10.0 ** math.floor(math.log10(value))
+    step = step if 5 * step <= value < 9 * step else step / 10
+    count = math.ceil(value / step)
+    text = f"{count * step:.2g}"
+    return f"{float(text if float(text) >= value else f'{(count + 1) * step:.2g}'):g}"
 
 
-def rounded_down(share: float) -> str:
-    """A confidence is never shown as more than it is."""
-    return f"{math.floor(share * 10000) / 10000:.4g}"
+def rounded(value: float) -> str:
+    """Two digits, without an exponent: 0.023, not 0.02312; 130, not 1.3e+02."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def decimals(low: float | None, high: float | None) -> int | None:
+    """How many decimals mean something, if a number lies between these; None: that is not known."""
+    if low is None or high is None or not 0 < high - low < math.inf:
+        return None
+    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 12)
+
+
+def decimals_of_mean(count: int) -> int | None:
+    """The same for the mean of so many scores."""
+    return None if not count else min(max(math.ceil(math.log10(count)), 2), 6)
+
+
+def fixed(value: float | None, digits: int | None) -> str:
+    """A number with that many decimals."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if digits is None else f"{value:.{digits}f}"
 
 
 def cheapest_best(status: Status, number: str) -> str:
@@ -450,22 +531,19 @@ def cheapest_best(status: Status, number: str) -> str:
     return f"is within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
 
 
-def cheapest_sentence(status: Status) -> str:
-    """The status of an undecided study, in a sentence."""
-    rest = "" if status.forecast is None else str(status.forecast)
-    if status.items is not None:
-        rest = "" if status.at_most is None else f", at most about {roughly(status.at_most)} more"
-    return (
-        f"{status.leader} is the likely answer; evidence that {status.claim}: {status.evidence or 0.0:.2f} of "
-        f"{status.required or 0.0:.2f} nats. {status.spent:.6g} spent{rest}."
-    )
-
-
 def roughly(cost: float) -> str:
     """Three digits, without an exponent: 3300, not 3.3e+03."""
     return f"{float(f'{cost:.3g}'):g}"
 
 
-def percent(chance: float) -> str:
-    """A chance estimated by simulation is never shown as 0 % or 100 %."""
-    return "less than 1 %" if chance < 0.01 else "more than 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"
+def percent(share: float) -> str:
+    """What was estimated is never shown as 0 % or 100 %."""
+    return "less than 1 %" if share < 0.01 else "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
+def lasting(seconds: float) -> str:
+    """Roughly how long that is: 40 s, 12 min, 3 h, 2 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{math.ceil(seconds)} s"

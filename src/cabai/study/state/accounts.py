@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.study.log.events import CERTIFICATE, KINDS, LIMITS, MAX_PULLS, RESULTS, Event, check_event, wrong
+from cabai.study.log.events import CERTIFICATE, KINDS, LIMITS, MAX_PULLS, REOPENING, RESULTS, Event, check_event, wrong
 from cabai.study.settings import AMENDABLE, Settings
+from cabai.study.state.progress import Remaining
 
 ACCOUNT = np.dtype([("spent", "f8"), ("failures", "i8"), ("largest_cost", "f8"), ("offers", "i8"), ("lapses", "i8"),
                     ("discarded", "i8")])  # fmt: skip
@@ -51,19 +52,24 @@ class Point(NamedTuple):
     rival: str | None  # the arm that the leader was furthest from beating
     evidence: float | None  # of the leader over that rival, in nats
     required: float | None  # of it, to stop
+    progress: float | None = None  # the share of the expected bill that was paid; 1 once it has stopped
+    lead: float | None = None  # how much better than that rival the leader was, on average
 
     @classmethod
     def of(cls, state: Accounts, time: float) -> Point:
         """The point of one moment. If the evidence cannot be computed, the rest is kept: something that is only shown
         must not keep a result from being stored."""
-        names, leader, rival, evidence, required = state.settings.arms, None, None, None, None
+        names, found = state.settings.arms, dict[str, Any](leader=None, rival=None, evidence=None, required=None)
         with suppress(Exception):  # of a user's own code, perhaps
-            if state.leader is not None:
-                leader = names[state.leader]
-            closest = state.closest()
-            if closest is not None:
-                rival, evidence, required = names[closest[0]], finite_or_none(closest[1]), finite_or_none(closest[2])
-        return cls(state.told, time, state.bill, int(state.in_play.sum()), leader, rival, evidence, required)
+            leader, closest = state.leader, state.closest()
+            found["leader"] = None if leader is None else names[leader]
+            if leader is not None and closest is not None:
+                rival, evidence, required = closest
+                found |= {"rival": names[rival], "lead": state.lead(leader, rival)}
+                found |= {"evidence": finite_or_none(evidence), "required": finite_or_none(required)}
+            remaining = state.remaining()
+            found["progress"] = None if remaining is None else remaining.progress
+        return cls(state.told, time, state.bill, int(state.in_play.sum()), **found)
 
 
 class Verdict(NamedTuple):
@@ -81,7 +87,7 @@ class Accounts:
     """
 
     KEPT: tuple[str, ...] = ("place", "asked", "told", "beyond", "accounts", "ended", "told_at_stop", "bill_at_stop",
-                             "costs_at_stop", "amendments", "points")  # fmt: skip
+                             "costs_at_stop", "amendments", "points", "last_result")  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         arms = len(settings.arms)
@@ -96,6 +102,7 @@ class Accounts:
         self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
         self.amendments: list[dict[str, Any]] = []  # made, by, changes, reopened
         self.points: list[Point] = []  # some of the past, for pictures
+        self.last_result: float | None = None  # when it came
 
     # What each kind of study has in its own way.
 
@@ -152,6 +159,14 @@ class Accounts:
         """The rival that the leader is furthest from beating, the evidence against it, and what is required."""
         raise NotImplementedError
 
+    def remaining(self) -> Remaining | None:
+        """What is still to come before it decides, as far as that can be told."""
+        raise NotImplementedError
+
+    def lead(self, b: int, a: int) -> float | None:
+        """How much better than a the arm b is on average, by the results that count."""
+        raise NotImplementedError
+
     def result(self, event: Event, lease: Lease) -> None:
         """A pull has returned something, or failed; its accounts are settled."""
         raise NotImplementedError
@@ -166,8 +181,10 @@ class Accounts:
             raise wrong(event, "kind")
         getattr(self, f"_{event.kind}")(event)
         self.place = event.place
-        if event.kind in RESULTS and self.ended is None and is_due(self.told, len(self.accounts)):
-            self.points.append(Point.of(self, event.time))
+        if event.kind in RESULTS:
+            self.last_result = event.time
+            if self.ended is None and is_due(self.told, len(self.accounts)):
+                self.points.append(Point.of(self, event.time))
 
     def take_all(self, events: Sequence[Event]) -> None:
         """The same of many, as they are read from a log."""
@@ -241,13 +258,13 @@ class Accounts:
             last["reopened"] = None  # its limit was still reached
         if self.points and self.points[-1].told == self.told:
             self.points.pop()
-        self.points.append(Point.of(self, event.time))
+        self.points.append(Point.of(self, event.time)._replace(progress=1.0))
 
     def _amend(self, event: Event) -> None:
         changes = json.loads(event.words or "")
         if not set(changes) <= AMENDED:
             raise wrong(event, "words")
-        reopens = self.ended is not None and self.ended.words in LIMITS and bool(set(changes) & set(LIMITS))
+        reopens = self.ended is not None and self.ended.words in LIMITS and bool(set(changes) & REOPENING)
         reopened = self.ended.words if reopens and self.ended is not None else None
         self.amendments.append(
             {"made": event.time, "by": event.worker, "changes": changes, "reopened": reopened, "place": event.place}

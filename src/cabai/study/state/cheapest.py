@@ -11,6 +11,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import required
 from cabai.core.within import excess
 from cabai.policies.cheapest import cost_to_run, is_cheaper, likely_answer
+from cabai.study.state.progress import Claim
 from cabai.study.state.sampled import SampledState
 
 Pair = tuple[int, int, float]  # b, a and an epsilon: the claim that b is at most epsilon worse than a
@@ -52,27 +53,30 @@ class CheapestState(SampledState):
                     found.append(((j, a, -margin), most))
         return found
 
-    def weakest(self) -> tuple[Pair, float] | None:
-        """The claim that is furthest from being shown."""
+    def claims(self, pairs: Any = None) -> list[Claim]:
         if not self.setup.shows_evidence:
-            return None
-        return min(self.open_pairs(), key=lambda each: each[1], default=None)
+            return []
+        least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
+        return [Claim(b, a, epsilon, least + by, least) for (b, a, epsilon), by in self.open_pairs()]
+
+    def weakest(self) -> Claim | None:
+        """The claim that is furthest from being shown."""
+        return min(self.claims(), key=lambda claim: claim.evidence, default=None)
 
     def closest(self, pairs: Any = None) -> tuple[int, float, float] | None:
         """The rival in the weakest pair, its evidence and what is required of it."""
         weakest = self.weakest()
         if weakest is None:
             return None
-        (b, a, _), by = weakest
-        least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
-        return (a if b == self.leader else b), least + by, least
+        b, a, _, evidence, least = weakest
+        return (a if b == self.leader else b), evidence, least
 
     def claim(self) -> str | None:
         """What that evidence is for, in words."""
         weakest, names = self.weakest(), self.settings.arms
         if weakest is None:
             return None
-        (b, a, epsilon), _ = weakest
+        b, a, epsilon, *_ = weakest
         if epsilon > 0:
             return f"{names[b]} is within {self.settings.epsilon:g} of {names[a]}"
         margin = epsilon * self.settings.family.unit

@@ -16,8 +16,10 @@ from cabai.families.base import lower_end, upper_end
 from cabai.study import levels
 from cabai.study.absent import Absent
 from cabai.study.settings import Settings
+from cabai.study.state import progress
+from cabai.study.state.progress import Claim, Remaining
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import EValue
+from cabai.thresholds import Bets, EValue, bets
 
 if TYPE_CHECKING:
     from cabai.study.state.sampled import View
@@ -61,17 +63,30 @@ class Evidence:
             return [None] * len(arms)
         return [self.pair(leader, a) if a != leader and self.here[a] else None for a in range(len(arms))]
 
+    def claims(self, pairs: Pairs | None = None) -> list[Claim]:
+        """What is still to be shown, and how far it is: that the leader beats each rival in play."""
+        view, leader = self.ordered, int(self.ordered.run["leader"])
+        if not view.everything_pulled or view.run["left"] < 2 or not self.setup.shows_evidence:
+            return []
+        known: Pairs = [None] * len(view.arms) if pairs is None else pairs
+        rivals = [a for a in np.flatnonzero(view.arms["in_play"]).tolist() if a != leader]
+        epsilon = float(self.rules["epsilon"])
+        return [Claim(leader, a, epsilon, *(known[a] or self.pair(leader, a))) for a in rivals]
+
+    def remaining(self, claims: Sequence[Claim] | None = None) -> Remaining | None:
+        return progress.of_sampled(self, self.claims() if claims is None else claims)
+
+    def lead(self, b: int, a: int) -> float | None:
+        arms = self.ordered.arms
+        if not (arms[b]["pulls"] and arms[a]["pulls"]):
+            return None
+        return float(arms[b]["mean"] - arms[a]["mean"]) * self.settings.family.unit
+
     def closest(self, pairs: Pairs | None = None) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
         the `pairs` of the leader with each arm, if they are known."""
-        view = self.ordered
-        if not view.everything_pulled or view.run["left"] < 2 or not self.setup.shows_evidence:
-            return None
-        leader = int(view.run["leader"])
-        rivals = [a for a in range(len(view.arms)) if a != leader and view.arms[a]["in_play"]]
-        known: Pairs = [None] * len(view.arms) if pairs is None else pairs
-        found = [(a, *(known[a] or self.pair(leader, a))) for a in rivals]
-        return min(found, key=lambda pair: pair[1] - pair[2])
+        found = min(self.claims(pairs), key=lambda claim: claim.evidence - claim.required, default=None)
+        return None if found is None else (found.loser, found.evidence, found.required)
 
     def confidence(self) -> float:
         return self.confidence_over(self.closest())
@@ -113,13 +128,18 @@ class Evidence:
         probability 1 - delta.
 
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
-        for one arm alone: proven for every family, whatever the study's own threshold.
+        for one arm alone: proven for every family, whatever the study's own threshold. Where that is `bets`, its bets
+        on one arm alone, which are narrower for rewards that vary little (docs/theory/bets.md).
         """
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
         if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
             return everything
         if a in self.summed and self.settings.family.sets_first_aside:
             return everything
+        if isinstance(self.setup.threshold, Bets):
+            level = levels.log_parts(self.settings, a) + math.log(2 / self.settings.delta)
+            ends = [float(self.settings.shown(end)) for end in bets.interval(Record(ordered), level)]
+            return min(ends), max(ends)
         try:
             setup = self.settings.test(EValue())
         except InvalidInput:  # a user's own family, without a mixture

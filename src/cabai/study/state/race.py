@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.cheapest_race import CheapestRace
-from cabai.datasets.race import Race
+from cabai.datasets.race import CHAMPION, Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
+from cabai.study.state import progress
 from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
+from cabai.study.state.progress import Claim, Remaining
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
 
@@ -38,12 +40,16 @@ class RaceState(Accounts):
         self.bill = 0.0
         self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
-        self._race = self.items.new_race(
-            arms, settings.family, delta=settings.delta, epsilon=settings.epsilon, direction=settings.direction,
-            goal=settings.cheapest,
-        )  # fmt: skip
+        self._race = self._new_race()
         self._known = np.zeros((arms, self.items.count), np.bool_)  # scores, by position
         self._new: list[tuple[int, int, float]] = []  # scores that the race has not heard of: arm, position, score
+
+    def _new_race(self) -> Race:
+        settings = self.settings
+        return self.items.new_race(
+            len(settings.arms), settings.family, delta=settings.delta, epsilon=settings.epsilon,
+            direction=settings.direction, goal=settings.cheapest,
+        )  # fmt: skip
 
     @property
     def race(self) -> Race:
@@ -68,6 +74,14 @@ class RaceState(Accounts):
         self.busy[lease.arm].discard(int(self.position[lease.item]))
         self.bill += float(event.cost)  # type: ignore[arg-type]
         self._score(lease.arm, int(lease.item), event.reward, paid=True)  # type: ignore[arg-type]
+
+    def _amend(self, event: Event) -> None:
+        before = self.settings.epsilon
+        super()._amend(event)
+        if self.settings.epsilon != before:  # the same scores, tested with another epsilon
+            scores = self.race.scores
+            self._race = self._new_race()
+            self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
 
     def _import(self, event: Event) -> None:
         """A score that was told, and paid for, in another study."""
@@ -161,10 +175,39 @@ class RaceState(Accounts):
         if leader is None:
             return None
         capital, rivals = self.race.capital(leader), self.race.rivals(leader)
-        if not rivals:
-            return None
-        rival = min(rivals, key=lambda a: capital[a])
+        if rivals:
+            rival = min(rivals, key=lambda a: capital[a])
+        else:  # decided: the arm that is least behind
+            rival = min((a for a in range(len(capital)) if a != leader), key=lambda a: self.lead(leader, a) or 0.0)
         return rival, math.log(capital[rival]), math.log(self.race.board.target)
+
+    def claims(self) -> list[Claim]:
+        """What is still to be shown. Here evidence is the capital now, and not the largest so far."""
+        race, board, leader = self.race, self.race.board, self.leader
+        if leader is None:
+            return []
+        if isinstance(race, CheapestRace):
+            found = [(test, b, b, a) for test, b, a in race.open_claims(leader)]
+        else:
+            test, by = (0, 0) if race.name == CHAMPION else (len(board.epsilons) - 1, leader)
+            found = [(test, by, leader, a) for a in race.active(self.prices) if a != leader]
+        least = math.log(board.target)
+        return [
+            Claim(b, a, float(board.epsilons[test]), math.log(max(float(board.capital[test, by, a].sum()), 1e-300)),
+                  least)
+            for test, by, b, a in found
+        ]  # fmt: skip
+
+    def remaining(self) -> Remaining | None:
+        return progress.of_race(self, self.claims())
+
+    def lead(self, b: int, a: int) -> float | None:
+        """On the items that both have finished."""
+        board = self.race.board
+        common = int(min(board.prefix[b], board.prefix[a]))
+        if not common:
+            return None
+        return float(board.sums[b, common] - board.sums[a, common]) / common * (self.race.high - self.race.low)
 
     def claim(self) -> str | None:
         """What that evidence is for, in words, where the cheapest arm that is good enough is looked for."""

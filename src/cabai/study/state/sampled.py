@@ -164,7 +164,7 @@ class SampledState(Evidence, Accounts):
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
-        self.place, self._ahead, self._choice = last.place, None, None
+        self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
         self.decided = taken < count or self._decides()
         if is_due(self.told, len(self.accounts)):
             self.points.append(Point.of(self, last.time))
@@ -340,8 +340,11 @@ class SampledState(Evidence, Accounts):
             self._drop(self.settings.arms.index(arm))
         if len(self.settings.arms) > len(before.arms):
             self._join()
+        is_new_test = (self.settings.dropped, self.settings.epsilon) != (before.dropped, before.epsilon)
+        if self.settings.epsilon != before.epsilon:
+            self._reset_policy()
         self.count()
-        if len(self.settings.dropped) > len(before.dropped) and not self.decided and self.ended is None:
+        if is_new_test and not self.decided and self.ended is None:
             self.decided = self._decides()
 
     def _drop(self, a: int) -> None:

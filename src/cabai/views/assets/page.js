@@ -63,6 +63,18 @@ document.addEventListener("visibilitychange", () => {
   else if (!events || events.readyState === EventSource.CLOSED) listen();
 });
 
+const filter = document.getElementById("filter");
+
+function narrow() {
+  const wanted = (filter?.value ?? "").toLowerCase();
+  main.querySelectorAll("#studies tbody tr").forEach((row) => {
+    row.hidden = !row.querySelector("th").textContent.toLowerCase().includes(wanted);
+  });
+}
+
+filter?.addEventListener("input", narrow);
+filter?.form.addEventListener("submit", (event) => event.preventDefault());
+
 async function readAgain() {
   if (document.hidden) return setTimeout(readAgain, 1000);
   try {
@@ -71,6 +83,7 @@ async function readAgain() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("studies");
     const focused = document.activeElement?.getAttribute("href");
     replace("studies", fresh.innerHTML);
+    narrow();
     if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     say("");
     setTimeout(readAgain, 1000 * main.dataset.again);

@@ -1,0 +1,77 @@
+"""One line about a study that runs: on the last line of a terminal, else one per minute."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from cabai.support.doors import through
+from cabai.support.validation import optional
+
+if TYPE_CHECKING:
+    from cabai.study.study import Study
+
+OFTEN, SELDOM = 0.3, 60.0  # seconds between two lines, on a terminal and elsewhere
+SHARE = 20  # times as long as making a line took: showing it must not take longer than what is shown
+
+
+def page_of(study: Study, wanted: bool) -> AbstractContextManager[Any]:
+    """The study's page, if it is wanted, while something is done."""
+    if not wanted:
+        return nullcontext()
+    optional("fastapi")
+    optional("uvicorn")
+    return through("page")(study)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def watched(study: Study, wanted: bool | None = None, *, again: str | None = None) -> Iterator[None]:
+    """Show on stderr how a study stands while something is done; with `again`, a Ctrl-C says what is stored, and how
+    to go on."""
+    over = threading.Event()
+    watcher = threading.Thread(target=watch, args=(study, over), name="cabai progress", daemon=True)
+    if wanted is not False:
+        watcher.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if again is not None:
+            over.set()
+            where = "only in memory" if study.storage == "memory" else f"in {study.storage}"
+            print(f"\nInterrupted: {study.status().line()}. Stored {where}. {again}", file=sys.stderr, flush=True)
+        raise
+    finally:
+        over.set()
+        if wanted is not False:
+            watcher.join(OFTEN)
+    if wanted and not sys.stderr.isatty():
+        print(study.status().line(), file=sys.stderr, flush=True)
+
+
+def watch(study: Study, over: threading.Event) -> None:
+    """Write a line now and then. If that fails, nothing is said: the run itself reports what is wrong."""
+    is_live, width = sys.stderr.isatty(), 0
+    usual = pause = OFTEN if is_live else SELDOM
+    while not over.wait(pause):
+        started = time.monotonic()
+        try:
+            status = study.status()
+            if is_live:
+                text = status.line(shutil.get_terminal_size().columns - 1)
+                sys.stderr.write("\r" + text.ljust(width))
+                width = len(text)
+            else:
+                sys.stderr.write(f"{time.strftime('%H:%M:%S')} {status.line()}\n")
+            sys.stderr.flush()
+        except Exception:
+            pause = 10 * usual
+            continue
+        pause = max(usual, SHARE * (time.monotonic() - started))
+    if width:
+        sys.stderr.write("\r" + " " * width + "\r")
+        sys.stderr.flush()

@@ -1,0 +1,215 @@
+"""How far a study has come, and what is still to pay: in closed form, from what its tests have counted so far.
+
+For each claim that is still to be shown, "b is better than a (up to epsilon)", the data have the information
+i = 1/(V_b/n_b + V_a/n_a) about the difference g of the means. Evidence grows as the square of a sum S = i (g + epsilon)
+over 2i. Each unit of information to come adds theta to S on average: the difference to reckon with, which is g, drawn
+towards a typical difference while i is small. So the information m that is still needed solves
+
+    (S + m theta)^2 = 2 (i + m) (Z + what is missing),        Z = S^2/(2i).
+
+Then the pulls that reach this information at the least cost follow, and their price: `left`. Progress is the share of
+the expected bill that is paid, spent/(spent + left). Only for display: no test depends on it. `benchmarks/
+bench_progress.py` measures how well it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cabai.core.state import Record
+from cabai.families.slots import variance_at
+
+TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.18  # squared differences of means, in variances of a difference of two rewards
+PRICE = 2.0  # nats that are needed before evidence shows at all
+SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the difference is known this well: perhaps a tie
+UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
+
+
+class Claim(NamedTuple):
+    """That b is better than a, or at most epsilon worse, and the evidence for it."""
+
+    winner: int
+    loser: int
+    epsilon: float  # as kernels see it
+    evidence: float
+    required: float
+
+
+class Remaining(NamedTuple):
+    """What is still to come, as far as it can be told. Costs are those of a decision; no more than `rest` is paid."""
+
+    cost: float
+    results: float
+    weight: float  # of the data: 0 if nothing is known about the closest difference, 1 if it is known well
+    least: float  # of the cost: less with a chance of a tenth
+    most: float  # more with a chance of a tenth
+    spent: float
+    rest: float  # of the budget
+    looks_tied: bool = False  # no end is in sight
+    equally: float | None = None  # what a study that tests all arms equally would pay in total
+
+    @property
+    def progress(self) -> float:
+        """The share of the expected bill that is paid."""
+        return self.spent / (self.spent + min(self.cost, self.rest))
+
+    @property
+    def low(self) -> float:
+        return min(self.least, self.rest)
+
+    @property
+    def high(self) -> float:
+        return min(self.most, self.rest)
+
+    @property
+    def chance(self) -> float | None:
+        """That of a decision within the budget: between `least` and `most` the cost is taken to be log-normal."""
+        if math.isinf(self.rest):
+            return None
+        if not (self.rest > 0 and 0 < self.least < self.most):
+            return float(self.rest >= self.most)
+        middle, width = math.log(self.least * self.most) / 2, math.log(self.most / self.least) / 2
+        return NormalDist().cdf(NormalDist().inv_cdf(0.9) * (math.log(self.rest) - middle) / width)
+
+
+def information(
+    i: float, gap: float, claim: Claim, variance: float, typical: float, price: float = 0.0
+) -> tuple[float, float]:
+    """The information that the claim needs in total, and the weight of the data. If no evidence shows, that is not
+    worth less than -`price`."""
+    weight = typical * variance / (typical * variance + 1 / i)
+    epsilon = claim.epsilon
+    if epsilon < 0:  # b must be better by more than that
+        gap, epsilon = gap + epsilon, 0.0
+    theta = math.sqrt((weight * max(gap, 0.0)) ** 2 + weight / i) + epsilon
+    total = i * (gap + epsilon)
+    shown = 0.5 * total * total / i if total > 0 else 0.0
+    missing = claim.required - claim.evidence
+    if not claim.evidence > 0:
+        missing += max(price - shown, 0.0)
+    enough = shown + max(missing, 1e-9)
+    q = enough - total * theta
+    m = (q + math.sqrt(max(q * q - theta * theta * (total * total - 2 * enough * i), 0.0))) / (theta * theta)
+    return i + max(m, 0.0), weight
+
+
+def pulls_for(hub: int, need: dict[int, float], n: Any, variances: Any, costs: Any) -> dict[int, float]:
+    """The pulls of each arm that reach the information `need[a]` on each pair of `hub` and a, at about the least
+    cost."""
+    top = max(need.values())
+    load = sum(costs[a] * variances[a] * (need[a] / top) ** 2 for a in need)
+    own = top * math.sqrt(variances[hub]) * (math.sqrt(costs[hub] * variances[hub]) + math.sqrt(load))
+    found = {hub: max(own / math.sqrt(costs[hub]), n[hub])}
+    for a in need:
+        found[a] = max(variances[a] / (1 / need[a] - variances[hub] / found[hub]), n[a])
+    return found
+
+
+def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
+    """What is left of a study without items; None while an arm has no reward, and where its test does not say."""
+    view, settings = state.ordered, state.settings
+    if not claims or not view.everything_pulled or not all(math.isfinite(claim.required) for claim in claims):
+        return None
+    n, mean = view.arms["pulls"].astype(float).tolist(), view.arms["mean"].tolist()
+    variances, costs = variances_of(state, n, mean), prices(state.paid_costs())
+    by_hub: dict[int, dict[int, float]] = defaultdict(dict)
+    closest, equal = (math.inf, 1.0), 0.0
+    for claim in claims:
+        b, a = claim.winner, claim.loser
+        variance = variances[b] + variances[a]
+        i = 1 / (variances[b] / n[b] + variances[a] / n[a])
+        need, own = information(i, mean[b] - mean[a], claim, variance, TYPICAL, PRICE)
+        by_hub[b][a] = max(need, by_hub[b].get(a, 0.0))
+        is_shown = claim.evidence > claim.required > 0
+        equal = max(equal, variance * (i * claim.required / claim.evidence if is_shown else need))
+        closest = min(closest, (claim.evidence - claim.required, own))
+    more = [0.0] * len(n)
+    for hub, needs in by_hub.items():
+        for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
+            more[a] = max(more[a], pulls - n[a])
+    left, results = sum(c * m for c, m in zip(costs, more, strict=True)), sum(more)
+    spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
+    weight = closest[1]
+    least, most = 0.35 * left, 3.0 * left * (1 + 20 * (1 - weight)) + 0.15 * spent
+    is_slow = spent / (spent + left) < SLOW and weight > KNOWN and settings.epsilon == 0
+    rest = rest_of(state, left, results)
+    return Remaining(left, results, weight, least, most, spent, rest, is_slow, equal * sum(costs))
+
+
+def rest_of(state: Any, left: float, results: float) -> float:
+    """What may still be paid within the budget and the limits on pulls."""
+    limits, settings = [math.inf if state.rest_of_budget is None else state.rest_of_budget], state.settings
+    for most in (settings.max_pulls, settings.certified_pulls):
+        if most is not None and results > 0:
+            limits.append(max(most - state.told - state.beyond, 0) * left / results)
+    return min(limits)
+
+
+def prices(paid: Any) -> list[float]:
+    """What pulls cost, for sharing them out: never nothing."""
+    known = paid[np.isfinite(paid) & (paid > 0)]
+    least = float(known.min()) * UNPAID if len(known) else 1.0
+    return np.where(np.isfinite(paid) & (paid > 0), paid, least).tolist()  # type: ignore[no-any-return]
+
+
+def variances_of(state: Any, n: list[float], mean: list[float]) -> list[float]:
+    """The variance of each arm's rewards, as kernels see them: of rewards in [0, 1] with half a reward added."""
+    settings = state.settings
+    of_family, rules, key = state.setup.bound(variance_at), Record(state.rules), settings.family.key
+    is_share = key in ("bernoulli", "bounded")
+    with np.errstate(all="ignore"):
+        around = [(k * x + 0.5) / (k + 1) if is_share else x for k, x in zip(n, mean, strict=True)]
+        found = [float(of_family(rules, x, 1.0 - x)) for x in around]
+    if key == "bounded":
+        found = (np.array(found) * variance_part(state, np.array(n), np.array(mean))).tolist()
+    least = [0.5 / k if key == "poisson" else 1e-12 for k in n]
+    return [max(own, floor) for own, floor in zip(found, least, strict=True)]
+
+
+def variance_part(state: Any, n: Any, mean: Any) -> Any:
+    """The variance of each arm's rewards, as a share of what rewards of 0 and 1 with its mean would have."""
+    most = np.maximum(mean * (1 - mean), 1e-12)
+    found = [state.variance(a) for a in range(len(n))]
+    if any(each is None for each, pulls in zip(found, n, strict=True) if pulls > 1):
+        return np.ones(len(n))  # not known
+    own = np.array([0.0 if each is None else each for each in found])
+    known = n * (n > 1)
+    common = ((known * own).sum() + most.mean()) / ((known * most).sum() + most.mean())
+    return ((known * own + 4 * common * most) / ((known + 4) * most)).clip(1e-6, 1.0)
+
+
+def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
+    """What is left of a race: up to the item at which each claim is expected to be shown, never beyond the last."""
+    board, items = state.race.board, state.race.items
+    if not claims or not (board.prefix > 0).all():
+        return None
+    end, weight = dict.fromkeys((arm for claim in claims for arm in claim[:2]), 0.0), 1.0
+    for claim in claims:
+        b, a = claim.winner, claim.loser
+        j = int(min(board.prefix[b], board.prefix[a]))
+        last, own = float(items), 1.0
+        if j < 2:
+            last, own = items / 2, 0.0
+        elif j < items:
+            d = board.shares[b, :j] - board.shares[a, :j]
+            gap = float(d.mean())
+            variance = (float(((d - gap) ** 2).sum()) + 0.25) / j
+            i = j / (1 - j / items) / variance  # sampling without replacement
+            need, own = information(i, gap, claim, variance, TYPICAL_OF_ITEMS)
+            last = need * variance * items / (items + need * variance)
+        weight = min(weight, own)
+        for arm in (b, a):
+            end[arm] = max(end[arm], last)
+    told, costs = np.count_nonzero(~np.isnan(state.race.scores), axis=1).tolist(), prices(state.paid_costs())
+    more = {arm: max(last - told[arm], 0.0) for arm, last in end.items()}
+    left, results = sum(costs[arm] * each for arm, each in more.items()), sum(more.values())
+    spent = state.bill if state.bill > 0 else float(state.told)
+    everything = sum(costs[arm] * (items - told[arm]) for arm in end)
+    least, most = 0.5 * left, min(3.0 * left * (1 + 3 * (1 - weight)) + 0.15 * spent, everything)
+    return Remaining(left, results, weight, min(least, most), most, spent, rest_of(state, left, results))

@@ -1,0 +1,185 @@
+"""How far a study has come and what is still to pay: against a plain version, and in every state; nothing depends on
+it. `benchmarks/bench_progress.py` measures how well it holds."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+import cabai
+from studies import new, reloaded
+
+# --- A plain version, with a root finder instead of a closed form -----------------------------------------------------
+
+
+def plain_left(n, mean, variance, cost, leader, pairs, epsilon) -> tuple[float, float]:
+    """What is left to pay, and the weight of the data on the closest pair; pairs: evidence and required, by rival."""
+    from scipy.optimize import brentq, minimize_scalar
+
+    need, closest = {}, (math.inf, 1.0)
+    for a, (evidence, required) in pairs.items():
+        spread = variance[leader] / n[leader] + variance[a] / n[a]
+        both, gap, i = variance[leader] + variance[a], mean[leader] - mean[a], 1 / spread
+        weight = 0.5 * both / (0.5 * both + spread)
+        drift = math.sqrt((weight * max(gap, 0)) ** 2 + weight * spread) + epsilon
+        begin = i * (gap + epsilon)
+        shown = max(begin, 0) ** 2 / (2 * i)
+        enough = shown + max(required - evidence + (max(2 - shown, 0) if evidence <= 0 else 0), 1e-9)
+
+        def missing(m, begin=begin, drift=drift, i=i, enough=enough):
+            return math.sqrt(2 * enough * (i + m)) - (begin + m * drift)
+
+        need[a] = i + (brentq(missing, 0, 1e12 * i) if missing(0) > 0 else 0.0)
+        closest = min(closest, (evidence - required, weight))
+
+    def price(own):  # of the leader's pulls, with as many of each rival as they then need
+        if any(variance[leader] / own >= 1 / each for each in need.values()):
+            return math.inf
+        others = {a: variance[a] / (1 / each - variance[leader] / own) for a, each in need.items()}
+        return cost[leader] * own + sum(cost[a] * each for a, each in others.items())
+
+    least = max(variance[leader] * each for each in need.values())
+    found = minimize_scalar(lambda log: price(math.exp(log)), bounds=(math.log(least), math.log(1e4 * least)),
+                            method="bounded", options={"xatol": 1e-12})  # fmt: skip
+    own = max(math.exp(found.x), n[leader])
+    others = {a: variance[a] / (1 / each - variance[leader] / own) for a, each in need.items()}
+    left = cost[leader] * (own - n[leader]) + sum(cost[a] * max(each - n[a], 0) for a, each in others.items())
+    return left, closest[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_progress_is_that_of_a_plain_version(seed, epsilon):
+    """For two arms the closed form is exact. With more, the leader's pulls are those that are best if all rivals need
+    as much as the hardest, weighted by how much they need: the price is at most a tenth above the least."""
+    chance = random.Random(seed)
+    means = [chance.uniform(0.2, 0.8) for _ in range(2 + 2 * (seed % 2))]
+    costs = [chance.choice([0.1, 1.0, 5.0]) for _ in means]
+    arms = [f"arm {a}" for a in range(len(means))]
+    study = new(arms=arms, policy="top-two", costs=costs, epsilon=epsilon, delta=1e-4)
+    for count in range(100):
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < means[study.arms.index(pull.arm)]))
+        if study.stopped or count < 2 * len(means) or count % 17:
+            continue
+        state = study._current.look(lambda state: state)
+        arms, leader = state.ordered.arms, state.leader
+        n, seen = arms["pulls"].tolist(), arms["mean"].tolist()
+        smooth = [(k * x + 0.5) / (k + 1) for k, x in zip(n, seen, strict=True)]
+        pairs = {a: state.pair(leader, a) for a in range(len(n)) if a != leader}
+        left, weight = plain_left(n, seen, [x * (1 - x) for x in smooth], costs, leader, pairs, epsilon)
+        found = state.remaining()
+        assert found.weight == pytest.approx(weight, rel=1e-9)
+        if len(n) == 2:
+            assert found.cost == pytest.approx(left, rel=1e-5)
+        else:
+            assert left * (1 - 1e-6) <= found.cost + state.bill * 1e-9
+            assert found.cost + state.bill <= 1.1 * (left + state.bill)
+        status = study.status()
+        assert status.progress == pytest.approx(status.spent / (status.spent + found.cost))
+        assert (status.forecast.low, status.forecast.high) == (found.least, found.most)
+
+
+# --- In every state ---------------------------------------------------------------------------------------------------
+
+KINDS = [
+    {}, {"family": "gaussian"}, {"family": "poisson"}, {"family": "exponential"}, {"family": "bounded(low=-1, high=3)"},
+    {"direction": "minimize"}, {"family": "gaussian", "direction": "minimize", "epsilon": 0.1}, {"policy": "co"},
+    {"policy": "d-lucb"}, {"goal": "cheapest", "epsilon": 0.1, "policy": "top-two"},
+    {"reserve": 0.2, "policy": "top-two"}, {"threshold": "evalue"},
+    {"max_cost": 20.0}, {"max_pulls": 25}, {"costs": [0, 1, 2]}, {"costs": [0, 0, 0]},
+    {"items": 30, "family": None, "policy": "top-two"},
+    {"items": 30, "family": None, "policy": "top-two", "epsilon": 0.1},
+    {"items": 30, "family": None, "policy": "top-two", "epsilon": 0.1, "goal": "cheapest"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_progress_is_0_until_all_arms_are_pulled_then_a_share_and_1_at_the_end(options):
+    study, chance = new(**{"costs": [1.0, 2.0, 3.0], "seed": 1} | options), random.Random(5)
+    means = {"a": 0.2, "b": 0.5, "c": 0.9}
+    for count in range(120):
+        if study.stopped:
+            break
+        pull = study.ask()
+        study.tell(pull, 1.0 if chance.random() < means[pull.arm] else 0.2 if "exp" in str(options) else 0)
+        if count > 3 and count % 15:
+            continue
+        status = study.status()
+        if status.stopped:
+            break
+        assert 0 <= status.progress < 1
+        if min(arm.pulls for arm in status.arms) == 0:
+            assert (status.progress, status.forecast) == (0.0, None)
+        if status.forecast is not None:
+            assert 0 <= status.forecast.low <= status.forecast.high < math.inf
+            if study.settings.max_cost:
+                assert status.forecast.high <= study.settings.max_cost - status.spent + 1e-9
+                assert 0 <= status.forecast.chance <= 1
+    study.stop()
+    status = study.status()
+    assert (status.progress, status.forecast) == (1.0, None)
+    points = study.history()
+    assert (points[-1].progress, points[-1].spent) == (1.0, status.spent)
+    assert all(0 <= point.progress < 1 for point in points[:-1] if point.progress is not None)
+    assert reloaded(study).history() == points
+
+
+def test_ties_have_no_end_in_sight_and_an_epsilon_that_ends_them_now():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=0.01), random.Random(8)
+    for _ in range(1500):
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < 0.5))
+    status = study.status()
+    assert not status.stopped
+    assert status.looks_tied
+    assert status.sentence.startswith(f"No end in sight: {status.leader} and {status.rival} are perhaps tied. ")
+    epsilon = float(status.sentence.split("epsilon = ")[1].split()[0])
+    assert epsilon >= status.within
+    study.amend(epsilon=epsilon)
+    assert study.decision == status.leader
+
+
+def test_a_race_that_is_decided_ends_where_the_decision_fell():
+    """The last point had no evidence: the picture of a champion race ended half-way."""
+    scores = {arm: [float(random.Random(f"{arm} {i}").random() < p) for i in range(400)]
+              for arm, p in {"a": 0.5, "b": 0.7, "c": 0.9}.items()}  # fmt: skip
+    found = cabai.evaluate(list(scores), range(400), lambda arm, item: scores[arm][item], seed=2)
+    last = found.study.history()[-1]
+    assert found.decision == "c"
+    assert (last.told, last.spent, last.progress) == (found.status.pulls, found.spent, 1.0)
+    assert last.evidence > last.required
+    report = found.study.report()
+    assert f"c is ahead of {found.status.rival} by " in report
+    assert f"{found.full_cost:g} that evaluating everything costs" in report
+
+
+def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
+    for i in range(150):
+        clock.now += 3600.0 if i == 100 else 2.0
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
+    found = study.status().forecast
+    remaining = study._current.look(lambda state: state.remaining())
+    assert found.low_seconds / found.low == pytest.approx(2 * remaining.results / remaining.cost)
+    assert found.high_seconds / found.high == pytest.approx(found.low_seconds / found.low)
+
+
+def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
+    """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits, at the level of both pairs of arms."""
+    from test_contrast import least_log_e
+
+    study, chance = new(arms=["a", "b"], family="gaussian", policy="uniform", costs=[1, 1], delta=0.1), random.Random(3)
+    for _ in range(60):
+        pull = study.ask()
+        study.tell(pull, chance.gauss({"a": 0.0, "b": 0.4}[pull.arm], 1))
+    status, means = study.status(), {arm.name: arm.mean for arm in study.status().arms}
+    assert status.lead == pytest.approx(means[status.leader] - means[status.rival])
+    family, level = cabai.families.family_of("gaussian"), math.log(2 / 0.1)
+    for most, is_shown in ((status.lead_at_most, True), (0.97 * status.lead_at_most, False)):
+        found = least_log_e(family, (30, 30), (means[status.rival], means[status.leader]), most)
+        assert (found > level) == is_shown
+    assert f"leads, ahead of {status.rival} by " in status.sentence
