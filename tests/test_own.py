@@ -309,6 +309,21 @@ def broken_later(arms, run, rules):
     return 7 if run.t > 3 else 0
 
 
+def mean(values):
+    """Not called below; but it has the name of a field, there and here."""
+    return values.mean()
+
+
+@cabai.policy
+def least_mean(arms, run, rules):
+    return 0 if arms[0].mean < arms[1].mean else 1
+
+
+def test_a_function_may_have_the_name_of_a_field():
+    runs = cabai.simulate(cabai.Instance("gaussian", [3, 0], [1, 1]), least_mean, trajectories=5, max_pulls=50)
+    assert (runs.decisions[runs.decisions >= 0] == 0).all()
+
+
 def test_an_arm_that_does_not_exist_is_told_in_a_study():
     study = cabai.create_study("broken", arms=["a", "b"], family="bernoulli", policy=broken_later, storage="memory")
     for _ in range(4):

@@ -94,14 +94,17 @@ def function_for(of: Any, bound: Binding) -> Any:
 
 
 def plain_functions_of(function: Any) -> dict[str, Any]:
-    """The Python functions that a function refers to, by name: `uniform`, or `cabai.uniform`."""
+    """The other Python functions that a function refers to, by name: `uniform`, or `cabai.uniform`.
+
+    Python does not tell a name from that of a field: with a global function `mean`, `arm.mean` counts as a reference.
+    """
     scope, names = function.__globals__, function.__code__.co_names
     found = {name: scope[name] for name in names if name in scope}
     for module in [name for name, value in found.items() if isinstance(value, ModuleType) and is_plain_module(value)]:
         found |= {f"{module}.{name}": vars(found[module])[name] for name in names if name in vars(found[module])}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         found[name] = cell.cell_contents
-    return {name: value for name, value in found.items() if is_plain(value)}
+    return {name: value for name, value in found.items() if is_plain(value) and value is not function}
 
 
 def is_plain_module(module: ModuleType) -> bool:
