@@ -271,6 +271,12 @@ SETTINGS = (
     Setting("keep", "text", "rows",
             "rows (every trajectory) or summary (any number of trajectories in little memory, with quantiles accurate "
             "to 0.05 %).", SIMULATED),
+    Setting("budget", "number", None,
+            "Fixed budget: spend this, then decide for the leader, without a guarantee; delta is not used.", SIMULATED,
+            positive),
+    Setting("shuffle", "flag", False,
+            "Give the arms another order in each trajectory: ties, which go to the first arm, then favour none.",
+            SIMULATED),
     # Plans
     Setting("budget", "number", None, "The most you can pay. Default: max_cost of the study file.", "plan", positive),
     Setting("chance", "number", 0.8, "Wanted probability of a decision within the budget.", "plan", probability),
