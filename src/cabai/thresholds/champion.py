@@ -149,8 +149,8 @@ class Champion(Contrast):
     >>> ten = cabai.Instance("gaussian", [1, *[0.5] * 9], [1] * 10)
     >>> for threshold in ("contrast", "champion"):
     ...     print(f"{cabai.simulate(ten, threshold=threshold, delta=0.05, trajectories=200).summary().mean_cost:.0f}")
-    205
-    160
+    1073
+    842
     """
 
     name = "champion"
