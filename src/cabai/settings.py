@@ -69,7 +69,8 @@ def checked_delta(value: Any, name: str) -> float:
 
 
 def share_or_infinity(value: Any, name: str) -> float:
-    if isinstance(value, (int, float)) and value == math.inf:
+    """A share; without a limit, it is infinity, or None where JSON has no infinity."""
+    if value is None or (isinstance(value, (int, float)) and value == math.inf):
         return math.inf
     share = amount(value, name)
     if share < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -40,7 +41,7 @@ from cabai.server.requests import (
 from cabai.server.studies import Studies
 from cabai.study import Pull, Status, service
 from cabai.study.service import StoredStudy, in_short, spooled
-from cabai.study.wire import ERRORS, LISTED, pull_to, settings_to
+from cabai.study.wire import ERRORS, LISTED, pull_to
 from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__
 
@@ -136,7 +137,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         def work(study: StoredStudy) -> dict[str, Any]:
             known, amended = service.about(study)
-            return {"name": study.name, "settings": settings_to(known), "amended": amended}
+            return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
 
         return Json(studies.do(name, work))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from cabai.datasets.dataset import EACH, WHOLE, Dataset
 from cabai.server.requests import MOST_SCORES, Create
 from cabai.study import Study
@@ -28,8 +26,6 @@ def create(asked: Create, storage: str, request: str | None) -> Study:
             f"over HTTP, arms times items may be at most {MOST_SCORES}, got {len(asked.arms)} times {count}: create "
             "the study on the server's side."
         )
-    if given["speculate"] is None:
-        given["speculate"] = math.inf
     if asked.digest is not None and count:
         ids = tuple(items) if isinstance(items, list) else None
         if len(asked.digest) > WHOLE + EACH * len(ids or ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,13 +77,15 @@ class Items:
         return {id_: number for number, id_ in enumerate(self.ids or range(self.count))}
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Its values as JSON, which has no infinity: to speculate without a limit is null."""
+        return dataclasses.asdict(self) | {"speculate": None if self.speculate == math.inf else self.speculate}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Items:
         ids = values["ids"]
         lists = {name: tuple(values.get(name, ())) for name in ("seeds", "earlier")}
-        return cls(**{**values, "ids": None if ids is None else tuple(ids), **lists})
+        speculate = math.inf if values["speculate"] is None else values["speculate"]
+        return cls(**{**values, "ids": None if ids is None else tuple(ids), "speculate": speculate, **lists})
 
     @property
     def in_words(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from cabai.study.settings import Settings, checked_metadata
 from cabai.study.show.status import Status
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
-from cabai.study.wire import pull_from, settings_from, status_from
+from cabai.study.wire import pull_from, status_from
 from cabai.support.validation import InvalidInput, amount, shown
 from cabai.views.seen import Seen
 
@@ -197,7 +197,7 @@ def load_remote(address: str | Server, name: str) -> RemoteStudy:
 def settings_of(server: Server, name: str) -> tuple[int, Settings]:
     """How often a study was amended, and its settings."""
     found = server.get("studies", name, "settings")
-    return found.get("amended", 0), settings_from(found["settings"])
+    return found.get("amended", 0), Settings.from_json(json.dumps(found["settings"]))
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,8 +230,8 @@ def create_remote(
         body["arms"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
     items = settings.items
     if items is not None:
-        body |= {"items": items.ids or items.count, "digest": items.digest, "race": items.race, "failed": items.failed}
-        body |= {"speculate": None if math.isinf(items.speculate) else items.speculate, "finish": items.finish}
+        of_items = {key: value for key, value in items.to_json().items() if key in settings_for("http")}
+        body |= of_items | {"items": items.ids or items.count}
     body |= {"name": name, "load_if_exists": load_if_exists}
     server = Server(address)
     server.post("studies", body=body, key=secrets.token_hex(16))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from cabai.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
 from cabai.study.given import Pull
-from cabai.study.settings import Settings
 from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.support.validation import InvalidInput
 
@@ -48,18 +45,3 @@ def status_from(values: Mapping[str, Any]) -> Status:
 
 def known(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
-
-
-def settings_to(settings: Settings) -> dict[str, Any]:
-    """Settings as JSON, which knows no infinity: to speculate without a limit is null."""
-    values: dict[str, Any] = json.loads(settings.to_json())
-    if settings.items is not None and math.isinf(settings.items.speculate):
-        values["items"]["speculate"] = None
-    return values
-
-
-def settings_from(values: Mapping[str, Any]) -> Settings:
-    items = values.get("items")
-    if items is not None and items["speculate"] is None:
-        values = {**values, "items": {**items, "speculate": math.inf}}
-    return Settings.from_json(json.dumps(values))
