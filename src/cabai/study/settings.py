@@ -23,7 +23,7 @@ from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput, shown, whole
-from cabai.thresholds import Calibrated, Threshold, threshold_of
+from cabai.thresholds import Calibrated, EValue, Threshold, threshold_of
 
 RUN_MEMORY = ("last", "leader", "second", "left", "rival", "stream")  # of the run, besides the policy's own
 AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # epsilon only grows
@@ -223,9 +223,10 @@ class Settings:
             self._rules[leader, among] = setup.rules
         return self._rules[leader, among]
 
-    def test(self, threshold: Threshold) -> Setup:
-        """The same arms, tested by another threshold, without a policy or an epsilon."""
-        return Setup(self.kernel_family, threshold, arms=len(self.arms), delta=self.delta)
+    @lazy
+    def of_one_arm(self) -> Setup:
+        """The same arms, each tested alone, by `evalue`; an error if a user's own family has no mixture."""
+        return Setup(self.kernel_family, EValue(), arms=len(self.arms), delta=self.delta)
 
     @property
     def kernel_family(self) -> Family:

@@ -19,7 +19,7 @@ from cabai.study.settings import Settings
 from cabai.study.state import progress
 from cabai.study.state.progress import Claim, Remaining
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, EValue, bets
+from cabai.thresholds import Bets, bets
 
 if TYPE_CHECKING:
     from cabai.study.state.sampled import View
@@ -141,7 +141,7 @@ class Evidence:
             ends = [float(self.settings.shown(end)) for end in bets.interval(Record(ordered), level)]
             return min(ends), max(ends)
         try:
-            setup = self.settings.test(EValue())
+            setup = self.settings.of_one_arm
         except InvalidInput:  # a user's own family, without a mixture
             return everything
         arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
