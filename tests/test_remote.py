@@ -56,7 +56,8 @@ def both(name: str, storage: str, address: str, **settings) -> tuple[Study, Stud
 
 def plain(value):
     """What two studies must have in common: not their names, ids and times."""
-    drop = {"name", "created", "ended", "pull", "asked", "told", "waiting_for", "expires", "id"}
+    drop = {"name", "created", "ended", "pull", "asked", "told", "waiting_for", "expires", "id", "last_result",
+            "low_seconds", "high_seconds"}  # fmt: skip
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items() if name not in drop}
     return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
