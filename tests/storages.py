@@ -28,7 +28,7 @@ def looked(opened: Any, text: str, values: tuple = ()) -> list[tuple]:
             cursor = connection.execute(text.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description else []
     if opened.file is None:
-        with opened.turn:
+        with opened.writing:
             return opened.writer.driver.execute(text, values).fetchall()
     driver = sqlite3.connect(opened.file, isolation_level=None, timeout=60)
     try:

@@ -126,7 +126,7 @@ def check_final(final: dict[str, Any], state: Any, *, counts: bool) -> None:
     assert (ended is not None) == final["stopped"]
     if ended is not None:
         assert (ended.words, names[ended.arm]) == (final["reason"], final["decision"] or final["leader"])
-    assert (state.bill, state.told, state.asked, state.beyond) == tuple(
+    assert (state.bill, state.told, state.asked, state.in_sums) == tuple(
         final[name] for name in ("spent", "told", "asked", "beyond")
     )
     assert [pull.number for pull in state.pulls.values()] == [each["pull"] for each in final["under_way"]]

@@ -21,7 +21,7 @@ import cabai
 from cabai.cli.main import app
 from cabai.families import poisson
 from cabai.simulation.grid import random_instance
-from cabai.study.absent import stored
+from cabai.study.stand_ins import stored
 from cabai.thresholds import Calibrated
 from studies import check_same_pulls
 
@@ -99,7 +99,7 @@ import json, sys
 import cabai
 from cabai.cli.main import app
 from cabai.simulation.grid import random_instance
-from cabai.study.absent import stored
+from cabai.study.stand_ins import stored
 from cabai.thresholds import Calibrated
 
 study = cabai.load_study("own", storage="sqlite:///own.db")

@@ -214,7 +214,7 @@ SPOILT = [
 @BOTH
 def test_snapshots_that_are_spoilt_while_four_processes_work_change_nothing(url, monkeypatch):
     """Each process loads the study again and again, so that snapshots are used."""
-    monkeypatch.setattr(current, "OFTEN", 4)
+    monkeypatch.setattr(current, "SNAPSHOT_EVERY", 4)
     study = create_study("study", arms=["a", "b", "c"], family="gaussian(variance=1)", policy="top-two", storage=url)
     study.tell(study.ask(), 0.0, 1.0)
 

@@ -160,7 +160,7 @@ def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
         state = study._current.look(lambda state: state.trial())
         waited += state.has_waiting
         state._reset_policy()
-        expected = state.choose_beyond([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
+        expected = state.choose_after([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
         pull = study.ask()
         assert pull.arm == study.arms[expected]
         under_way.append(pull)

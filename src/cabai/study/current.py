@@ -30,8 +30,8 @@ from cabai.support.version import __version__
 
 T = TypeVar("T")
 FOLD = f"{__version__}/2"  # the version of the states: a snapshot of another one is not used
-OFTEN = 64  # events between two snapshots; more for large states
-TOGETHER = 64  # calls in one transaction: other processes wait for it
+SNAPSHOT_EVERY = 64  # events between two snapshots; more for large states
+MOST_CALLS = 64  # calls in one transaction: other processes wait for it
 MOST_AT_ONCE = 512  # events in one statement
 AT_A_TIME = 50_000  # events that are read at once
 MAY_DECIDE = (*RESULTS, WITHDRAW, AMEND)
@@ -277,7 +277,7 @@ class CurrentState:
     def _join(self, calls: list[Call]) -> None:
         """Add the calls of other threads that wait."""
         leader = calls[0]
-        while len(calls) < TOGETHER and self.calls:
+        while len(calls) < MOST_CALLS and self.calls:
             call = self.calls.popleft()
             if call.is_open and call is not leader:
                 calls.append(call)
@@ -287,7 +287,7 @@ class CurrentState:
         without that code."""
         self.since_snapshot += len(transaction.events)
         is_last = transaction.events[-1].kind == STOP
-        if self.since_snapshot < max(OFTEN, self.snapshot_size // 100) and not is_last and not self.recipe.own:
+        if self.since_snapshot < max(SNAPSHOT_EVERY, self.snapshot_size // 100) and not is_last and not self.recipe.own:
             return
         state = transaction.state
         content = json.dumps(state.snapshot())
@@ -301,9 +301,9 @@ class CurrentState:
             self._see(state)
             return work(state)
 
-    def turns(self) -> list[Event]:
+    def stops_and_amendments(self) -> list[Event]:
         """The stops and amendments, without the rest of the log."""
-        found = self.reader.events(self.storage.fetch(tables.TURNS, (self.row.id,)))
+        found = self.reader.events(self.storage.fetch(tables.STOPS_AND_AMENDMENTS, (self.row.id,)))
         if sum(event.kind == AMEND for event in found) != self.amended:
             self.look(lambda state: None)  # so that the settings are at once what they are now
         return found

@@ -4,7 +4,7 @@ An arm i beats j when E_{i,j} reaches 1/(delta w_i v_D). With K arms at first, a
 
     w_i = (1 - r)/K for the K first arms,   r/(2k 2^k) for the k-th that joined,   v_0 = 1 - r,   v_D = r/2^D.
 
-All v_D add up to 1, and so do all w_i if that of the k-th to join is taken 2k times: so many tests may go wrong for it.
+All v_D add up to 1, and so do all w_i if that of the k-th to join is taken 2k times, the number of its tests.
 Without a reserve no arm can join: w_i = 1/(K - 1), v_D = 1/2^D, which add up to 2 where arms are dropped.
 docs/theory/amending.md has the proof.
 """

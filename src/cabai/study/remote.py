@@ -11,7 +11,6 @@ from typing import Any
 
 from cabai.families import Gaussian
 from cabai.settings import settings_for
-from cabai.study.absent import KINDS, Absent
 from cabai.study.given import (
     Pull,
     amender,
@@ -23,6 +22,7 @@ from cabai.study.http import Server
 from cabai.study.rules.counts import Sum
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.show.status import Status
+from cabai.study.stand_ins import KINDS, StandIn
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, status_from
@@ -160,7 +160,7 @@ class RemoteStudy(Study):
         pull = given["pull"]
         self._number(pull)
         values = {"pull": pull.id if isinstance(pull, Pull) else pull}
-        if isinstance(self.settings.family, Absent):  # only the server can check it
+        if isinstance(self.settings.family, StandIn):  # only the server can check it
             return values | {name: given.get(name) for name in ("reward", "cost", "failed")}
         result = checked_result(self, **given)
         return values | {"reward": result.reward, "cost": result.cost, "failed": result.failed}

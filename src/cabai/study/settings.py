@@ -17,8 +17,8 @@ from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.settings import FAIL, STOP, defaults_for, settings_for
 from cabai.study import levels
-from cabai.study.absent import KINDS, Absent, is_own, present, stored
 from cabai.study.items import Items
+from cabai.study.stand_ins import KINDS, StandIn, is_own, present, stored
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
@@ -296,7 +296,7 @@ class Settings:
     @lazy
     def is_present(self) -> bool:
         """Whether all of the user's own code has been imported."""
-        return not any(isinstance(value, Absent) for value in self.own.values())
+        return not any(isinstance(value, StandIn) for value in self.own.values())
 
     @lazy
     def may_warn(self) -> bool:
@@ -312,19 +312,19 @@ class Settings:
     @property
     def can_mirror(self) -> bool:
         """Whether rewards can be shown as they were told."""
-        return self.direction == "maximize" or not isinstance(self.family, Absent)
+        return self.direction == "maximize" or not isinstance(self.family, StandIn)
 
     @property
     def can_test(self) -> bool:
         """Whether the family and the threshold have been imported."""
-        return not isinstance(self.family, Absent) and not isinstance(self.threshold, Absent)
+        return not isinstance(self.family, StandIn) and not isinstance(self.threshold, StandIn)
 
     def imported(self) -> Settings:
         """The same, with the user's own code imported; an error if that fails."""
         return dataclasses.replace(self, **{kind: present(kind, value) for kind, value in self.own.items()})
 
     def sources_now(self) -> dict[str, str]:
-        return {kind: source_digest(value) for kind, value in self.own.items() if not isinstance(value, Absent)}
+        return {kind: source_digest(value) for kind, value in self.own.items() if not isinstance(value, StandIn)}
 
     def differences(self, other: Settings) -> dict[str, str]:
         """The settings in which two studies differ, each in words."""
@@ -394,7 +394,7 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 def findable(given: Named) -> Any:
     """A family, policy or threshold that every process can find by its stored name."""
-    if not isinstance(given, Absent):
+    if not isinstance(given, StandIn):
         found = KINDS[given.kind][0].get(given.address)
         if found != given and (not given.is_own or found.address != given.address):
             raise InvalidInput(f"a study's {given.kind} must be one that can be found again by its name, got {given}.")

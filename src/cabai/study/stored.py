@@ -69,7 +69,7 @@ class StoredStudy(Study):
     def _ended(self) -> Event | None:
         """The event that stopped the study, if it has; without a look at the rest of its log."""
         ended = None
-        for event in self._current.turns():
+        for event in self._current.stops_and_amendments():
             if event.kind == STOP:
                 ended = event
             elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:

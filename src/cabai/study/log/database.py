@@ -1,8 +1,8 @@
 """A database with studies in it.
 
 A change to a study is one transaction, made by one function that is handed a connection. What it has written is durable
-when `write` returns, and a transaction that did not end has written nothing. Whoever only looks fetches one statement
-at a time: logs only grow, so nothing has to stand still in between.
+when `write` returns, and a transaction that did not end has written nothing. Readers fetch one statement at a time:
+logs only grow, so nothing has to stand still in between.
 """
 
 from __future__ import annotations

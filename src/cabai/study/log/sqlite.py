@@ -89,15 +89,15 @@ class SqliteStorage(database.Storage):
         self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
         # Threads of one process that write queue here, which is quicker than polling. Those that read do not wait for
         # them, unless they share the one connection of a database in memory.
-        self.turn = threading.RLock()
-        self.reading = self.turn if self.file is None else threading.RLock()
+        self.writing = threading.RLock()
+        self.reading = self.writing if self.file is None else threading.RLock()
         self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
         self.reader: SqliteConnection | None = None
         super().__init__()
         self.identity = self._identity()
 
     def _write(self, work: database.Work[T], since: float | None) -> T:
-        with self.turn:
+        with self.writing:
             connection = self._connection("writer", 0.0)
             try:
                 connection.begin()
@@ -163,7 +163,7 @@ class SqliteStorage(database.Storage):
         return super().failed(error)
 
     def close(self) -> None:
-        for name, lock in (("writer", self.turn), ("reader", self.reading)):
+        for name, lock in (("writer", self.writing), ("reader", self.reading)):
             if lock.acquire(blocking=False):
                 connection: SqliteConnection | None = getattr(self, name)
                 setattr(self, name, None)
@@ -174,14 +174,14 @@ class SqliteStorage(database.Storage):
     def before_fork(self) -> None:
         """Wait for transactions to end, and close all connections: one that is open in two processes would have the
         child believe that it holds locks which only its parent has, and write to a log that the parent removed."""
-        self.turn.acquire()
+        self.writing.acquire()
         self.reading.acquire()
         if self.file is not None:
             self.close()
 
     def after_fork(self, *, in_child: bool) -> None:
         self.reading.release()
-        self.turn.release()
+        self.writing.release()
 
 
 def use_wal(driver: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ PREPARE = (
     f"PREPARE cabai_lock (BIGINT) AS {LOCK.replace('?', '$1')}; "
     f"PREPARE cabai_events (BIGINT, BIGINT) AS {EVENTS.replace('?', '$1', 1).replace('?', '$2')}"
 )
-TURNS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
+STOPS_AND_AMENDMENTS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
 LAST_PLACE = "SELECT (SELECT max(place) FROM cabai_event WHERE study = one.id) FROM cabai_study AS one WHERE id = ?"
 ROW = f"(?{', ?' * len(Event._fields)})"
 RESULT = (

@@ -134,7 +134,7 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: lis
         raise InvalidInput(
             f"study {transaction.row.name!r} has stopped at {ended.words}: raise it with amend() first, then tell."
         )
-    total = state.asked + state.beyond + sum(each.pulls for each in sums)
+    total = state.asked + state.in_sums + sum(each.pulls for each in sums)
     if total >= MOST:
         raise InvalidInput(f"a study must have fewer than 2**53 pulls in all, and would have {total}.")
     paid = 0.0
@@ -161,7 +161,7 @@ def split(state: SampledState, pulls: int, money: float | None = None) -> list[i
     trial, given, left = state.trial(), [0] * len(state.settings.arms), pulls
     step, prices = math.ceil(pulls / STEPS), prices_of(state)
     while left > 0:
-        arm, some = trial.choose_beyond(given), min(step, left)
+        arm, some = trial.choose_after(given), min(step, left)
         if money is not None and prices[arm] > 0:
             some = min(some, max(math.floor(money / prices[arm] * (1 + ROUNDING)), 0))
             money -= some * prices[arm]
@@ -186,7 +186,7 @@ def split_within(state: SampledState, pulls: int) -> list[int]:
     if money is not None:
         pending = (state.live + state.gone).tolist()
         money -= sum(number * price for number, price in zip(pending, prices_of(state), strict=True))
-    most = min([pulls, *(max(limit - state.asked - state.beyond, 0) for limit in limits)])
+    most = min([pulls, *(max(limit - state.asked - state.in_sums, 0) for limit in limits)])
     return split(state, most, money)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cabai.errors import CostlyStudy, FailedPulls, WideRewards
 from cabai.families import Gaussian
-from cabai.study.absent import Absent
+from cabai.study.stand_ins import StandIn
 from cabai.study.state.accounts import Accounts
 
 CHANCE = 1e-6  # that there is ever a warning about rewards of the declared variance, for each arm
@@ -69,7 +69,7 @@ def lapsing(state: Any, a: int, lapses: int) -> str | None:
 def too_wide(state: Any, a: int) -> str | None:
     """A warning where gaussian rewards are more spread than their declared variance allows, beyond chance."""
     family = state.settings.family
-    if not isinstance(family, Gaussian) or isinstance(family, Absent):
+    if not isinstance(family, Gaussian) or isinstance(family, StandIn):
         return None
     pulls = int(state.ordered.arms["pulls"][a])
     if not state.squares[a] > (pulls - 1) * family.variance:  # then those about the mean are not larger either

@@ -82,18 +82,21 @@ class Verdict(NamedTuple):
 class Accounts:
     """A state: a fold over the events of a log. Only `take` changes it.
 
-    The rules of asking and telling also need to know of a state what they leave to its kind: `choose`, `wants`,
-    `verdict`, `leader`, `confidence`.
+    Each kind of study adds what the rules leave to it: `choose(extra)`, the arm and the item to pull next, or None
+    while results under way may decide (it leaves no trace until it is asked); `next_if_idle()`, the arm to pull if
+    nothing were under way; `verdict()`, the decision that the results which count show; `confidence()`, 1 - the
+    smallest delta at which the leader would have been decided for by now; `overflows(arm, reward, cost)`, whether
+    these, added to what was told before, are too large for a double; and the following.
     """
 
-    KEPT: tuple[str, ...] = ("place", "asked", "told", "beyond", "accounts", "ended", "told_at_stop", "bill_at_stop",
+    KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "accounts", "ended", "told_at_stop", "bill_at_stop",
                              "costs_at_stop", "amendments", "points", "last_result")  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         arms = len(settings.arms)
         self.settings, self.place = settings, 0  # the place of the last event
         self.asked = self.told = 0  # pulls handed out; results, of which sums count once for each arm
-        self.beyond = 0  # pulls that sums stand for, beyond one each
+        self.in_sums = 0  # pulls that sums stand for, without one for each arm of a sum
         self.pulls: dict[int, Lease] = {}  # under way, by number
         self.live, self.gone = np.zeros(arms, np.int64), np.zeros(arms, np.int64)  # of those: waited for; withdrawn
         self.accounts = np.zeros(arms, ACCOUNT)
@@ -127,33 +130,15 @@ class Accounts:
     def in_play(self) -> NDArray[Any]:
         raise NotImplementedError
 
-    def choose(self, extra: int = 0, batch: int = 0, arm: int | None = None) -> tuple[int, int | None] | None:
-        """The arm, and item, to pull next; None while results under way may decide. It leaves no trace until it is
-        asked. In a race, this many may be under way in addition to the usual number: `extra`; for `batch` and `arm` see
-        `Race.next`."""
-        raise NotImplementedError
-
     why_none = "the results told so far decide, once those of pulls asked before them are told"
 
     def kept_choice(self) -> str | None:
         """What the event of the last choice must say, where nobody can choose again: a user's own code did."""
         return None
 
-    def next_if_idle(self) -> int | None:
-        """The arm that would be pulled if nothing were under way."""
-        raise NotImplementedError
-
     def wants(self, arm: int) -> bool:
         """Whether a lapsed pull of an arm is to be offered again."""
         return bool(self.in_play[arm])
-
-    def verdict(self) -> Verdict | None:
-        """The decision that the results which count show, if they do."""
-        raise NotImplementedError
-
-    def confidence(self) -> float:
-        """1 - the smallest delta at which the leader would have been decided for by now."""
-        raise NotImplementedError
 
     def closest(self) -> tuple[int, float, float] | None:
         """The rival that the leader is furthest from beating, the evidence against it, and what is required."""
@@ -246,9 +231,6 @@ class Accounts:
     def _counts(self, event: Event) -> None:
         raise ValueError("it has sums where none are possible")
 
-    def _import(self, event: Event) -> None:
-        raise NotImplementedError
-
     def _stop(self, event: Event) -> None:
         if self.settings.cheapest is not None:  # the decision is about these, whatever is told later
             self.costs_at_stop = [cost if math.isfinite(cost) else None for cost in self.running_costs]
@@ -290,7 +272,7 @@ class Accounts:
 
     def limit(self) -> str | None:
         """The limit on pulls that is reached with those under way, if any."""
-        pulls, most = self.told + self.beyond + len(self.pulls), self.settings
+        pulls, most = self.told + self.in_sums + len(self.pulls), self.settings
         if most.max_pulls is not None and pulls >= most.max_pulls:
             return MAX_PULLS
         return CERTIFICATE if most.certified_pulls is not None and pulls >= most.certified_pulls else None
@@ -340,10 +322,6 @@ class Accounts:
         with np.errstate(all="ignore"):
             costs: NDArray[np.float64] = self.accounts["spent"] / (self.rewards_told + self.accounts["discarded"])
         return costs
-
-    def overflows(self, a: int, reward: float | None, cost: float) -> bool:
-        """Whether these, added to what was told before, are too large for a double."""
-        raise NotImplementedError
 
     # Snapshots.
 

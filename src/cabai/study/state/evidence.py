@@ -14,8 +14,8 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required
 from cabai.families.base import lower_end, upper_end
 from cabai.study import levels
-from cabai.study.absent import Absent
 from cabai.study.settings import Settings
+from cabai.study.stand_ins import StandIn
 from cabai.study.state import progress
 from cabai.study.state.progress import Claim, Remaining
 from cabai.support.validation import InvalidInput
@@ -132,7 +132,7 @@ class Evidence:
         on one arm alone, which are narrower for rewards that vary little (docs/theory/bets.md).
         """
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
-        if ordered["pulls"] == 0 or isinstance(self.settings.family, Absent):
+        if ordered["pulls"] == 0 or isinstance(self.settings.family, StandIn):
             return everything
         if a in self.summed and self.settings.family.sets_first_aside:
             return everything

@@ -42,7 +42,7 @@ class RaceState(Accounts):
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
         self._race = self._new_race()
         self._known = np.zeros((arms, self.items.count), np.bool_)  # scores, by position
-        self._new: list[tuple[int, int, float]] = []  # scores that the race has not heard of: arm, position, score
+        self._new: list[tuple[int, int, float]] = []  # scores that the race was not told yet: arm, position, score
 
     def _new_race(self) -> Race:
         settings = self.settings

@@ -238,7 +238,7 @@ class SampledState(Evidence, Accounts):
             self.accounts[a]["offers"] += pulls
             self.pay(a, cost)
             self.accounts[a]["largest_cost"] = largest
-            self.beyond += pulls - 1
+            self.in_sums += pulls - 1
         self._number(event, len(counts))
         if self.ended is None and event.worker is None:
             self._forget(self.told_view)
@@ -446,7 +446,7 @@ class SampledState(Evidence, Accounts):
         other.accounts, other.squares, other.live = self.accounts.copy(), self.squares.copy(), self.live.copy()
         return other
 
-    def choose_beyond(self, pulls: Sequence[int]) -> int:
+    def choose_after(self, pulls: Sequence[int]) -> int:
         """In a trial, the arm for the next pull if this many pulls of each were under way, and nothing else."""
         choice = self._choose(np.asarray(pulls))
         self._keep(choice)

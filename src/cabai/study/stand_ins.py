@@ -15,7 +15,7 @@ from cabai.support.registry import Named, Registry
 from cabai.thresholds import THRESHOLDS, Stylized, Threshold
 
 
-class Absent:
+class StandIn:
     """Something that has a name, and nothing else yet."""
 
     text: str
@@ -33,9 +33,9 @@ class Absent:
 
 
 @dataclass(frozen=True)
-class AbsentFamily(Absent, Gaussian):
+class StandInFamily(StandIn, Gaussian):
     text: str = ""
-    __str__ = Absent.__str__
+    __str__ = StandIn.__str__
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -43,28 +43,28 @@ class AbsentFamily(Absent, Gaussian):
 
 
 @dataclass(frozen=True)
-class AbsentThreshold(Absent, Stylized):
+class StandInThreshold(StandIn, Stylized):
     text: str = ""
-    __str__ = Absent.__str__
+    __str__ = StandIn.__str__
 
 
 @dataclass(frozen=True)
-class AbsentPolicy(Absent, Uniform):
+class StandInPolicy(StandIn, Uniform):
     text: str = ""
-    __str__ = Absent.__str__
+    __str__ = StandIn.__str__
 
 
 KINDS: dict[str, tuple[Registry[Any], type[Named]]] = {
-    "family": (FAMILIES, AbsentFamily),
-    "threshold": (THRESHOLDS, AbsentThreshold),
-    "policy": (POLICIES, AbsentPolicy),
+    "family": (FAMILIES, StandInFamily),
+    "threshold": (THRESHOLDS, StandInThreshold),
+    "policy": (POLICIES, StandInPolicy),
 }
 
 
 def stored(kind: str, text: str) -> Any:
     """The family, threshold or policy that a study names, or a stand-in for a user's own."""
-    registry, absent = KINDS[kind]
-    return absent(text=text) if is_own(text) else registry.get(text)  # type: ignore[call-arg]
+    registry, stand_in = KINDS[kind]
+    return stand_in(text=text) if is_own(text) else registry.get(text)  # type: ignore[call-arg]
 
 
 def is_own(text: str) -> bool:
@@ -74,4 +74,4 @@ def is_own(text: str) -> bool:
 
 def present(kind: str, value: Family | Threshold | Policy) -> Any:
     """The same, imported if it is a stand-in."""
-    return KINDS[kind][0].get(value.address) if isinstance(value, Absent) else value
+    return KINDS[kind][0].get(value.address) if isinstance(value, StandIn) else value
