@@ -147,7 +147,7 @@ def rest_of(state: Any, left: float, results: float) -> float:
     limits, settings = [math.inf if state.rest_of_budget is None else state.rest_of_budget], state.settings
     for most in (settings.max_pulls, settings.certified_pulls):
         if most is not None and results > 0:
-            limits.append(max(most - state.told - state.beyond, 0) * left / results)
+            limits.append(max(most - state.told - state.in_sums, 0) * left / results)
     return min(limits)
 
 
