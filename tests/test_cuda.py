@@ -88,7 +88,8 @@ def test_it_compiles_to_the_code_of_a_gpu(family, policy):
 @pytest.mark.parametrize(
     ("family", "options"),
     [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
-     ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"})],
+     ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
+     ("exponential", {"threshold": "champion"})],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.slow
@@ -130,7 +131,9 @@ def test_a_simulated_gpu_makes_the_trajectories_of_threads():
     """Several levels, paths and limits; more trajectories than threads."""
     path = {"means": [0.9, 0.4, 0.3], "trajectories": 9, "grid": [3, 7, 20], "max_pulls": 40, "seed": 3}
     few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
-    same = simulated(("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few))
+    counted = {"means": [4, 1, 0], "threshold": "champion", "trajectories": 4}
+    cells = ("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few)
+    same = simulated(*cells, ("gaussian", "top-two", [0.2, 0.1], counted))
     assert all(map(all, same)), same
 
 
