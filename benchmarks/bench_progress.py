@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from typing import Any
 import cabai
 
 Test = Callable[..., float]
+NUMBERS = itertools.count()
 
 
 def bernoulli(means: dict[str, float], chance: random.Random) -> Test:
@@ -93,7 +95,7 @@ def looks(means: dict[str, float], test: Test, settings: dict[str, Any], seed: i
     """The status of a study as it goes. With workers, results come back in another order than they were asked for."""
     about = {"family": None if "items" in settings else "bernoulli", "costs": [1.0] * len(means)} | settings
     workers, chance = about.pop("workers", 1), random.Random(seed)
-    study = cabai.create_study(f"kind {seed} {id(test)}", arms=list(means), seed=seed, storage="memory", **about)
+    study = cabai.create_study(f"study {next(NUMBERS)}", arms=list(means), seed=seed, storage="memory", **about)
     under_way, clock, told, due = list[Any](), 0.0, 0, 0.0
     while not study.stopped:
         while len(under_way) < workers:
