@@ -109,19 +109,25 @@ def looks(means: dict[str, float], test: Test, settings: dict[str, Any], seed: i
         told += 1
         if told >= due:
             due = max(told * 1.02, told + 1)
-            yield study._current.look(lambda state: (state.bill, state.remaining(), state.ended is not None))
-    yield study._current.look(lambda state: (state.bill, None, True))
+            yield study._current.look(look)
+    yield study._current.look(look)
+
+
+def look(state: Any) -> tuple[float, Any, float | None]:
+    """The bill, what is left, and progress; None at the end."""
+    left = state.remaining() if state.ended is None else None
+    return state.bill, left, None if left is None else state.progress(left)
 
 
 def measured(found: list[Any]) -> dict[str, float] | None:
     """What one run says of progress."""
     total = found[-1][0]
-    seen = [(spent, left) for spent, left, over in found if left is not None and not over]
+    seen = [(spent, left) for spent, left, _ in found if left is not None]
     if len(seen) < 8:
         return None
     shares = [spent / total for spent, _ in seen]
     weights = [after - before for before, after in zip(shares, [*shares[1:], 1.0], strict=True)]
-    progress = [left.progress for _, left in seen]
+    progress = [p for _, _, p in found if p is not None]
     error = sum(w * abs(p - x) for w, p, x in zip(weights, progress, shares, strict=True)) / sum(weights)
     half = min(range(len(shares)), key=lambda i: abs(shares[i] - 0.5))
     falls = [max(progress[: i + 1]) - p for i, p in enumerate(progress)]

@@ -78,7 +78,13 @@ def test_progress_is_that_of_a_plain_version(seed, epsilon):
             assert left * (1 - 1e-6) <= found.cost + state.bill * 1e-9
             assert found.cost + state.bill <= 1.1 * (left + state.bill)
         status = study.status()
-        assert status.progress == pytest.approx(status.spent / (status.spent + found.cost))
+        points = [(point.spent, point.progress) for point in study.history() if point.progress]
+        bill, (spent, progress) = status.spent + found.cost, points[-1] if points else (status.spent, 1.0)
+        fresh = 1 - (spent / status.spent) ** 12
+        assert found.progress() == pytest.approx(status.spent / bill)
+        assert status.progress == pytest.approx(
+            min(status.spent / (bill**fresh * (spent / progress) ** (1 - fresh)), 0.999)
+        )
         assert (status.forecast.low, status.forecast.high) == (found.least, found.most)
 
 

@@ -222,7 +222,7 @@ class SampledLooking:
         return self.state.remaining(self.state.claims(self.pairs)) if self.shows else None
 
     def progress(self, remaining: Remaining | None) -> float | None:
-        return remaining.progress if remaining is not None else 0.0 if self.shows else None
+        return self.state.progress(remaining) if remaining is not None else 0.0 if self.shows else None
 
     def equal_cost(self) -> float | None:
         found = self.state.remaining(self.state.claims(self.pairs)) if self.shows and self.leader is not None else None
@@ -297,7 +297,7 @@ class RaceLooking:
         return self.state.remaining()
 
     def progress(self, remaining: Remaining | None) -> float:
-        return 0.0 if remaining is None else remaining.progress
+        return 0.0 if remaining is None else self.state.progress(remaining)
 
     def equal_cost(self) -> None:
         return None

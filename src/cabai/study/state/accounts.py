@@ -68,7 +68,7 @@ class Point(NamedTuple):
                 found |= {"rival": names[rival], "lead": state.lead(leader, rival)}
                 found |= {"evidence": finite_or_none(evidence), "required": finite_or_none(required)}
             remaining = state.remaining()
-            found["progress"] = None if remaining is None else remaining.progress
+            found["progress"] = None if remaining is None else state.progress(remaining)
         return cls(state.told, time, state.bill, int(state.in_play.sum()), **found)
 
 
@@ -147,6 +147,13 @@ class Accounts:
     def remaining(self) -> Remaining | None:
         """What is still to come before it decides, as far as that can be told."""
         raise NotImplementedError
+
+    def progress(self, remaining: Remaining) -> float:
+        """The share of the expected bill that is paid, from what is left and from the last point of the history."""
+        last = next((point for point in reversed(self.points) if point.progress), None)
+        return remaining.progress(
+            None if last is None or last.progress == 1 else (last.spent, float(last.progress or 0))
+        )
 
     def lead(self, b: int, a: int) -> float | None:
         """How much better than a the arm b is on average, by the results that count."""

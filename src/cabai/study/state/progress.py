@@ -28,6 +28,8 @@ from cabai.families.slots import variance_at
 TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.18  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
 SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the difference is known this well: perhaps a tie
+FORGETS = 12
+MOST = 0.999  # of progress, before the end
 UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
 
 
@@ -54,10 +56,14 @@ class Remaining(NamedTuple):
     looks_tied: bool = False  # no end is in sight
     equally: float | None = None  # what a study that tests all arms equally would pay in total
 
-    @property
-    def progress(self) -> float:
-        """The share of the expected bill that is paid."""
-        return self.spent / (self.spent + min(self.cost, self.rest))
+    def progress(self, before: tuple[float, float] | None = None) -> float:
+        """The share of the expected bill that is paid. It moves smoothly from what was spent and the progress `before`,
+        if they are known: the logarithm of the expected bill forgets as a power of what is spent."""
+        bill = self.spent + min(self.cost, self.rest)
+        if before is not None and 0 < before[0] <= self.spent:
+            known = math.log(before[0] / before[1])
+            bill = math.exp(known + (1 - (before[0] / self.spent) ** FORGETS) * (math.log(bill) - known))
+        return min(self.spent / bill, MOST)
 
     @property
     def low(self) -> float:
