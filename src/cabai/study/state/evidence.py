@@ -35,6 +35,7 @@ class Evidence:
     here: Any
     squares: Any
     summed: set[int]
+    _claims: list[Claim] | None
 
     @property
     def setup(self) -> Setup:
@@ -74,7 +75,13 @@ class Evidence:
         return [Claim(leader, a, epsilon, *(known[a] or self.pair(leader, a))) for a in rivals]
 
     def remaining(self, claims: Sequence[Claim] | None = None) -> Remaining | None:
-        return progress.of_sampled(self, self.claims() if claims is None else claims)
+        return progress.of_sampled(self, self.claims_now() if claims is None else claims)
+
+    def claims_now(self) -> list[Claim]:
+        """The claims, computed once for each event: with many arms, that takes a while."""
+        if self._claims is None:
+            self._claims = self.claims()
+        return self._claims
 
     def lead(self, b: int, a: int) -> float | None:
         arms = self.ordered.arms
@@ -85,7 +92,8 @@ class Evidence:
     def closest(self, pairs: Pairs | None = None) -> tuple[int, float, float] | None:
         """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
         the `pairs` of the leader with each arm, if they are known."""
-        found = min(self.claims(pairs), key=lambda claim: claim.evidence - claim.required, default=None)
+        claims = self.claims_now() if pairs is None else self.claims(pairs)
+        found = min(claims, key=lambda claim: claim.evidence - claim.required, default=None)
         return None if found is None else (found.loser, found.evidence, found.required)
 
     def confidence(self) -> float:

@@ -75,6 +75,7 @@ class SampledState(Evidence, Accounts):
         self.waiting_order: list[int] = []  # a heap of their numbers
         self.decided = False  # by the results that count
         self._choice: Any = None  # the next, if it is known
+        self._claims = None  # what is still to be shown, if it is known
         self._ahead: tuple[bool, int] | None = None  # what the results in hand would decide, if it is known
 
     @property
@@ -107,6 +108,7 @@ class SampledState(Evidence, Accounts):
     # Events.
 
     def take(self, event: Event) -> None:
+        self._claims = None
         if self.decided and event.kind != "stop":  # another version of cabai went on here: so does the count
             self.decided = False
             self.count()
@@ -165,6 +167,7 @@ class SampledState(Evidence, Accounts):
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
         self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
+        self._claims = None
         self.decided = taken < count or self._decides()
         if is_due(self.told, len(self.accounts)):
             self.points.append(Point.of(self, last.time))
