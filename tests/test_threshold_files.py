@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 import cabai
 from cabai.calibration import calibrate
-from cabai.calibration.apart import set_apart, some_within
-from cabai.calibration.instances import hard_instances
+from cabai.calibration.instances import hard_instances, set_apart, some_within
 from cabai.families import FAMILIES, family_of
 from cabai.simulation.sums import right_arms
 from served import InThread

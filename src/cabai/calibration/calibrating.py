@@ -26,10 +26,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cabai import policies
-from cabai.calibration.apart import SCALES, set_apart, some_within
 from cabai.calibration.binomial import upper_limit
 from cabai.calibration.certificate import Certificate, Searched
-from cabai.calibration.instances import hard_instances, more_instances
+from cabai.calibration.instances import SCALES, hard_instances, more_instances, set_apart, some_within
 from cabai.calibration.search import Progress, Search, descend, hardest, pilot, seed_of
 from cabai.families import Family, family_of
 from cabai.instance import check_costs

@@ -21,8 +21,7 @@ from cabai.simulation.engines import EngineLike, opened
 from cabai.simulation.parallel import Progress, rows_of, sums_of
 from cabai.simulation.results import Runs, Totals
 from cabai.simulation.work import Work
-from cabai.support.interrupted import plainly_interrupted
-from cabai.support.interruptible import interruptible
+from cabai.support.interruptible import interruptible, plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, probability, whole
 from cabai.thresholds import Threshold, threshold_of
 

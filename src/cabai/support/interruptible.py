@@ -11,8 +11,8 @@ import atexit
 import contextvars
 import queue
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from cabai import interrupts
@@ -64,3 +64,16 @@ def wait_for_all() -> None:
 
 
 atexit.register(wait_for_all)
+
+
+@contextmanager
+def plainly_interrupted() -> Iterator[None]:
+    """Replace a KeyboardInterrupt by a new one with the same notes. Its traceback starts at the caller, and it does not
+    show errors that were being handled when it came."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        plain = KeyboardInterrupt()
+        for note in getattr(error, "__notes__", ()):
+            plain.add_note(note)
+        raise plain from None

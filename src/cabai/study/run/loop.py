@@ -21,7 +21,7 @@ from cabai.settings import RETRIES, STOP
 from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
-from cabai.support.interrupted import plainly_interrupted
+from cabai.support.interruptible import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
 if TYPE_CHECKING:
