@@ -136,8 +136,8 @@ FAULTS = [Fault(*each) for each in [
      "test_race test_replay"),
     ("datasets/race.py", "((self.high - score) if self.minimize", "((score - self.low) if self.minimize",
      "test_race test_items"),
-    ("datasets/sheets.py", 'if "_" in text:', 'if "__" in text:', "test_readers"),
-    ("datasets/sheets.py", "if (np.bincount(cell) > 1).any():", "if (np.bincount(cell) > 2).any():", "test_readers"),
+    ("datasets/sheets.py", 'if "_" in text:', 'if "__" in text:', "test_replay"),
+    ("datasets/sheets.py", "if (np.bincount(cell) > 1).any():", "if (np.bincount(cell) > 2).any():", "test_replay"),
     ("datasets/dataset.py", "each.id is None or each.id != other.id", "each.id is None", "test_readers"),
     ("datasets/reading.py", "if not np.nansum(costs) > 0:", "if np.nansum(costs) < 0:", "test_readers test_replay"),
     # planning

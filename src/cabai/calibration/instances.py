@@ -1,7 +1,7 @@
 """Where errors are most likely: arms that are nearly tied, and how the others stand below them.
 
-Where an arm within epsilon of the best is good enough, errors are most likely where rivals are just not good enough: the
-same instances, with every rival epsilon further below.
+Where an arm within epsilon of the best is good enough, errors are most likely where rivals are just not good enough:
+the same instances, with every rival epsilon further below.
 """
 
 from __future__ import annotations
