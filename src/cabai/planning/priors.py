@@ -133,3 +133,9 @@ def drawn(prior: Prior, draws: int, stream: list[int], check: Check, name: str) 
         found[bad] = prior.draw(random, len(bad))
     check(float(found[bad[0]]), f"{name}, almost always: {prior.text}")
     return found
+
+
+def all_drawn(priors: Sequence[Prior], name: str, check: Check, draws: int, stream: list[int]) -> NDArray[np.float64]:
+    """A column for each arm, which does not depend on what is known about the others."""
+    columns = [drawn(prior, draws, [*stream, a], check, f"{name}[{a}]") for a, prior in enumerate(priors)]
+    return np.column_stack(columns)

@@ -12,17 +12,18 @@ import numpy as np
 from cabai.planning.answers import DELTAS, Subject
 from cabai.planning.bills import Bills
 from cabai.planning.pilots import Pilot, posterior
-from cabai.planning.priors import Prior, prior_of, priors_of
-from cabai.planning.truths import Truths, costs_of, truths_of
+from cabai.planning.priors import Prior, all_drawn, prior_of, priors_of
+from cabai.planning.truths import Truths
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import simulate_each
 from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput, shown
+from cabai.support.validation import InvalidInput, positive, shown
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
 SEARCHED = 150  # of the truths, which are used for searches
 FIRST = 10_000  # pulls after which a study is first cut
+MEANS, COSTS, SDS = range(3)  # streams of random numbers; pilots have another
 GROWTH = 8  # the factor by which those that were cut are extended
 
 
@@ -201,18 +202,29 @@ def drawn_truths(
         raise InvalidInput(f"law and sd are only for bounded rewards, which can follow any law; got family {family}.")
     if sds is not None and law is None:
         raise InvalidInput("sd needs a law: give one of uniform, two-point or beta too.")
+    paid = None if costs is None else all_drawn(costs, "costs", positive, draws, [seed, COSTS])
+    in_words = ["1"] * K if costs is None else [each.text for each in costs]
     if means is not None:
-        costs = costs or [prior_of(1, "cost")] * K
-        truths = truths_of(
-            family, means, costs, draws=draws, seed=seed, minimize=minimize, cost_model=cost_model, law=law, sds=sds
-        )
-        return truths, [(mean.text, cost.text) for mean, cost in zip(means, costs, strict=True)]
+
+        def check(mean: float, name: str) -> float:
+            return family.check_size(family.check_mean(mean, name), name)
+
+        drawn = all_drawn(means, "means", check, draws, [seed, MEANS])
+        spread = None if sds is None else all_drawn(sds, "sd", not_negative, draws, [seed, SDS])
+        ones = np.ones_like(drawn)
+        truths = Truths(family, minimize, drawn, ones if paid is None else paid, cost_model, law, spread)
+        return truths, [(mean.text, cost) for mean, cost in zip(means, in_words, strict=True)]
     assert pilot is not None
     if law is not None:
         raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
-    found, paid = pilot.of(settings.arms), None if costs is None else costs_of(costs, draws, seed)
+    found = pilot.of(settings.arms)
     truths = posterior(found, family, draws=draws, seed=seed, minimize=minimize, cost_model=cost_model, costs=paid)
-    in_words = [each.text for each in costs] if costs is not None else ["1"] * K
     if costs is None and found.costs is not None:
         in_words = [f"{each.mean():.4g}" for each in found.costs]
     return truths, [(found.in_words(a), in_words[a]) for a in range(K)]
+
+
+def not_negative(value: float, name: str) -> float:
+    if value < 0:
+        raise InvalidInput(f"{name} must not be negative, got {value!r}.")
+    return value

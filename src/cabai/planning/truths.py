@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +10,8 @@ from numpy.typing import NDArray
 from cabai.families import Family
 from cabai.families.laws import LAWS
 from cabai.instance import Instance
-from cabai.planning.priors import Check, Prior, drawn
-from cabai.support.validation import InvalidInput, positive
 
 Numbers = NDArray[np.float64]
-MEANS, COSTS, SDS = range(3)  # streams of random numbers
 
 
 @dataclass(frozen=True)
@@ -99,40 +95,3 @@ def allowed_sd(family: Family, law: str, means: Numbers, sds: Numbers) -> Number
     most = np.array([LAWS[law].largest(family.scaled(mean)) * family.unit for mean in means.tolist()])
     smaller: Numbers = np.minimum(sds, most)
     return smaller
-
-
-def truths_of(
-    family: Family, means: Sequence[Prior], costs: Sequence[Prior], *, draws: int, seed: int, minimize: bool,
-    cost_model: str, law: str | None, sds: Sequence[Prior] | None,
-) -> Truths:  # fmt: skip
-    """Draws of the truth. An arm's draws do not depend on what is known about the others."""
-
-    def check(mean: float, name: str) -> float:
-        return family.check_size(family.check_mean(mean, name), name)
-
-    return Truths(
-        family=family,
-        minimize=minimize,
-        means=all_drawn(means, "means", check, draws, [seed, MEANS]),
-        costs=costs_of(costs, draws, seed),
-        cost_model=cost_model,
-        law=law,
-        sds=None if sds is None else all_drawn(sds, "sd", not_negative, draws, [seed, SDS]),
-    )
-
-
-def costs_of(costs: Sequence[Prior], draws: int, seed: int) -> Numbers:
-    """Draws of the arms' mean costs."""
-    return all_drawn(costs, "costs", positive, draws, [seed, COSTS])
-
-
-def all_drawn(priors: Sequence[Prior], name: str, check: Check, draws: int, stream: list[int]) -> Numbers:
-    """A column for each arm."""
-    columns = [drawn(prior, draws, [*stream, a], check, f"{name}[{a}]") for a, prior in enumerate(priors)]
-    return np.column_stack(columns)
-
-
-def not_negative(value: float, name: str) -> float:
-    if value < 0:
-        raise InvalidInput(f"{name} must not be negative, got {value!r}.")
-    return value

@@ -34,27 +34,6 @@ class Part(NamedTuple):
     sums: list[Sums]  # or, of each level, what is kept instead of rows
 
 
-def drawing_of(draw: Any, draw_cost: Any, *, negated: bool = False, in_steps: bool = False) -> list[tuple[str, Any]]:
-    """The functions for the slots that draw rewards and costs. `negated`: rewards are drawn and then negated."""
-    found = [("draw_to_be_negated", draw), ("draw", negated_draw)] if negated else [("draw", draw)]
-    return [*found, ("draw_cost", draw_cost), *([("pulls_of_a_choice", more_as_it_grows)] if in_steps else [])]
-
-
-def compiled_loop(setup: Setup, drawing: list[tuple[str, Any]], truth: np.dtype[np.void]) -> tuple[Any, Any, Any]:
-    """The loop and the policy's two functions, compiled or loaded when first asked for."""
-    from cabai.core.blame import compiled_rule, explained
-    from cabai.core.compiling import choosing, stopping
-    from cabai.simulation.loop import run_chunk, signature
-
-    test = [pair for pair in setup.test_binding if pair[0] != "draw"]
-    whole = specialised(run_chunk, binding([*test, *drawing]))
-    loop = explained(setup, whole, whole, signature(setup.layout, truth))
-    choose = compiled_rule(setup, setup.choose, choosing(setup.layout))
-    if setup.policy.stop is leader_beats_every_rival:
-        return loop, choose, explained(setup, setup.stop, setup.stop, stopping(setup.layout))
-    return loop, choose, compiled_rule(setup, setup.stop, stopping(setup.layout))
-
-
 class Work:
     """All that a worker needs to run a chunk of trajectories; it can be sent to another process.
 
@@ -97,11 +76,25 @@ class Work:
     @property
     def drawing(self) -> list[tuple[str, Any]]:
         """The functions for the slots that draw: what draws large means also draws small ones."""
-        costs = DRAWS[self.instance.cost_model]
-        return drawing_of(self.largest.drawing, costs, negated=self.negated, in_steps=self.in_steps)
+        draw = self.largest.drawing
+        found = [("draw_to_be_negated", draw), ("draw", negated_draw)] if self.negated else [("draw", draw)]
+        found.append(("draw_cost", DRAWS[self.instance.cost_model]))
+        return [*found, ("pulls_of_a_choice", more_as_it_grows)] if self.in_steps else found
 
     def compiled(self) -> tuple[Any, Any, Any]:
-        return compiled_loop(self.setup, self.drawing, self.truths.dtype)
+        """The loop and the policy's two functions, compiled or loaded when first asked for."""
+        from cabai.core.blame import compiled_rule, explained
+        from cabai.core.compiling import choosing, stopping
+        from cabai.simulation.loop import run_chunk, signature
+
+        setup, layout = self.setup, self.setup.layout
+        test = [pair for pair in setup.test_binding if pair[0] != "draw"]
+        whole = specialised(run_chunk, binding([*test, *self.drawing]))
+        loop = explained(setup, whole, whole, signature(layout, self.truths.dtype))
+        choose = compiled_rule(setup, setup.choose, choosing(layout))
+        if setup.policy.stop is leader_beats_every_rival:
+            return loop, choose, explained(setup, setup.stop, setup.stop, stopping(layout))
+        return loop, choose, compiled_rule(setup, setup.stop, stopping(layout))
 
     @property
     def row_bytes(self) -> int:
@@ -154,16 +147,6 @@ class Work:
 
     def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
         """Run trajectories from `first` on, one for each row of `results`; how many were run."""
-        if self.numbers is None:
-            return self.run_on(self.truths[0], first, results, signals)
-        for row in range(len(results[0])):
-            found, pulls, path = (each[row : row + 1] for each in results)
-            if not self.run_on(self.truths[first + row], int(self.numbers[first + row]), (found, pulls, path), signals):
-                return row
-        return len(results[0])
-
-    def run_on(self, truth: NDArray[Any], first: int, results: Rows, signals: NDArray[np.int64]) -> int:
-        """The same, on a truth."""
         from cabai.simulation.loop import NO_SUCH_ARM, Chunk, State
 
         arm_kind, run_kind, rules_kind = self.setup.layout.shared
@@ -171,12 +154,21 @@ class Work:
         first_arms, first_run = arms.view(arm_kind), np.array([run]).view(run_kind)
         rules = np.array([self.setup.rules]).view(rules_kind)[0]
         state = State(first_arms.copy(), first_run.copy(), rules, first_arms, first_run)
-        chunk = Chunk(
-            np.uint64(self.seed), np.uint64(first), truth.copy(), self.levels, self.max_pulls,
-            self.max_cost, self.grid, *results, signals,
-        )  # fmt: skip
         loop, choose, stop = self.compiled()
-        done = loop(choose, stop, state, chunk)
-        if signals[NO_SUCH_ARM]:
-            raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
-        return int(done)
+        done, count = 0, len(results[0])
+        while done < count:
+            number, truth, rows = first, self.truths[0], slice(0, count)  # all at once, on one truth
+            if self.numbers is not None:
+                number, truth, rows = self.numbers[first + done], self.truths[first + done], slice(done, done + 1)
+            found, pulls, path = (each[rows] for each in results)
+            chunk = Chunk(
+                np.uint64(self.seed), np.uint64(number), truth.copy(), self.levels, self.max_pulls, self.max_cost,
+                self.grid, found, pulls, path, signals,
+            )  # fmt: skip
+            made = int(loop(choose, stop, state, chunk))
+            if signals[NO_SUCH_ARM]:
+                raise InvalidInput(f"policy {self.setup.policy} chose an arm that does not exist.")
+            done += made
+            if made < rows.stop - rows.start:  # it was told to stop
+                break
+        return done
