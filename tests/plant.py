@@ -36,7 +36,7 @@ class Fault(NamedTuple):
 FAULTS = [Fault(*each) for each in [
     # families: what a reward is
     ("families/bernoulli.py", "psi(-difference / complement)", "psi(difference / complement)", "test_families"),
-    ("families/bernoulli.py", "return 1.0 - 2.0 * q", "return 2.0 * q - 1.0", "test_families"),
+    ("families/bernoulli.py", "return 1.0 - 2.0 * q", "return 2.0 * q - 1.0", "test_families test_bound"),
     ("families/bernoulli.py", "1.0 if uniform(arm) < arm.mean else 0.0", "1.0 if uniform(arm) > arm.mean else 0.0",
      "test_sampling"),
     ("families/poisson.py", "return q * psi(difference / q)", "return psi(difference / q)", "test_families"),
