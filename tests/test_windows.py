@@ -21,7 +21,7 @@ ELSEWHERE = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix"
 
 WITHOUT = """
 import errno, os, signal, sys
-import asyncio, fastapi, numba, psycopg, typer, uvicorn  # others look after themselves
+import asyncio, fastapi, inspect_ai, numba, psycopg, typer, uvicorn  # others look after themselves
 from rich.live import Live
 gone = {  # but SIGKILL, by which Popen.kill of Unix ends a process
     os: "wait3 wait4 waitid killpg getpgid setsid fork forkpty register_at_fork geteuid getuid getgid sysconf mkfifo",
