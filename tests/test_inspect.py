@@ -176,7 +176,13 @@ def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
 
 
 def test_ctrl_c_tells_what_has_finished():
-    threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    def interrupt():
+        deadline = time.monotonic() + 60
+        while sum(fake.CALLS.values()) < 20 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         evaluate(fake.sums(), ["fake/a-50-200", "fake/b-51-200"], name="stopped", log_dir="logs")
     study = cabai.load_study("stopped", storage="sqlite:///logs/cabai.db")
@@ -204,7 +210,7 @@ def test_a_task_that_dies_ends_the_race(method, monkeypatch):
     began = time.monotonic()
     with pytest.raises((cabai.RunFailed, RuntimeError), match=r"the Inspect task of arm 'fake/c-60' has ended|broken"):
         evaluate(fake.sums(), MODELS, max_samples=3)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_arms_may_be_solvers_or_tasks():

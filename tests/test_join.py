@@ -199,3 +199,8 @@ def test_a_chain_of_races_keeps_its_promise(epsilon, are_good):
     """20,000 chains at .05 + .05; where no early arm is wrong, at .05."""
     promised = 0.05 if are_good else 0.1
     assert wrongly_decided(20_000, epsilon, 3, are_good=are_good) <= promised + 5 * np.sqrt(promised / 20_000)
+
+
+def test_an_arm_cannot_join_a_race_itself_and_the_error_says_what_to_do(first):
+    with pytest.raises(cabai.InvalidInput, match="new arms can challenge its winner"):
+        first.study.add_arm("new")

@@ -1,6 +1,7 @@
 """A race with other tools: what `cabai.evaluate` needs is a function that scores one arm, here in batches or alone.
 
-Each function is a recipe: copy it, and put your models, tasks and metrics in. Only the first is run by cabai's tests.
+Each function is a recipe: copy it, and put your models, tasks and metrics in. The tests run all but promptfoo, with
+stand-ins for the tools.
 """
 
 from __future__ import annotations

@@ -46,7 +46,10 @@ def check_use(settings: Settings) -> None:
     """Refuse a reserve, and arms that join or are dropped, where there is no proof."""
     refused = "arms can join a study, or be dropped by hand,"
     if settings.items is not None:
-        raise InvalidInput(f"{refused} only if it has no items: a race drops arms because of what other arms scored.")
+        raise InvalidInput(
+            f"{refused} only if it has no items: a race drops arms because of what other arms scored. Once it is decided, "
+            "new arms can challenge its winner: cabai.evaluate(..., join=...)."
+        )
     if settings.goal != BEST:
         raise InvalidInput(f"{refused} only if its goal is the best arm, got goal {settings.goal!r}.")
     if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:

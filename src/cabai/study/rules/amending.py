@@ -125,6 +125,8 @@ def drop(transaction: Transaction, arm: str, by: str) -> None:
 def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: Any, by: str) -> None:
     """Add an arm."""
     before, name = transaction.state.settings, transaction.row.name
+    if before.items is not None:
+        levels.check_use(before)
     if before.reserve is None:
         raise InvalidInput(
             f"study {name!r} was created without a reserve: no part of delta is left for an arm that joins later. If "

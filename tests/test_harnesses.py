@@ -1,0 +1,76 @@
+"""The recipes for other tools, with stand-ins that have the same calls: none of these tools is a dependency."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+ITEMS = 200
+SKILLS = {"small": 60, "large": 90}
+
+
+def knows(model, item):
+    return float((item * 37) % 100 < SKILLS[model])
+
+
+@pytest.fixture(scope="module")
+def recipes():
+    path = Path(__file__).parent.parent / "docs" / "examples" / "harnesses.py"
+    spec = importlib.util.spec_from_file_location("harnesses", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lm_evaluation_harness(recipes, monkeypatch):
+    calls = []
+
+    def simple_evaluate(model, tasks, samples, task_manager, bootstrap_iters):
+        calls.append(len(samples["sums"]))
+        rows = [{"doc_id": i, "acc": knows(model, i)} for i in sorted(samples["sums"])]  # in its own order
+        return {"samples": {"sums": rows}}
+
+    stand_in = ModuleType("lm_eval")
+    stand_in.simple_evaluate = simple_evaluate
+    monkeypatch.setitem(sys.modules, "lm_eval", stand_in)
+    found = recipes.lm_evaluation_harness({name: name for name in SKILLS}, "sums", "acc", ITEMS, None, seed=1)
+    assert (found.decision, max(calls)) == ("large", 32)
+    assert found.spent == sum(calls) < 2 * ITEMS
+    assert all(score == knows(arm, item) for arm, scores in found.scores.items() for item, score in scores.items())
+
+
+def test_vllm(recipes):
+    def model(name):
+        def generate(texts):
+            return [SimpleNamespace(outputs=[SimpleNamespace(text=str(knows(name, int(each))))]) for each in texts]
+
+        return SimpleNamespace(generate=generate)
+
+    items = [{"text": str(i)} for i in range(ITEMS)]
+    models = {name: model(name) for name in SKILLS}
+    assert recipes.vllm(models, items, lambda item, answer: float(answer), seed=1).decision == "large"
+
+
+def test_dspy_and_optuna(recipes):
+    devset = [SimpleNamespace(number=i, inputs=lambda i=i: {"number": i}) for i in range(ITEMS)]
+    programs = {name: lambda number, name=name: knows(name, number) for name in SKILLS}
+    assert recipes.dspy(programs, devset, lambda example, answer: answer, seed=1).decision == "large"
+    trials = [SimpleNamespace(number=n, value=n, params={"name": name}) for n, name in enumerate(["small", *SKILLS])]
+    study = SimpleNamespace(trials=trials)
+    found = recipes.optuna(study, range(ITEMS), lambda given, item: knows(given["name"], item), finalists=2, seed=1)
+    assert (found.decision, set(found.study.arms)) == ("trial 2", {"trial 1", "trial 2"})
+
+
+def test_langfuse(recipes):
+    def run_experiment(name, data, task, evaluators):
+        values = [evaluators[0](task(item)) for item in data]
+        return SimpleNamespace(item_results=[SimpleNamespace(evaluations=[value]) for value in values])
+
+    client = SimpleNamespace(run_experiment=run_experiment)
+    tasks = {name: lambda item, name=name: knows(name, item) for name in SKILLS}
+    evaluator = lambda output: SimpleNamespace(value=output)  # noqa: E731
+    assert recipes.langfuse(client, range(ITEMS), tasks, evaluator, seed=1).decision == "large"
