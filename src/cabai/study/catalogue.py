@@ -125,11 +125,6 @@ def names(storage: Storage) -> list[str]:
     return [name for (name,) in storage.fetch(tables.NAMES)]
 
 
-def ids(storage: Storage) -> list[int]:
-    """The same, by their ids."""
-    return [study for (study,) in storage.fetch(tables.IDS)]
-
-
 def row_of_id(storage: Storage, study: int) -> Row:
     found = storage.fetch(tables.STUDY_OF_ID, (study,))
     if not found:
