@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -189,3 +192,37 @@ def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
         found = least_log_e(family, (30, 30), (means[status.rival], means[status.leader]), most)
         assert (found > level) == is_shown
     assert f"leads, ahead of {status.rival} by " in status.sentence
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_line_is_cut_from_the_right_and_never_loses_the_money(width, clock):
+    study, chance = new(arms=["a quite long name of an arm", "b"], policy="top-two", max_cost=5000.0), random.Random(1)
+    for _ in range(100):
+        clock.now += 40.0
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < 0.5), 1.25)
+    status = study.status()
+    whole = status.line()
+    assert whole.startswith("100 pulls, 125 of 5000 spent, ")
+    assert [whole.index(word) for word in (" % done", " left", " leads")] == sorted(
+        whole.index(word) for word in (" % done", " left", " leads")
+    )
+    line = status.line(width)
+    assert len(line) <= width
+    assert whole.startswith(line)
+    assert line.startswith("100 pulls, 125 of 5000 spent")
+
+
+def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
+    code = (
+        "import cabai, os, signal\n"
+        "def test(arm, item):\n"
+        "    if item == 0:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return arm == 'a'\n"
+        "cabai.evaluate(['a', 'b'], range(400), test, name='mine', delta=1e-9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    said = r"Interrupted: \d+ of 800 scores, \d+ spent.*\. Stored in sqlite:///cabai\.db\. Call it again to continue\."
+    assert re.search(said, done.stderr)
+    assert cabai.load_study("mine", storage=f"sqlite:///{folder}/cabai.db").status().pulls > 0
