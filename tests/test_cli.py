@@ -100,7 +100,7 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
         (["bound", "--means", "1,0", "--costs", "1,1"], "Missing option '--family'"),
         (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
         (["plan", "--max-cost", "5"], "No such option: --max-cost; did you mean --budget?"),
-        (["simulate", *PAPER, "--budget", "5"], "No such option: --budget; did you mean --max-cost?"),
+        (["study", "amend", "x", "--budget", "5"], "No such option: --budget; did you mean --max-cost?"),
         (["bound", *PAPER, "--espilon", "0"], "No such option: --espilon; did you mean --epsilon?"),
         (["bond"], "No such command 'bond'; did you mean bound?"),
         (["compare", *PAPER, "--trajectories", "2", "--plot", "x.gif"], "must end in .png or .svg, got 'x.gif'"),
