@@ -15,8 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import cabai
+from cabai.bench.suites import random_instance
 from cabai.plots import plan_figure
-from cabai.simulation.grid import grid
 from cabai.thresholds import threshold_of
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -206,11 +206,12 @@ def plan():
 
 def savings():
     """What finding the best costs beside the usual ways, in studies and on the demo's dataset: the README's picture."""
-    found = grid(
-        "bernoulli", ["uniform", "tas", "top-two"], thresholds=["contrast"], deltas=[0.05], arms=[10], instances=10,
-        trajectories=100,
-    )  # fmt: skip
-    ratios = [cell.mean_ratio for cell in found.cells]
+    drawn = [random_instance("bernoulli", 10, seed=0, number=i) for i in range(10)]
+    options = {"delta": 0.05, "threshold": "contrast", "trajectories": 100}
+    ratios = [
+        np.mean([cabai.simulate(instance, policy, **options).summary().ratio for instance in drawn])
+        for policy in ("uniform", "tas", "top-two")
+    ]
     shares = [100, 100 * models_replayed().shares.mean()]
     figure, panels = plt.subplots(1, 2, figsize=(8, 2.2))
     for panel, names, values, label, title, unit in [

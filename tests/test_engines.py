@@ -120,9 +120,9 @@ def tasks_here() -> int:
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 @pytest.mark.slow
-def test_compare_calibrate_grid_and_reproduce_take_an_engine(engine, paper_instance):
+def test_compare_calibrate_bench_and_reproduce_take_an_engine(engine, paper_instance):
+    from cabai.bench import bench
     from cabai.paper import reproduce
-    from cabai.simulation.grid import grid
 
     options = {"delta": 0.1, "trajectories": 60}
     for keep in ("rows", "summary"):
@@ -138,9 +138,8 @@ def test_compare_calibrate_grid_and_reproduce_take_an_engine(engine, paper_insta
         for each in (None, engine)
     ]
     assert certificates[0].searched == certificates[1].searched
-    grids = [grid("bernoulli", ["co"], thresholds=["evalue"], deltas=[0.1], arms=[3], instances=2, trajectories=10,
-                  engine=each) for each in (None, engine)]  # fmt: skip
-    assert grids[0] == grids[1]
+    benches = [bench(["menard19"], ["co"], trajectories=10, engine=each).rows for each in (None, engine)]
+    assert [row["mean_cost"] for row in benches[0]] == [row["mean_cost"] for row in benches[1]]
     tables = [reproduce("table1", trajectories=20, engine=each)[0][0].tables for each in (None, engine)]
     assert tables[0][0].rows == tables[1][0].rows
 

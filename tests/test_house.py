@@ -15,7 +15,7 @@ import cabai
 PACKAGE = Path(cabai.__file__).parent
 ROOMS = [  # from the top; each may use those before it, and itself
     "errors", "support", "views", "plots", "families", "core", "instance", "thresholds", "policies", "bound", "prices",
-    "datasets", "settings", "simulation", "calibration", "study", "planning", "results", "inspect", "paper",
+    "datasets", "settings", "simulation", "calibration", "bench", "study", "planning", "results", "inspect", "paper",
     "server", "cli",
 ]  # fmt: skip
 ROOM_OF = {

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import cabai
+from cabai.bench.suites import random_instance
 from cabai.cli.main import app
 from cabai.families import poisson
-from cabai.simulation.grid import random_instance
 from cabai.study.stand_ins import stored
 from cabai.thresholds import Calibrated
 from studies import check_same_pulls
@@ -98,7 +98,6 @@ OTHER_PROCESS = """
 import json, sys
 import cabai
 from cabai.cli.main import app
-from cabai.simulation.grid import random_instance
 from cabai.study.stand_ins import stored
 from cabai.thresholds import Calibrated
 

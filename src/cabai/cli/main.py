@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from cabai import interrupts
+from cabai.cli.bench import bench
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
 from cabai.cli.compare import compare
@@ -47,7 +48,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (bound, plan, simulate, compare, calibrate, replay, reproduce, run, inspect, serve):
+for command in (bound, plan, simulate, compare, bench, calibrate, replay, reproduce, run, inspect, serve):
     app.command()(command)
 app.add_typer(study_app, name="study")
 

@@ -4,7 +4,18 @@ Everything is rendered on the server from plain results, and escaped. Nothing is
 """
 
 from cabai.views.drawing import Chart, chart
-from cabai.views.rendering import asset, fragments, message, notebook, page, report, status_table, studies, table
+from cabai.views.rendering import (
+    asset,
+    fragments,
+    leaderboard,
+    message,
+    notebook,
+    page,
+    report,
+    status_table,
+    studies,
+    table,
+)
 from cabai.views.seen import Seen
 
 __all__ = [
@@ -13,6 +24,7 @@ __all__ = [
     "asset",
     "chart",
     "fragments",
+    "leaderboard",
     "message",
     "notebook",
     "page",

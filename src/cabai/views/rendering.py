@@ -89,6 +89,13 @@ def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
     )  # fmt: skip
 
 
+def leaderboard(tables: Sequence[Mapping[str, Any]], command: str, version: str) -> str:
+    """A self-contained HTML file: a table and plots for each case of a bench."""
+    return render(
+        "leaderboard.html", style=asset("style.css"), base="", tables=tables, command=command, version=version
+    )
+
+
 def notebook(seen: Seen, without: Sequence[str] = ()) -> str:
     """A study in a notebook: its status, arms and history."""
     parts = fragments(seen)
