@@ -47,8 +47,8 @@ def check_use(settings: Settings) -> None:
     refused = "arms can join a study, or be dropped by hand,"
     if settings.items is not None:
         raise InvalidInput(
-            f"{refused} only if it has no items: a race drops arms because of what other arms scored. Once it is decided, "
-            "new arms can challenge its winner: cabai.evaluate(..., join=...)."
+            f"{refused} only if it has no items: a race drops arms because of what other arms scored. Once it is "
+            "decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
         )
     if settings.goal != BEST:
         raise InvalidInput(f"{refused} only if its goal is the best arm, got goal {settings.goal!r}.")
