@@ -75,5 +75,5 @@ def test_workers_of_the_page_stay_while_others_have_all_that_can_be_tried(folder
     late.join()
     server.close()
     assert [(code, errors) for code, _, errors in found] == [(0, "")] * 3
-    assert all(output.startswith("Stopped") for _, output, _ in found), found
+    assert all(output.startswith("Undecided: ") for _, output, _ in found), found
     assert (study.status().pulls, study.status().under_way) == (4, 0)
