@@ -175,3 +175,13 @@ def test_every_policy_says_what_to_cite():
 def test_parameters_that_make_no_sense_are_refused(policy, message):
     with pytest.raises(cabai.InvalidInput, match=message):
         cabai.policies.policy_of(policy)
+
+
+@pytest.mark.parametrize("policy", ["successive-rejects", "sequential-halving", "continuous-rejects"])
+def test_a_live_study_spends_its_budget_and_ends_with_a_leader_without_a_claim(policy):
+    means, count = {"a": 0.5, "b": 0.9, "c": 0.3}, iter(range(1000))
+    study = cabai.create_study(policy, arms=list(means), family="bernoulli", policy=policy, max_cost=60,
+                               storage="sqlite:///:memory:")  # fmt: skip
+    status = study.run(lambda arm: (int((next(count) * 0.618) % 1 < means[arm]), 1.0))
+    assert (status.reason, status.leader, status.decision, status.spent) == ("max_cost", "b", None, 60)
+    assert max(arm.pulls for arm in status.arms) > 20

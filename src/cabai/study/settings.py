@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -167,7 +168,7 @@ class Settings:
             return self._setup
         return Setup(
             self.kernel_family, threshold or self.threshold, self.policy, arms=len(self.arms), delta=delta,
-            epsilon=self.epsilon, goal=self.cheapest,
+            epsilon=self.epsilon, goal=self.cheapest, budget=math.inf if self.max_cost is None else self.max_cost,
         )  # fmt: skip
 
     @lazy
