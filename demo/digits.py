@@ -29,8 +29,8 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 import cabai
-from cabai.cli.run import live_table
 from cabai.plots import new_figure, save, title
+from cabai.study.run.watching import watched
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,7 +83,7 @@ def main() -> None:
     study = cabai.create_study("digits", storage="sqlite:///results/digits.db", load_if_exists=True, **SETTINGS)
     print("Choosing among eight classifiers, live: about a minute. Ctrl-C stops; run it again to continue.", flush=True)
     try:
-        with live_table(study):
+        with watched(study):
             status = study.run(test)
     except KeyboardInterrupt:
         sys.exit(f"\n{study.status().sentence} Run it again to continue.")
