@@ -215,9 +215,10 @@ def test_a_line_is_cut_from_the_right_and_never_loses_the_money(width, clock):
 
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
     code = (
-        "import cabai, os, signal\n"
+        "import cabai, itertools, os, signal\n"
+        "calls = itertools.count()\n"
         "def test(arm, item):\n"
-        "    if item == 0:\n"
+        "    if next(calls) == 10:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "    return arm == 'a'\n"
         "cabai.evaluate(['a', 'b'], range(400), test, name='mine', delta=1e-9)\n"

@@ -336,7 +336,12 @@ class Status:
 
     @property
     def shown(self) -> list[str]:
-        """What else is proven, in sentences."""
+        """What else is proven, in sentences.
+
+        >>> from cabai import create_study
+        >>> create_study("new", arms=["a", "b"], family="bernoulli", storage="memory").status().shown
+        []
+        """
         known = self.known
         if self.decision is None:
             return [] if known is None or self.stopped else [f"Proven: {known}."]

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -84,6 +86,9 @@ class Remaining(NamedTuple):
         return NormalDist().cdf(NormalDist().inv_cdf(0.9) * (math.log(self.rest) - middle) / width)
 
 
+Estimate = Callable[[Any, Sequence[Claim]], Remaining | None]
+
+
 def information(
     i: float, gap: float, claim: Claim, variance: float, typical: float, price: float = 0.0
 ) -> tuple[float, float]:
@@ -113,10 +118,26 @@ def pulls_for(hub: int, need: dict[int, float], n: Any, variances: Any, costs: A
     own = top * math.sqrt(variances[hub]) * (math.sqrt(costs[hub] * variances[hub]) + math.sqrt(load))
     found = {hub: max(own / math.sqrt(costs[hub]), n[hub])}
     for a in need:
-        found[a] = max(variances[a] / (1 / need[a] - variances[hub] / found[hub]), n[a])
+        room = 1 / need[a] - variances[hub] / found[hub]  # not positive if rounding leaves nothing: then V_a is tiny
+        found[a] = max(variances[a] / room, n[a]) if room > 0 else n[a]
     return found
 
 
+def where_it_can_be_computed(estimate: Estimate) -> Estimate:
+    """None where numbers are too large or too small for it: it is only shown."""
+
+    @wraps(estimate)
+    def found_or_none(state: Any, claims: Sequence[Claim]) -> Remaining | None:
+        with suppress(ArithmeticError, ValueError):
+            found = estimate(state, claims)
+            if found is None or all(map(math.isfinite, (*found[:6], found.equally or 0.0))):
+                return found
+        return None
+
+    return found_or_none
+
+
+@where_it_can_be_computed
 def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     """What is left of a study without items; None while an arm has no reward, and where its test does not say."""
     view, settings = state.ordered, state.settings
@@ -190,6 +211,7 @@ def variance_part(state: Any, n: Any, mean: Any) -> Any:
     return ((known * own + 4 * common * most) / ((known + 4) * most)).clip(1e-6, 1.0)
 
 
+@where_it_can_be_computed
 def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     """What is left of a race: up to the item at which each claim is expected to be shown, never beyond the last."""
     board, items = state.race.board, state.race.items
