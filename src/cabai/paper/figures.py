@@ -33,22 +33,20 @@ def pulls_against_t(lab: Lab, section: Section, problem: Instance) -> None:
     last = {policy: float(np.median(lab.runs(problem, policy, DELTA).steps)) for policy in POLICIES}
     grid = np.unique(np.linspace(len(problem), max(last.values()), 60).astype(int)).tolist()
     figure, axes = new_figure(columns=len(problem), height=2.6)
-    records = []
+    frames, means = [], {}
     for policy in POLICIES:
-        runs = lab.runs(problem, policy, DELTA, grid=grid)
-        path = np.where(runs.path >= 0, runs.path, np.nan)
-        for j, t in enumerate(grid):
-            if t <= last[policy]:
-                means = np.nanmean(path[:, j], axis=0)
-                records += [{"policy": policy, "t": t, "arm": a + 1, "pulls": means[a]} for a in range(len(problem))]
-    frame = pd.DataFrame(records)
+        path = lab.runs(problem, policy, DELTA, grid=grid).path[:, np.array(grid) <= last[policy]]
+        means[policy] = np.nanmean(np.where(path >= 0, path, np.nan), axis=0)
+        frames += [
+            pd.DataFrame({"policy": policy, "t": grid[: len(pulls)], "arm": a + 1, "pulls": pulls})
+            for a, pulls in enumerate(means[policy].T)
+        ]
+    end = max(last.values())
     for a, axis in enumerate(axes):
-        end = max(last.values())
         ends = {"optimal": (end, shares[a] * end)}
-        for policy in POLICIES:
-            rows = frame[(frame["policy"] == policy) & (frame["arm"] == a + 1)]
-            axis.plot(rows["t"], rows["pulls"], **STYLES[policy])
-            ends[policy] = (rows["t"].iloc[-1], rows["pulls"].iloc[-1])
+        for policy, pulls in means.items():
+            axis.plot(grid[: len(pulls)], pulls[:, a], **STYLES[policy])
+            ends[policy] = (grid[len(pulls) - 1], pulls[-1, a])
         axis.plot([0, end], [0, shares[a] * end], color="black", linewidth=0.8, linestyle=":")
         title(axis, f"arm {a + 1}: mean {problem.means[a]:g}, cost {problem.costs[a]:g}")
         axis.set_xlabel("pulls t")
@@ -61,7 +59,7 @@ def pulls_against_t(lab: Lab, section: Section, problem: Instance) -> None:
         "trajectories still running, until half have stopped. Dotted: the optimal cost-aware share of t."
     )  # fmt: skip
     section.draw(name, caption, figure)
-    section.data[name] = frame
+    section.data[name] = pd.concat(frames, ignore_index=True)
 
 
 def total_costs(lab: Lab, section: Section) -> None:

@@ -80,9 +80,8 @@ def command(runs: Runs, max_pulls: int | None) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    threshold = (
-        "" if str(runs.threshold) == thresholds.cheapest(instance.family) else f' --threshold "{runs.threshold}"'
-    )
+    usual = thresholds.cheapest(instance.family)
+    threshold = "" if str(runs.threshold) == usual else f' --threshold "{runs.threshold}"'
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (
         f"cabai simulate {instance_options(instance)}{model} --policy {policy}{threshold} --delta {runs.delta:g} "
