@@ -101,7 +101,7 @@ def naive_seconds_per_step(family: str, means: list[float], policy: str, traject
     started = time.process_time()
     for _ in range(trajectories):
         state = plain.Trajectory(family, np.array(means), np.array(COSTS), DELTA, rng)
-        plain.POLICIES[policy](state)
+        state.run(policy)
         steps += state.t
     return (time.process_time() - started) / steps
 

@@ -40,11 +40,15 @@ Numbers = NDArray[np.float64]
 
 
 def co(bound: Bound) -> float:
-    best, rivals = split(bound.instance)
-    costs = bound.instance.costs
-    roots, root = np.sqrt(costs[rivals]), np.sqrt(costs[best])
-    needed = root / evidence(bound.instance, root / roots)  # 1/G_a
-    return float(roots @ needed + root * needed.max())
+    return float(co_paid(bound.instance).sum())
+
+
+def co_paid(instance: Instance) -> Numbers:
+    """What CO pays for each arm, over log(1/delta)."""
+    best, rivals = split(instance)
+    roots = np.sqrt(instance.costs)
+    needed = roots[best] / evidence(instance, roots[best] / roots[rivals])  # 1/G_a
+    return np.asarray(roots * np.insert(needed, best, needed.max()))
 
 
 def racing(bound: Bound) -> float:

@@ -13,19 +13,18 @@ import numpy as np
 import pandas as pd
 
 from cabai.bound import bound
-from cabai.hardness import evidence, split
+from cabai.hardness import co_paid
 from cabai.instance import Instance
 from cabai.paper import lockstep
-from cabai.paper.lab import Lab, Numbers, command, mean_of, quantile_of, share_of
-from cabai.paper.published import instance
-from cabai.paper.section import Figure, Section
+from cabai.paper.lab import Lab, Numbers, mean_of, quantile_of, share_of
+from cabai.paper.published import MEANS, instance, random_instance
+from cabai.paper.section import Section
 from cabai.plots import STYLES, direct_labels, new_figure, title
 
 Found = tuple[str, bool]
 DELTAS = [10.0**-k for k in (2, 3, 4, 6, 8, 10, 15, 20, 25, 30)]
 TWO = Instance("gaussian", [1.0, 0.5], [1.0, 0.1])
 ERROR_RATES = Instance("bernoulli", [0.5, 0.4, 0.3], [1, 0.1, 0.01])  # with few enough pulls to make errors
-MEANS = {"gaussian": (0.0, 1.0), "bernoulli": (0.1, 0.9), "poisson": (0.5, 2.5), "exponential": (0.5, 2.5)}
 
 
 def fewer(lab: Lab) -> int:
@@ -33,11 +32,10 @@ def fewer(lab: Lab) -> int:
     return min(1000, max(20, lab.trajectories // 5))
 
 
-def random_instances(count: int, seed: int, arms: int = 4) -> list[Instance]:
-    """Instances of the four families in turn, costs up to a hundredfold apart."""
+def random_instances(count: int, seed: int, gap: float) -> list[Instance]:
+    """Four arms, of the four families in turn."""
     rng = np.random.default_rng(seed)
-    families = [list(MEANS)[i % 4] for i in range(count)]
-    return [Instance(f, rng.uniform(*MEANS[f], arms), 10 ** rng.uniform(-2, 0, arms)) for f in families]
+    return [random_instance(rng, list(MEANS)[i % 4], 4, gap) for i in range(count)]
 
 
 def distances(paid: Numbers, goal: Numbers) -> Numbers:
@@ -49,7 +47,7 @@ def distances(paid: Numbers, goal: Numbers) -> Numbers:
 def falling_delta(lab: Lab, section: Section) -> dict[str, Found]:
     """Theorems 2, 3 and 6: J/(T* log(1/delta)) as delta falls, its mean and, trajectory by trajectory, quantiles."""
     figure, axes = new_figure(columns=2, height=2.8, sharey=True)
-    records, rows, commands = [], [], []
+    records, rows = [], []
     found: dict[str, Found] = {}
     panels = {"Theorems 2 and 6: three arms": (instance("G3"), "ctas"), "Theorem 3: two arms": (TWO, "co")}
     for axis, (name, (problem, promised)) in zip(axes, panels.items(), strict=True):
@@ -61,14 +59,13 @@ def falling_delta(lab: Lab, section: Section) -> dict[str, Found]:
             means, high = [mean_of(each) for each in scaled], [quantile_of(each, 0.999) for each in scaled]
             records += [{"instance": name, "policy": policy, "delta": delta, "over_hardness": each.value,
                          "standard_error": each.error} for delta, each in zip(DELTAS, means, strict=True)]  # fmt: skip
-            commands += [command(runs) for runs in results]
             axis.plot(-np.log10(DELTAS), [each.value for each in means], marker="o", markersize=3, **STYLES[policy])
             ends[policy] = (30.0, means[-1].value)
             if policy == promised:
                 later = np.maximum.accumulate(scaled[::-1])[::-1]
                 rows += [
-                    [f"{policy}, {len(problem)} arms", f"{delta:.0e}", str(means[i]), str(quantile_of(scaled[i], 0.5)),
-                     str(quantile_of(scaled[i], 0.99)), str(high[i]), str(quantile_of(later[i], 0.999))]
+                    [f"{policy}, {len(problem)} arms", f"{delta:.0e}", str(means[i]),
+                     *(str(quantile_of(scaled[i], q)) for q in (0.5, 0.99, 0.999)), str(quantile_of(later[i], 0.999))]
                     for i, delta in enumerate(DELTAS)
                 ]  # fmt: skip
                 almost_surely = "Theorem 6" if policy == "ctas" else "Theorem 3"
@@ -85,47 +82,43 @@ def falling_delta(lab: Lab, section: Section) -> dict[str, Found]:
         "Mean cost over its asymptotic floor T* log(1/delta) as delta falls, Gaussian arms. Left: the paper's "
         "instance; right: means 1, 0.5 and costs 1, 0.1. The dotted line is the lower bound's limit."
     )
-    section.figures.append(Figure("theorems", caption, figure, commands))
+    section.draw("theorems", caption, figure)
     section.data["theorem2"] = pd.DataFrame(records)
     caption = (
         f"Theorems 2, 3 and 6: J/(T* log(1/delta)), {round(5 * lab.trajectories)} trajectories that face the same "
         "rewards at every delta. Last column: the largest value at this delta and all smaller ones of the table."
     )
     header = ["policy", "delta", "mean", "median", "99 %", "99.9 %", "99.9 % of the largest from here on"]
-    section.add(caption, header, rows, commands)
+    section.add(caption, header, rows)
     return found
 
 
 def error_rates(lab: Lab, section: Section) -> dict[str, Found]:
     """Propositions 1 and 2: errors against delta, with the paper's threshold, a proven one and an unproven one."""
-    rows, commands, found = [], [], {}
+    rows, found = [], {}
     for threshold in ("paper", "evalue", "stylized"):
         for name, policy in (("Proposition 1", "ctas"), ("Proposition 2", "co")):
             row = [threshold, policy]
             for delta in (0.3, 0.1, 0.03):
-                runs = lab.runs(ERROR_RATES, policy, delta, threshold=threshold)
-                wrong = share_of(runs.wrong)
+                wrong = share_of(lab.runs(ERROR_RATES, policy, delta, threshold=threshold).wrong)
                 row.append(str(wrong))
-                commands.append(command(runs))
                 if (threshold, delta) == ("paper", 0.1):
                     found[name] = f"Bernoulli, delta 0.1: {wrong} errors", wrong.value < 0.1
             rows.append(row)
     caption = "Propositions 1 and 2: share of wrong decisions, Bernoulli arms 0.5, 0.4, 0.3 (the proofs allow delta)."
-    section.add(caption, ["threshold", "policy", "delta 0.3", "delta 0.1", "delta 0.03"], rows, commands)
+    section.add(caption, ["threshold", "policy", "delta 0.3", "delta 0.1", "delta 0.03"], rows)
     return found
 
 
 def lemma_3(lab: Lab, section: Section) -> dict[str, Found]:
     """How far w* moves when means and costs move by h: in random directions, on random instances and near ties."""
     rng, count = np.random.default_rng(lab.seed), 40 if lab.quick else 200
-    problems = [each for each in random_instances(2 * count, lab.seed) if np.diff(np.sort(each.means))[-1] > 0.05]
-    problems = problems[:count]
-    ways = rng.uniform(-1, 1, (len(problems), 2, 4))
+    problems, ways = random_instances(count, lab.seed, 0.05), rng.uniform(-1, 1, (count, 2, 4))
     cases = [(f"{count} random, four families, gap over 0.05", problems, h) for h in (1e-2, 1e-3, 1e-4, 1e-5)]
     for tied in (2, 3):
         for gap in (1e-1, 1e-2, 1e-3):
             near = Instance("gaussian", [gap] + [0.0] * (tied - 1) + [-1.0] * (4 - tied), [1, 0.5, 0.2, 0.1])
-            cases.append((f"{tied} Gaussian arms within {gap:g}", [near] * len(problems), gap / 100))
+            cases.append((f"{tied} Gaussian arms within {gap:g}", [near] * count, gap / 100))
     rows, most = [], []
     for name, chosen, h in cases:
         slopes = []
@@ -135,7 +128,7 @@ def lemma_3(lab: Lab, section: Section) -> dict[str, Found]:
         most.append(max(slopes))
         rows.append([name, f"{h:g}", str(mean_of(np.array(slopes))), f"{most[-1]:.3g}"])
     caption = "Lemma 3: |change of w*| / h when every mean moves by up to h, and every cost by up to its share h."
-    section.add(caption, ["instances", "h", "mean", "largest"], rows, [lab.command("statements")])
+    section.add(caption, ["instances", "h", "mean", "largest"], rows)
     figure = (
         f"|change|/h at most {most[0]:.2g}, {most[3]:.2g} at h = 1e-2, 1e-5; at a gap of 1e-3 {most[6]:.2g} with two "
         f"close arms, {most[9]:.3g} with three"
@@ -161,14 +154,12 @@ def shares(lab: Lab, section: Section) -> dict[str, Found]:
         f"of CO's cost shares on two arms from sqrt(c_a)/(sqrt(c_1) + sqrt(c_2)); {count} trajectories."
     )
     header = ["pulls t", *(f"{name}, {what}" for name in followed_by for what in ("mean", "95 %"))]
-    section.add(caption, header, rows, [lab.command("statements")])
+    section.add(caption, header, rows)
     found = {"Algorithm 1": ctas, "Algorithm 2": co}
     for statement, (name, each) in zip(("Lemma 4", "Theorem 5", "Lemma 8"), followed_by.items(), strict=True):
         early, late = mean_of(each[100]), mean_of(each[last])
-        found[statement] = (
-            f"distance of {name} {early} after 100 pulls, {late} after {last}",
-            late.value < early.value / 3,
-        )
+        figure = f"distance of {name} {early} after 100 pulls, {late} after {last}"
+        found[statement] = figure, late.value < early.value / 3
 
     rows, held, most = [], True, 3 * (len(problem) - 1)
     for epsilon in (0.1, 0.03, 0.01):
@@ -184,7 +175,7 @@ def shares(lab: Lab, section: Section) -> dict[str, Found]:
         "largest distance of cost shares from t_0 on, over epsilon."
     )
     header = ["epsilon", "t_0, median", "t_0, 95 %", "t_e, median", "t_e, 95 %", "later", "distance, mean", "largest"]
-    section.add(caption, header, rows, [lab.command("statements")])
+    section.add(caption, header, rows)
     figure = (
         f"epsilon 0.01: plug-in shares stay from pull {rows[-1][1]} on (median), cost shares within {most} "
         f"epsilon at once in {count - int(rows[-1][5])} of {count} runs, by pull {reached.max()} in all"
@@ -227,13 +218,13 @@ def lemma_7(lab: Lab, section: Section) -> dict[str, Found]:
     # inequality, and its like for Gaussian rewards); a sum over s >= sqrt(t) - K, and over all arms and t <= T.
     C = min(alpha**2 / (2 * sd**2), beta**2)
     B = 4 * K * math.exp(K * C) / (1 - math.exp(-C))
-    powers = (2, 4, 6, 8, 10)
-    chances = [share_of(np.any(out[math.ceil(10 ** (power / 4)) : 10**power + 1], axis=0)) for power in powers]
-    bounds = [math.exp(math.log(B * 10**power) - C * 10 ** (power / 8)) for power in powers]
-    rows = [
-        [f"1e{power}", f"{10 ** (power / 8):.1f}", f"{10 ** (power / 4):.0f}", str(chance), f"{most:.2g}"]
-        for power, chance, most in zip(powers, chances, bounds, strict=True)
-    ]
+    rows, chances, below = [], [], True
+    for power in (2, 4, 6, 8, 10):
+        T, eighth, quarter = 10**power, 10 ** (power / 8), 10 ** (power / 4)
+        chance, most = share_of(np.any(out[math.ceil(quarter) : T + 1], axis=0)), B * T * math.exp(-C * eighth)
+        rows.append([f"1e{power}", f"{eighth:.1f}", f"{quarter:.0f}", str(chance), f"{most:.2g}"])
+        chances.append(chance)
+        below &= chance.value <= most
     void = next(x for x in np.arange(1, 1e5) if math.log(B) + 8 * math.log(x) < C * x)
     caption = (
         f"Lemma 7: the chance of the bad event, {count} trajectories of CTAS; Gaussian means 1.5, 1, 0.5 with standard "
@@ -241,56 +232,35 @@ def lemma_7(lab: Lab, section: Section) -> dict[str, Found]:
         f"the proof's, without its second T. Simulated to pull {last}; none was outside after pull "
         f"{np.flatnonzero(out.any(axis=1)).max()}."
     )
-    section.add(caption, ["T", "T^(1/8)", "from pull", "chance", "B T exp(-C T^(1/8))"], rows,
-                [lab.command("statements")])  # fmt: skip
+    section.add(caption, ["T", "T^(1/8)", "from pull", "chance", "B T exp(-C T^(1/8))"], rows)
     figure = (
         f"chance {', '.join(map(str, chances[::2]))} at T = 1e2, 1e6, 1e10; the proof's bound is below 1 only "
         f"from T = 1e{8 * math.log10(void):.0f} on"
     )
-    below = all(chance.value <= most for chance, most in zip(chances, bounds, strict=True))
     return {"Lemma 7": (figure, below and chances == sorted(chances, reverse=True))}
-
-
-def co_limit(problem: Instance) -> Numbers:
-    """CO's cost shares as delta goes to 0: arm a gets sqrt(c_a)/G_a, the best sqrt(c_1) max 1/G_a (see hardness.py)."""
-    best, rivals = split(problem)
-    roots = np.sqrt(problem.costs)
-    needed = roots[best] / evidence(problem, roots[best] / roots[rivals])
-    paid = roots.copy()
-    paid[rivals] *= needed
-    paid[best] *= needed.max()
-    paid /= paid.sum()
-    return paid
 
 
 def co_with_many_arms(lab: Lab, section: Section) -> dict[str, Found]:
     """Where the paper is silent: CO's cost shares with three and ten arms, next to w*."""
-    rows, commands, words = [], [], []
+    rows, words = [], []
     for name, some in (("G3", 1.0), ("G10", 0.1)):
         problem = instance(name)
         runs = lab.runs(problem, "co", 1e-30, share=some)
         paid = runs.pulls * problem.costs / runs.costs[:, None]
-        limit, optimal = co_limit(problem), bound(problem).cost_shares
+        limit, optimal = co_paid(problem) / co_paid(problem).sum(), bound(problem).cost_shares
         start = np.sqrt(problem.costs) / np.sqrt(problem.costs).sum()
         rows += [
-            [
-                f"{name}, arm {a + 1}",
-                f"{start[a]:.4f}",
-                f"{limit[a]:.4f}",
-                str(mean_of(paid[:, a])),
-                f"{optimal[a]:.4f}",
-            ]
-            for a in range(len(problem))
+            [f"{name}, arm {a + 1}", f"{start[a]:.4f}", f"{limit[a]:.4f}", str(mean_of(paid[:, a])), f"{best:.4f}"]
+            for a, best in enumerate(optimal)
         ]
         words.append(f"{np.abs(limit - optimal).max():.3f} with {len(problem)} arms")
-        commands.append(command(runs))
     caption = (
         "The paper does not say what CO's cost shares tend to with three and more arms. While all are in play, they "
         "are proportional to sqrt(c_a). In the limit arm a gets sqrt(c_a)/G_a, and the best arm sqrt(c_1) max 1/G_a, "
         "over their sum, where G_a = g_a(sqrt(c_1/c_a))/sqrt(c_1). That is not w*: the largest difference is "
         f"{' and '.join(words)}. Simulated: at delta 1e-30."
     )
-    section.add(caption, ["arm", "all in play", "limit", "simulated", "w*"], rows, commands)
+    section.add(caption, ["arm", "all in play", "limit", "simulated", "w*"], rows)
     return {}
 
 
@@ -321,7 +291,7 @@ def figure_1(lab: Lab, section: Section) -> dict[str, Found]:
         "Figure 1. Left: the paper's two intervals before and after a pull of arm 2. Right: cost against reward on its "
         f"Gaussian instance, with the intervals N d <= log(2 K t/delta) after {t} pulls by the square-root rule."
     )
-    section.figures.append(Figure("figure1", caption, figure, [lab.command("statements")]))
+    section.draw("figure1", caption, figure)
     # One more pull of an arm narrows an overlap by half/(2N), half ~ N^(-1/2): per cost N^(-3/2)/c, so N ~ c^(-2/3).
     third = np.cbrt(TWO.costs)
     extra = (third.sum() * (third**2).sum()) / np.sqrt(TWO.costs).sum() ** 2 - 1

@@ -29,6 +29,7 @@ class Lab:
     quick: bool = False
     progress: Callable[[str], None] = lambda text: None
     done: dict[tuple[object, ...], Runs] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)  # what repeats the trajectories given out, until taken
 
     def runs(self, instance: Instance, policy: str | Policy, delta: float, **options: Any) -> Runs:
         return self.several(instance, policy, [delta], **options)[0]
@@ -59,7 +60,15 @@ class Lab:
             )  # fmt: skip
             for runs in results:
                 self.done[(instance, policy, runs.delta, *rest)] = runs
-        return [self.done[(instance, policy, delta, *rest)] for delta in deltas]
+        given = [self.done[(instance, policy, delta, *rest)] for delta in deltas]
+        if isinstance(policy, str):
+            self.commands += [command(runs, options.get("max_pulls")) for runs in given]
+        return given
+
+    def taken(self) -> list[str]:
+        """The commands that repeat what was given out since the last call, each once."""
+        taken, self.commands = list(dict.fromkeys(self.commands)), []
+        return taken
 
     def command(self, part: str) -> str:
         """The shell command that repeats a part."""
@@ -67,17 +76,16 @@ class Lab:
         return f"cabai reproduce {part} {options} --seed {self.seed}"
 
 
-def command(runs: Runs) -> str:
+def command(runs: Runs, max_pulls: int | None) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    threshold = (
-        "" if str(runs.threshold) == thresholds.cheapest(instance.family) else f' --threshold "{runs.threshold}"'
-    )
+    usual = thresholds.cheapest(instance.family)
+    threshold = "" if str(runs.threshold) == usual else f' --threshold "{runs.threshold}"'
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (
         f"cabai simulate {instance_options(instance)}{model} --policy {policy}{threshold} --delta {runs.delta:g} "
-        f"--trajectories {len(runs)} --seed {runs.seed}"
+        f"--trajectories {len(runs)} --seed {runs.seed}{f' --max-pulls {max_pulls}' if max_pulls else ''}"
     )
 
 

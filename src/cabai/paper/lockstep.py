@@ -60,13 +60,7 @@ def co(now: Observed) -> Any:
 
 
 def lockstep(
-    lab: Lab,
-    rule: Callable[[Observed], Any],
-    problem: Instance,
-    *,
-    trajectories: int,
-    pulls: int,
-    sd: float = 1.0,
+    lab: Lab, rule: Callable[[Observed], Any], problem: Instance, *, trajectories: int, pulls: int, sd: float = 1.0
 ) -> Iterator[Observed]:
     """Yield what was observed after each pull, from one pull of every arm on; the next step overwrites it."""
     lab.progress(f"{rule.__name__} in NumPy, {trajectories} trajectories of {pulls} pulls")

@@ -10,6 +10,10 @@ instead of 607, 1687 and 969 (gaussian, bernoulli, poisson): read ratios to it w
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import xlogy
 
 Vector = NDArray[np.float64]
+Arms = Iterator[int]  # those that a policy pulls, in turn, until it decides
 EDGE = 1e-6  # empirical means at the edge of a family are moved inside by this much, so that every divergence is finite
 
 
@@ -92,42 +97,27 @@ def interval(family: str, mean: float, level: float) -> tuple[float, float]:
     return end(lowest), end(highest)
 
 
-class Enough(Exception):
-    """A trajectory has reached the limit of pulls it was given."""
-
-
 class Trajectory:
     """Pulls, rewards and costs of one trajectory, and the draws that feed it; every arm has been pulled once."""
 
-    def __init__(
-        self,
-        family: str,
-        means: Vector,
-        costs: Vector,
-        delta: float,
-        rng: np.random.Generator,
-        limit: float = math.inf,
-    ) -> None:
-        self.limit = limit
-        self.family, self.true_means, self.true_costs, self.delta, self.rng = family, means, costs, delta, rng
+    def __init__(self, family: str, means: Vector, costs: Vector, delta: float, rng: np.random.Generator) -> None:
+        self.family, self.true_means, self.true_costs, self.delta = family, means, costs, delta
+        draws: dict[str, Any] = {"gaussian": rng.normal, "bernoulli": partial(rng.binomial, 1), "poisson": rng.poisson}
+        self.draw: Callable[[float], float] = draws[family]
         self.K = len(means)
-        self.N, self.R, self.C = np.zeros(self.K), np.zeros(self.K), np.zeros(self.K)
+        self.N, self.R, self.C = np.zeros((3, self.K))
         for a in range(self.K):
             self.pull(a)
 
     def pull(self, a: int) -> None:
-        if self.t >= self.limit:
-            raise Enough
-        mean = self.true_means[a]
-        if self.family == "gaussian":
-            reward = self.rng.normal(mean)
-        elif self.family == "bernoulli":
-            reward = float(self.rng.random() < mean)
-        else:
-            reward = float(self.rng.poisson(mean))
         self.N[a] += 1
-        self.R[a] += reward
+        self.R[a] += self.draw(self.true_means[a])
         self.C[a] += self.true_costs[a]
+
+    def run(self, policy: str, limit: int | None = None) -> None:
+        """Pull the arms that the policy names until it has decided, or at most `limit` of them."""
+        for arm in islice(POLICIES[policy](self), limit):
+            self.pull(arm)
 
     @property
     def t(self) -> int:
@@ -149,40 +139,32 @@ class Trajectory:
         return math.log(2 * self.K * self.t / self.delta)
 
 
-def co(state: Trajectory) -> int:
+def co(state: Trajectory) -> Arms:
     playing = np.ones(state.K, bool)
     while True:
         means = state.means
         leader = int(np.argmax(np.where(playing, means, -np.inf)))
         playing &= evidence(state.family, state.N, means, leader) <= state.beta
         if playing.sum() == 1:
-            return leader
-        state.pull(int(np.argmin(np.where(playing, np.sqrt(state.C / state.N) * state.N, np.inf))))
+            return
+        yield int(np.argmin(np.where(playing, np.sqrt(state.C / state.N) * state.N, np.inf)))
 
 
-def track(state: Trajectory, *, cost_blind: bool, slack: float) -> int:
+def ctas(state: Trajectory, *, cost_blind: bool = False) -> Arms:
     while True:
         means = state.means
         leader = int(np.argmax(means))
         if np.delete(evidence(state.family, state.N, means, leader), leader).min() > state.beta:
-            return leader
-        if state.N.min() < math.sqrt(state.t) - slack:
-            state.pull(int(np.argmin(state.N)))
+            return
+        if state.N.min() < math.sqrt(state.t) - (state.K / 2 if cost_blind else 0):
+            yield int(np.argmin(state.N))
         else:
             costs = state.N if cost_blind else state.C
             shares = cost_shares(state.family, state.inner_means, costs / state.N)
-            state.pull(int(np.argmax(costs.sum() * shares - costs)))
+            yield int(np.argmax(costs.sum() * shares - costs))
 
 
-def ctas(state: Trajectory) -> int:
-    return track(state, cost_blind=False, slack=0.0)
-
-
-def tas(state: Trajectory) -> int:
-    return track(state, cost_blind=True, slack=state.K / 2)
-
-
-def d_lucb(state: Trajectory) -> int:
+def d_lucb(state: Trajectory) -> Arms:
     while True:
         means, beta = state.inner_means, state.beta
         leader = int(np.argmax(means))
@@ -190,9 +172,14 @@ def d_lucb(state: Trajectory) -> int:
         upper = np.array([-np.inf if a == leader else ends[a][1] for a in range(state.K)])
         rival = int(np.argmax(upper))
         if ends[leader][0] > upper[rival]:
-            return leader
-        state.pull(leader)
-        state.pull(rival)
+            return
+        yield leader
+        yield rival
 
 
-POLICIES = {"co": co, "ctas": ctas, "tas": tas, "d-lucb": d_lucb}
+POLICIES: dict[str, Callable[[Trajectory], Arms]] = {
+    "co": co,
+    "ctas": ctas,
+    "tas": partial(ctas, cost_blind=True),
+    "d-lucb": d_lucb,
+}

@@ -6,6 +6,8 @@ import json
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+
 from cabai.instance import Instance
 
 DELTA = 1e-6
@@ -30,3 +32,14 @@ def instance(name: str, cost_model: str = "fixed") -> Instance:
     """An instance of instances.json: a letter for the family, the number of arms; G3r has G3's costs reversed."""
     described = json.loads(files("cabai.paper").joinpath("instances.json").read_text())[name]
     return Instance(described["family"], described["means"], described["costs"], cost_model=cost_model)
+
+
+MEANS = {"gaussian": (0.0, 1.0), "bernoulli": (0.1, 0.9), "poisson": (0.5, 2.5), "exponential": (0.5, 2.5)}
+
+
+def random_instance(rng: np.random.Generator, family: str, arms: int, gap: float) -> Instance:
+    """The best mean is at least `gap` above the others; costs are up to a hundredfold apart."""
+    low, high = MEANS[family]
+    others = rng.uniform(low, high - gap, arms - 1)
+    means = rng.permutation([rng.uniform(others.max() + gap, high), *others])
+    return Instance(family, means.round(4), (10 ** rng.uniform(-2, 0, arms)).round(4))

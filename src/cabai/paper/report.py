@@ -29,8 +29,7 @@ nav a { margin-right: 1rem; }
 
 
 def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]:
-    """Write report.html, report.md, figures/ and data/ to the folder `out`; each file appears complete or not at
-    all."""
+    """Write report.html, report.md, figures/ and data/ to the folder `out`; no file appears half written."""
     contents: dict[Path, bytes] = {}
     for section in sections:
         for figure in section.figures:
@@ -71,11 +70,15 @@ def markdown(sections: list[Section], heading: str) -> str:
             lines += [each.caption, "", "| " + " | ".join(each.header) + " |"]
             lines += ["|" + "|".join("---" if i < left else "--:" for i in range(len(each.header))) + "|"]
             lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in each.rows]
-            lines += ["", "Made by:", "", *(f"    {command}" for command in each.commands), ""]
+            lines += made_by(each.commands)
         for figure in section.figures:
-            lines += [f"![{figure.caption}](figures/{figure.name}.svg)", "", f"*{figure.caption}*", ""]
-            lines += ["Made by:", "", *(f"    {command}" for command in figure.commands), ""]
+            lines += [f"![{figure.caption}](figures/{figure.name}.svg)", "", f"*{figure.caption}*"]
+            lines += made_by(figure.commands)
     return "\n".join(lines)
+
+
+def made_by(commands: list[str]) -> list[str]:
+    return ["", "Made by:", "", *(f"    {command}" for command in commands), ""]
 
 
 def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> str:
@@ -93,25 +96,19 @@ def section_html(section: Section, contents: dict[Path, bytes]) -> str:
     parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text]
     for each in section.tables:
         kinds = ["text" if i < left_columns(each) else "number" for i in range(len(each.header))]
-        head = "".join(f'<th class="{k}">{html.escape(cell)}</th>' for k, cell in zip(kinds, each.header, strict=True))
-        rows = "".join(
-            "<tr>"
-            + "".join(f'<td class="{k}">{html.escape(c)}</td>' for k, c in zip(kinds, row, strict=True))
-            + "</tr>"
-            for row in each.rows
-        )
-        parts.append(f"<table><caption>{html.escape(each.caption)}</caption><tr>{head}</tr>{rows}</table>")
-        parts.append(commands_html(each.commands))
+        parts.append(f"<table><caption>{html.escape(each.caption)}</caption>")
+        for tag, row in (("th", each.header), *(("td", row) for row in each.rows)):
+            cells = (f'<{tag} class="{kind}">{html.escape(cell)}' for kind, cell in zip(kinds, row, strict=True))
+            parts.append(f"<tr>{''.join(cells)}")
+        parts.append(f"</table>{commands_html(each.commands)}")
     for figure in section.figures:
         image = base64.b64encode(contents[Path("figures") / f"{figure.name}.png"]).decode()
         caption = html.escape(figure.caption)
-        parts.append(
-            f'<figure><img alt="{caption}" src="data:image/png;base64,{image}"><figcaption>{caption}</figcaption>'
-        )
-        parts.append(f"</figure>{commands_html(figure.commands)}")
+        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')
+        parts.append(f"<figcaption>{caption}</figcaption></figure>{commands_html(figure.commands)}")
     return "\n".join([*parts, "</section>"])
 
 
 def commands_html(commands: list[str]) -> str:
-    lines = html.escape("\n".join(dict.fromkeys(commands)))
+    lines = html.escape("\n".join(commands))
     return f"<details><summary>the commands that make these numbers</summary><pre>{lines}</pre></details>"
