@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import json
@@ -23,6 +24,7 @@ from shell import here
 inspect_ai = pytest.importorskip("inspect_ai")
 
 from inspect_ai import Epochs, task_with  # noqa: E402
+from inspect_ai.hooks import Hooks, hooks  # noqa: E402
 from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
 from inspect_ai.solver import generate, system_message  # noqa: E402
 
@@ -175,11 +177,26 @@ def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
     assert calls.read_text() == ""
 
 
-def test_ctrl_c_tells_what_has_finished():
+@hooks(name="slow", description="Time between a sample's log and its report.")
+class SlowReports(Hooks):
+    seconds = 0.0
+
+    def enabled(self):
+        return self.seconds > 0
+
+    async def on_sample_end(self, data):
+        await asyncio.sleep(self.seconds)
+
+
+@pytest.mark.parametrize("between", [0.0, 0.3])  # seconds: with some, samples are logged that Inspect never reports
+def test_ctrl_c_tells_what_has_finished(between, monkeypatch):
+    monkeypatch.setattr(SlowReports, "seconds", between)
+
     def interrupt():
         deadline = time.monotonic() + 60
         while sum(fake.CALLS.values()) < 20 and time.monotonic() < deadline:
             time.sleep(0.05)
+        time.sleep(between)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -199,18 +216,23 @@ def test_ctrl_c_tells_what_has_finished():
 
 @pytest.mark.parametrize("method", ["next_samples", "sample_complete"])
 def test_a_task_that_dies_ends_the_race(method, monkeypatch):
+    """It dies with its first samples, which the race needs."""
     original = getattr(Lane, method)
 
     async def dies(self, *given):
-        if self.arm == "fake/c-60" and (self.loop is not None or method == "sample_complete"):
+        result = await original(self, *given) if method == "next_samples" or self.arm != "fake/c-60" else None
+        if self.arm == "fake/c-60":
             raise RuntimeError("broken")
-        return await original(self, *given)
+        return result
 
     monkeypatch.setattr(Lane, method, dies)
     began = time.monotonic()
-    with pytest.raises((cabai.RunFailed, RuntimeError), match=r"the Inspect task of arm 'fake/c-60' has ended|broken"):
-        evaluate(fake.sums(), MODELS, max_samples=3)
+    with pytest.raises(cabai.RunFailed, match="the Inspect task of arm 'fake/c-60' has ended; its log says why"):
+        evaluate(fake.sums(), MODELS, max_samples=3, log_dir="logs")
     assert time.monotonic() - began < 60
+    logs = {log.eval.metadata["cabai_arm"]: log for log in map(read_eval_log, list_eval_logs("logs"))}
+    assert {arm: log.status for arm, log in logs.items()} == dict.fromkeys(MODELS, "success") | {"fake/c-60": "error"}
+    assert "broken" in logs["fake/c-60"].error.message
 
 
 def test_arms_may_be_solvers_or_tasks():

@@ -25,15 +25,15 @@ class Lane(SampleSource):
     """Feeds the Inspect task of one arm.
 
     Inspect calls `next_samples` when it has nothing to do, and is kept waiting there until the race wants a sample.
-    While it is at work, samples are added at once, in the context of the task.
+    While it is at work, samples are added at once, in the context of the task. If its task dies, no lane gets more.
     """
 
-    def __init__(self, arm: str, samples: Mapping[Any, Sample], epochs: int) -> None:
-        self.arm, self.samples, self.epochs = arm, samples, epochs
+    def __init__(self, arm: str, samples: Mapping[Any, Sample], epochs: int, lanes: Mapping[str, Lane]) -> None:
+        self.arm, self.samples, self.epochs, self.lanes = arm, samples, epochs, lanes
         self.lock = threading.Lock()
         self.wanted: deque[Any] = deque()  # ids of samples that Inspect has not got
         self.waiting: dict[Any, Future[list[EvalSample]]] = {}
-        self.finished: dict[Any, list[EvalSample]] = {}  # some epochs of samples that need more
+        self.finished: dict[Any, dict[int, EvalSample]] = {}  # by epoch, for samples that need more
         self.over = ""  # why no more samples are wanted, once they are not
         self.loop: asyncio.AbstractEventLoop | None = None  # Inspect's, as are the context and the event
         self.context: Context | None = None
@@ -52,19 +52,32 @@ class Lane(SampleSource):
         self.wake()
         return future.result()
 
-    def end(self) -> None:
-        """No more samples are wanted."""
-        with self.lock:
-            self.over = self.over or "the race is over"
-        self.wake()
-
-    def abandon(self, why: str) -> None:
-        """Inspect runs no more samples."""
+    def end(self, why: str) -> None:
+        """Give Inspect no more samples."""
         with self.lock:
             self.over = self.over or why
+        self.wake()
+
+    def abandon(self) -> None:
+        """Inspect has ended: what it has not finished has no result."""
+        self.end("Inspect has ended")
+        with self.lock:
             left, self.waiting = self.waiting, {}
         for future in left.values():
-            future.set_exception(Ended(why))
+            future.set_exception(Ended(self.over))
+
+    def collect(self, sample: EvalSample) -> None:
+        """Take a finished epoch of a sample; the last one ends the wait for it."""
+        with self.lock:
+            if sample.id not in self.waiting:
+                return
+            epochs = self.finished.setdefault(sample.id, {})
+            epochs[sample.epoch] = sample
+            if len(epochs) < self.epochs:
+                return
+            future = self.waiting.pop(sample.id)
+            del self.finished[sample.id]
+        future.set_result(list(epochs.values()))
 
     def wake(self) -> None:
         if self.loop is not None:
@@ -76,7 +89,7 @@ class Lane(SampleSource):
     def deliver(self) -> None:
         if self.idle is not None:
             self.idle.set()
-        elif self.wanted and self.context is not None:
+        elif self.wanted and not self.over and self.context is not None:
             self.context.run(enqueue_sample, self.take())
 
     def take(self) -> list[Sample]:
@@ -93,27 +106,21 @@ class Lane(SampleSource):
             self.loop, self.context, feeder = asyncio.get_running_loop(), copy_context(), asyncio.current_task()
             assert feeder is not None
             why = f"the Inspect task of arm {self.arm!r} has ended; its log says why"
-            feeder.add_done_callback(lambda _: self.abandon(why))  # whatever ends the task: else all would wait
+            # whatever ends the task: else the other lanes would wait for it
+            feeder.add_done_callback(lambda _: [lane.end(why) for lane in self.lanes.values()])
         self.idle = asyncio.Event()
         try:
-            while not (taken := self.take()):
-                if self.over:
-                    return None
+            while not self.over:
+                if taken := self.take():
+                    return taken
                 await self.idle.wait()
                 self.idle.clear()
-            return taken
+            return None
         finally:
             self.idle = None
 
     async def sample_complete(self, sample: EvalSample) -> list[Sample] | None:
-        epochs = self.finished.setdefault(sample.id, [])
-        epochs.append(sample)
-        if len(epochs) == self.epochs:
-            del self.finished[sample.id]
-            with self.lock:
-                future = self.waiting.pop(sample.id, None)
-            if future is not None:
-                future.set_result(epochs)
+        self.collect(sample)
         return None
 
     async def sample_abandoned(self, sample: Sample, epoch: int) -> list[Sample] | None:

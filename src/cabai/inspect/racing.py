@@ -7,6 +7,7 @@ import copy
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import inspect_ai
 from inspect_ai import Epochs, Task, task_with
-from inspect_ai.log import EvalLog
+from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 from inspect_ai.model import Model, get_model
 
 from cabai.core.goal import BEST
@@ -103,7 +104,7 @@ def evaluate(
     models = {arm: str(each.model or options.get("model") or "") or None for arm, each in tasks.items()}
     has_costs = costs is None and all_priced(models, prices)
     if name is not None and storage is None:
-        folder = Path(log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs")
+        folder = Path(log_folder(log_dir))
         folder.mkdir(parents=True, exist_ok=True)
         storage = f"sqlite:///{folder / 'cabai.db'}"
     study = open_evaluation(
@@ -118,9 +119,10 @@ def evaluate(
     tasks = {arm: tasks[arm] for arm in study.arms}
     if study.stopped:
         return Evaluation(study, study.status(), study.scores())
-    lanes, readers, fed = {}, {}, []
+    lanes: dict[str, Lane] = {}
+    readers, fed = {}, []
     for arm, each in tasks.items():
-        lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1))
+        lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1), lanes)
         readers[arm] = Reader(arm, scorer, reducers or each.epochs_reducer, prices, has_costs)
         about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm])}
         fed.append(task_with(each, dataset=lanes[arm], metadata={**(each.metadata or {}), **about}))
@@ -131,12 +133,16 @@ def evaluate(
 
     workers = len(tasks) * int(options.get("max_samples") or AT_ONCE)
     racing = Racing(lambda: run(study, try_once, workers=workers, max_failures=max_failures, retries=0), lanes)
+    began = time.time()
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
     with keeping(study, name), through("page")(study) if page else contextlib.nullcontext():
         with racing:
-            logs = inspect_ai.eval(
-                fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
-            )
+            try:
+                logs = inspect_ai.eval(
+                    fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
+                )
+            finally:
+                collect_logged(lanes, study.name, log_folder(log_dir), began)
         if isinstance(racing.error, Ended):
             if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
                 raise KeyboardInterrupt
@@ -161,15 +167,34 @@ class Racing:
             self.error = error
         finally:
             for lane in self.lanes.values():
-                lane.end()
+                lane.end("the race is over")
 
     def __enter__(self) -> None:
         self.thread.start()
 
     def __exit__(self, *_: object) -> None:
         for lane in self.lanes.values():
-            lane.abandon("Inspect has ended")
+            lane.abandon()
         self.thread.join()
+
+
+def log_folder(log_dir: str | None) -> str:
+    return log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs"
+
+
+def collect_logged(lanes: Mapping[str, Lane], study: str, folder: str, began: float) -> None:
+    """Find samples that Inspect has finished and logged, but did not report because it was interrupted just then."""
+    if not any(lane.waiting for lane in lanes.values()):
+        return
+    with contextlib.suppress(Exception):  # what cannot be read is run again
+        for each in list_eval_logs(folder):
+            if each.mtime is not None and each.mtime / 1000 < began - 60:  # clocks of storages differ
+                continue
+            about = read_eval_log(each, header_only=True).eval.metadata or {}
+            if about.get("cabai_study") == study and (lane := lanes.get(about["cabai_arm"])) is not None:
+                for sample in read_eval_log(each).samples or []:
+                    if sample.error is None:
+                        lane.collect(sample)
 
 
 def tasks_of(task: Any, arms: Any, options: Mapping[str, Any]) -> dict[str, Task]:
