@@ -8,6 +8,7 @@ import inspect
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -292,6 +295,36 @@ def test_the_command_and_what_replay_says_of_its_logs(tmp_path):
         failed = here("inspect", *wrong, cwd=tmp_path)
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 1), failed.stderr
         assert said in failed.stderr
+
+
+@pytest.mark.parametrize("display", ["none", "plain"])
+def test_the_page_of_a_race_and_inspects_own_display(display, tmp_path):
+    task = f"{Path(__file__).parent / 'fake_provider.py'}@sums"
+    command = ["inspect", task, "--model", "fake/a-50", "--model", "fake/held-75", "--name", "seen", "--seed", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cabai", *command, "--page", "--display", display], cwd=tmp_path, text=True,
+        env=os.environ | {"FAKE_GO": str(tmp_path / "go")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    page = process.stderr.readline()
+    assert page.startswith("page: http://127.0.0.1:")
+    address, told = urlsplit(page.split()[1]), 0
+    bearer = {"Authorization": f"Bearer {address.query.partition('=')[2]}"}
+
+    def look(path):
+        with urlopen(Request(f"http://{address.netloc}{path}", headers=bearer), timeout=10) as answer:
+            return answer.read().decode()
+
+    assert "<title>seen" in look(address.path)
+    deadline = time.monotonic() + 60
+    while not told and time.monotonic() < deadline:
+        told = json.loads(look(f"/api{address.path}"))["pulls"]
+    assert told
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")  # nothing of the page's server disturbs the display
+    assert "fake/held-75 has the highest mean" in out
+    own = {model for model in ("fake/a-50", "fake/held-75") if re.search(rf"{model}.* Samples: +\d+/", out)}
+    assert own == (set() if display == "none" else {"fake/a-50", "fake/held-75"})
 
 
 def test_replays_of_whole_logs_bill_tokens_and_plans_take_a_scorer(tmp_path, monkeypatch):

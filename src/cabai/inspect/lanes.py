@@ -92,6 +92,10 @@ class Lane(SampleSource):
         elif self.wanted and not self.over and self.context is not None:
             self.context.run(enqueue_sample, self.take())
 
+    def end_all(self, _: object) -> None:
+        for lane in self.lanes.values():
+            lane.end(f"the Inspect task of arm {self.arm!r} has ended; its log says why")
+
     def take(self) -> list[Sample]:
         taken = []
         while self.wanted:
@@ -105,9 +109,7 @@ class Lane(SampleSource):
         if self.loop is None:
             self.loop, self.context, feeder = asyncio.get_running_loop(), copy_context(), asyncio.current_task()
             assert feeder is not None
-            why = f"the Inspect task of arm {self.arm!r} has ended; its log says why"
-            # whatever ends the task: else the other lanes would wait for it
-            feeder.add_done_callback(lambda _: [lane.end(why) for lane in self.lanes.values()])
+            feeder.add_done_callback(self.end_all)  # whatever ends the task: else the other lanes would wait for it
         self.idle = asyncio.Event()
         try:
             while not self.over:

@@ -29,7 +29,7 @@ from cabai.study.given import Pull
 from cabai.study.run import evaluate as study_evaluation
 from cabai.study.run.evaluate import keeping, open_evaluation
 from cabai.study.run.loop import run
-from cabai.support.doors import through
+from cabai.study.run.watching import page_of
 from cabai.support.validation import shown, whole
 
 LEASE = 7 * 86400.0  # seconds: agents take long, and what a killed run had under way lapses by its process id
@@ -135,7 +135,7 @@ def evaluate(
     racing = Racing(lambda: run(study, try_once, workers=workers, max_failures=max_failures, retries=0), lanes)
     began = time.time()
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
-    with keeping(study, name), through("page")(study) if page else contextlib.nullcontext():
+    with keeping(study, name), page_of(study, page):
         with racing:
             try:
                 logs = inspect_ai.eval(
