@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import re
+import secrets
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from cabai.support.validation import shown, whole
 
 LEASE = 7 * 86400.0  # seconds: agents take long, and what a killed run had under way lapses by its process id
 AT_ONCE = 10  # samples of an arm, as in Inspect
-OURS = ("sample_id", "sample_shuffle", "tasks", "max_tasks", "fail_on_error", "log_samples", "score", "run_samples")
+OURS = {"sample_id", "sample_shuffle", "tasks", "max_tasks", "fail_on_error", "log_samples", "score", "run_samples"}
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,8 @@ def evaluate(
     A sample that fails after Inspect's retries (`retry_on_error`, here 2) counts as `failed` says. With a `name`, the
     race is stored in cabai.db in the log folder: repeat the call to continue it.
     """
-    checked = {key: options.pop(key) for key in OURS if key in options}
-    if checked:
-        raise InvalidInput(f"{next(iter(checked))} is not for a race: it chooses the samples itself, and logs them.")
+    for option in OURS & options.keys():
+        raise InvalidInput(f"{option} is not for a race: it chooses the samples itself, and logs them.")
     if os.environ.get("INSPECT_ASYNC_BACKEND", "").lower() == "trio":
         raise InvalidInput("a race in Inspect needs asyncio: unset INSPECT_ASYNC_BACKEND.")
     tasks = tasks_of(task, arms, options)
@@ -120,11 +120,11 @@ def evaluate(
     if study.stopped:
         return Evaluation(study, study.status(), study.scores())
     lanes: dict[str, Lane] = {}
-    readers, fed = {}, []
+    readers, fed, mark = {}, [], secrets.token_hex(8)
     for arm, each in tasks.items():
         lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1), lanes)
         readers[arm] = Reader(arm, scorer, reducers or each.epochs_reducer, prices, has_costs)
-        about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm])}
+        about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm]), "cabai_run": mark}
         fed.append(task_with(each, dataset=lanes[arm], metadata={**(each.metadata or {}), **about}))
 
     def try_once(pull: Pull) -> Any:
@@ -132,69 +132,65 @@ def evaluate(
         return (result, 1.0) if costs is None and isinstance(result, float) else result
 
     workers = len(tasks) * int(options.get("max_samples") or AT_ONCE)
-    racing = Racing(lambda: run(study, try_once, workers=workers, max_failures=max_failures, retries=0), lanes)
-    began = time.time()
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
     with keeping(study, name), page_of(study, page):
-        with racing:
+        race_study = partial(run, study, try_once, workers=workers, max_failures=max_failures, retries=0)
+        with racing(race_study, lanes) as errors:
             try:
                 logs = inspect_ai.eval(
                     fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
                 )
             finally:
-                collect_logged(lanes, study.name, log_folder(log_dir), began)
-        if isinstance(racing.error, Ended):
+                collect_logged(lanes, mark, log_folder(log_dir))
+        for error in errors:
+            if not isinstance(error, Ended):
+                raise error
             if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
                 raise KeyboardInterrupt
-            raise RunFailed(f"{racing.error}. The study {study.name!r} is kept; run it again to go on.")
-        if racing.error is not None:
-            raise racing.error
+            raise RunFailed(f"{error}. The study {study.name!r} is kept; run it again to go on.")
     return Evaluation(study, study.status(), study.scores(), logs)
 
 
-class Racing:
-    """A race in a thread of its own, while Inspect runs in this one."""
+@contextmanager
+def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[list[BaseException]]:
+    """A race in a thread of its own, while Inspect runs in this one; what ends it is added to the list."""
+    errors: list[BaseException] = []
 
-    def __init__(self, race: Any, lanes: Mapping[str, Lane]) -> None:
-        self.race, self.lanes = race, lanes
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="cabai race", daemon=True)
-
-    def _run(self) -> None:
+    def work() -> None:
         try:
-            self.race()
+            race()
         except BaseException as error:
-            self.error = error
-        finally:
-            for lane in self.lanes.values():
-                lane.end("the race is over")
+            errors.append(error)
+        for lane in lanes.values():
+            lane.end("the race is over")
 
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        for lane in self.lanes.values():
+    thread = threading.Thread(target=work, name="cabai race", daemon=True)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        for lane in lanes.values():
             lane.abandon()
-        self.thread.join()
+        thread.join()
 
 
 def log_folder(log_dir: str | None) -> str:
     return log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs"
 
 
-def collect_logged(lanes: Mapping[str, Lane], study: str, folder: str, began: float) -> None:
+def collect_logged(lanes: Mapping[str, Lane], mark: str, folder: str) -> None:
     """Find samples that Inspect has finished and logged, but did not report because it was interrupted just then."""
-    if not any(lane.waiting for lane in lanes.values()):
-        return
-    with contextlib.suppress(Exception):  # what cannot be read is run again
-        for each in list_eval_logs(folder):
-            if each.mtime is not None and each.mtime / 1000 < began - 60:  # clocks of storages differ
-                continue
+    left = {arm for arm, lane in lanes.items() if lane.waiting}
+    with suppress(Exception):  # what cannot be read is run again
+        for each in list_eval_logs(folder) if left else []:  # the newest first
             about = read_eval_log(each, header_only=True).eval.metadata or {}
-            if about.get("cabai_study") == study and (lane := lanes.get(about["cabai_arm"])) is not None:
+            if about.get("cabai_run") == mark and (arm := about["cabai_arm"]) in left:
+                left.remove(arm)
                 for sample in read_eval_log(each).samples or []:
                     if sample.error is None:
-                        lane.collect(sample)
+                        lanes[arm].collect(sample)
+            if not left:
+                break
 
 
 def tasks_of(task: Any, arms: Any, options: Mapping[str, Any]) -> dict[str, Task]:
