@@ -1,4 +1,6 @@
-"""A provider and a task for Inspect without any network: `fake/NAME-SKILL[-MILLISECONDS[-PERCENT THAT RAISE]]`."""
+"""A provider and a task for Inspect without any network: `fake/NAME-SKILL[-MILLISECONDS[-PERCENT THAT RAISE]]`.
+
+A model named `held` answers when the file $FAKE_GO exists."""
 
 from __future__ import annotations
 
@@ -33,6 +35,8 @@ class Fake(ModelAPI):
             with open(os.environ["FAKE_CALLS"], "a") as file:
                 file.write(f"{self.model_name} {question}\n")
         await asyncio.sleep(self.delay)
+        while self.model_name.startswith("held-") and not os.path.exists(os.environ["FAKE_GO"]):
+            await asyncio.sleep(0.02)
         if unit(f"bad {self.model_name} {question}") < self.bad:
             raise RuntimeError("provider says no")
         is_right = 0.6 * unit(question) + 0.4 * unit(self.model_name + question) < self.skill

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -23,6 +27,7 @@ from shell import here
 inspect_ai = pytest.importorskip("inspect_ai")
 
 from inspect_ai import Epochs, task_with  # noqa: E402
+from inspect_ai.hooks import Hooks, hooks  # noqa: E402
 from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
 from inspect_ai.solver import generate, system_message  # noqa: E402
 
@@ -69,8 +74,8 @@ def test_the_best_of_three_for_less_with_a_log_for_each():
         samples = samples_of(log)
         assert {sample.id for sample in samples} == set(found.scores[model])
         assert len(samples) == len(found.scores[model]) == calls_of(model)
-        about = {key: value for key, value in log.eval.metadata.items() if key.startswith("cabai")}
-        assert about == {"cabai_arm": model, "cabai_study": found.study.name, "cabai_items": 300}
+        about = {"cabai_arm": model, "cabai_study": found.study.name, "cabai_items": 300}
+        assert about.items() <= log.eval.metadata.items()
     order = [f"q{i}" for i in found.study.settings.items.order(1)]
     for scores in found.scores.values():  # a prefix of the order, except for what was under way together
         places = sorted(order.index(id_) for id_ in scores)
@@ -175,11 +180,26 @@ def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
     assert calls.read_text() == ""
 
 
-def test_ctrl_c_tells_what_has_finished():
+@hooks(name="slow", description="Time between a sample's log and its report.")
+class SlowReports(Hooks):
+    seconds = 0.0
+
+    def enabled(self):
+        return self.seconds > 0
+
+    async def on_sample_end(self, data):
+        await asyncio.sleep(self.seconds)
+
+
+@pytest.mark.parametrize("between", [0.0, 0.3])  # seconds: with some, samples are logged that Inspect never reports
+def test_ctrl_c_tells_what_has_finished(between, monkeypatch):
+    monkeypatch.setattr(SlowReports, "seconds", between)
+
     def interrupt():
         deadline = time.monotonic() + 60
         while sum(fake.CALLS.values()) < 20 and time.monotonic() < deadline:
             time.sleep(0.05)
+        time.sleep(between)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -199,18 +219,23 @@ def test_ctrl_c_tells_what_has_finished():
 
 @pytest.mark.parametrize("method", ["next_samples", "sample_complete"])
 def test_a_task_that_dies_ends_the_race(method, monkeypatch):
+    """It dies with its first samples, which the race needs."""
     original = getattr(Lane, method)
 
     async def dies(self, *given):
-        if self.arm == "fake/c-60" and (self.loop is not None or method == "sample_complete"):
+        result = await original(self, *given) if method == "next_samples" or self.arm != "fake/c-60" else None
+        if self.arm == "fake/c-60":
             raise RuntimeError("broken")
-        return await original(self, *given)
+        return result
 
     monkeypatch.setattr(Lane, method, dies)
     began = time.monotonic()
-    with pytest.raises((cabai.RunFailed, RuntimeError), match=r"the Inspect task of arm 'fake/c-60' has ended|broken"):
-        evaluate(fake.sums(), MODELS, max_samples=3)
+    with pytest.raises(cabai.RunFailed, match="the Inspect task of arm 'fake/c-60' has ended; its log says why"):
+        evaluate(fake.sums(), MODELS, max_samples=3, log_dir="logs")
     assert time.monotonic() - began < 60
+    logs = {log.eval.metadata["cabai_arm"]: log for log in map(read_eval_log, list_eval_logs("logs"))}
+    assert {arm: log.status for arm, log in logs.items()} == dict.fromkeys(MODELS, "success") | {"fake/c-60": "error"}
+    assert "broken" in logs["fake/c-60"].error.message
 
 
 def test_arms_may_be_solvers_or_tasks():
@@ -270,6 +295,36 @@ def test_the_command_and_what_replay_says_of_its_logs(tmp_path):
         failed = here("inspect", *wrong, cwd=tmp_path)
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 1), failed.stderr
         assert said in failed.stderr
+
+
+@pytest.mark.parametrize("display", ["none", "plain"])
+def test_the_page_of_a_race_and_inspects_own_display(display, tmp_path):
+    task = f"{Path(__file__).parent / 'fake_provider.py'}@sums"
+    command = ["inspect", task, "--model", "fake/a-50", "--model", "fake/held-75", "--name", "seen", "--seed", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cabai", *command, "--page", "--display", display], cwd=tmp_path, text=True,
+        env=os.environ | {"FAKE_GO": str(tmp_path / "go")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    page = process.stderr.readline()
+    assert page.startswith("page: http://127.0.0.1:")
+    address, told = urlsplit(page.split()[1]), 0
+    bearer = {"Authorization": f"Bearer {address.query.partition('=')[2]}"}
+
+    def look(path):
+        with urlopen(Request(f"http://{address.netloc}{path}", headers=bearer), timeout=10) as answer:
+            return answer.read().decode()
+
+    assert "<title>seen" in look(address.path)
+    deadline = time.monotonic() + 60
+    while not told and time.monotonic() < deadline:
+        told = json.loads(look(f"/api{address.path}"))["pulls"]
+    assert told
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")  # nothing of the page's server disturbs the display
+    assert "fake/held-75 has the highest mean" in out
+    own = {model for model in ("fake/a-50", "fake/held-75") if re.search(rf"{model}.* Samples: +\d+/", out)}
+    assert own == (set() if display == "none" else {"fake/a-50", "fake/held-75"})
 
 
 def test_replays_of_whole_logs_bill_tokens_and_plans_take_a_scorer(tmp_path, monkeypatch):

@@ -176,6 +176,21 @@ def test_evaluate_works_over_http(address):
         )
 
 
+def test_batches_over_http_are_those_of_a_storage_here(address):
+    calls: dict[str | None, list] = {None: [], address: []}
+
+    def score_many(arm, items):
+        calls[storage].append((arm, list(items)))
+        return [float(item % 4 != 3 if arm == "large" else item % 2 == 0) for item in items]
+
+    for storage in calls:
+        about = {"seed": 1, "batch": 16, "storage": storage, "name": storage and "batches"}
+        found = cabai.evaluate(["small", "large"], range(200), score_many, **about)
+        assert (found.decision, found.spent) == ("large", sum(len(items) for _, items in calls[storage]))
+    assert calls[address] == calls[None]
+    assert {len(items) for _, items in calls[address]} == {16}
+
+
 def test_items_with_ids_are_evaluated_over_http(address):
     """Their fingerprints are as many as they are."""
     items = [{"id": f"q{i}"} for i in range(200)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -24,66 +23,75 @@ class Ended(BaseException):
 class Lane(SampleSource):
     """Feeds the Inspect task of one arm.
 
-    Inspect calls `next_samples` when it has nothing to do, and is kept waiting there until the race wants a sample.
-    While it is at work, samples are added at once, in the context of the task.
+    Samples are added in the context of the task. When it has nothing to do, Inspect calls `next_samples`, and is kept
+    waiting there until some are added, or the race is over. If a task dies, no lane gets more.
     """
 
-    def __init__(self, arm: str, samples: Mapping[Any, Sample], epochs: int) -> None:
-        self.arm, self.samples, self.epochs = arm, samples, epochs
+    def __init__(self, arm: str, samples: Mapping[Any, Sample], epochs: int, lanes: Mapping[str, Lane]) -> None:
+        self.arm, self.samples, self.epochs, self.lanes = arm, samples, epochs, lanes
         self.lock = threading.Lock()
-        self.wanted: deque[Any] = deque()  # ids of samples that Inspect has not got
-        self.waiting: dict[Any, Future[list[EvalSample]]] = {}
-        self.finished: dict[Any, list[EvalSample]] = {}  # some epochs of samples that need more
+        self.waiting: dict[Any, tuple[Future[list[EvalSample]], dict[int, EvalSample]]] = {}  # with finished epochs
         self.over = ""  # why no more samples are wanted, once they are not
-        self.loop: asyncio.AbstractEventLoop | None = None  # Inspect's, as are the context and the event
+        self.begun = threading.Event()  # Inspect has begun the task, or will not
+        self.loop: asyncio.AbstractEventLoop | None = None  # Inspect's, as is the context
         self.context: Context | None = None
-        self.idle: asyncio.Event | None = None  # set to wake `next_samples`
+        self.changed = asyncio.Event()  # a sample was added, or no more will be
 
     # What the race calls, in its own threads.
 
     def run(self, item: Any) -> list[EvalSample]:
         """Run a sample; returns all its epochs."""
+        self.begun.wait()
         future: Future[list[EvalSample]] = Future()
         with self.lock:
             if self.over:
                 raise Ended(self.over)
-            self.waiting[item] = future
-            self.wanted.append(item)
-        self.wake()
+            self.waiting[item] = future, {}
+        self.call(self.add, item)
         return future.result()
 
-    def end(self) -> None:
-        """No more samples are wanted."""
-        with self.lock:
-            self.over = self.over or "the race is over"
-        self.wake()
-
-    def abandon(self, why: str) -> None:
-        """Inspect runs no more samples."""
+    def end(self, why: str) -> None:
+        """Give Inspect no more samples."""
         with self.lock:
             self.over = self.over or why
-            left, self.waiting = self.waiting, {}
-        for future in left.values():
-            future.set_exception(Ended(why))
+        self.begun.set()
+        self.call(self.changed.set)
 
-    def wake(self) -> None:
+    def abandon(self) -> None:
+        """Inspect has ended: what it has not finished has no result."""
+        self.end("Inspect has ended")
+        with self.lock:
+            left, self.waiting = self.waiting, {}
+        for future, _ in left.values():
+            future.set_exception(Ended(self.over))
+
+    def collect(self, sample: EvalSample) -> None:
+        """Take a finished epoch of a sample; the last one ends the wait for it."""
+        with self.lock:
+            future, epochs = self.waiting.get(sample.id, (None, {}))
+            epochs[sample.epoch] = sample
+            if future is None or len(epochs) < self.epochs:
+                return
+            del self.waiting[sample.id]
+        future.set_result(list(epochs.values()))
+
+    def call(self, function: Callable[..., None], *given: Any) -> None:
+        """Call a function in Inspect's event loop."""
         if self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(self.deliver)
+                self.loop.call_soon_threadsafe(function, *given)
 
-    # What Inspect calls, in its event loop.
+    # What runs in Inspect's event loop.
 
-    def deliver(self) -> None:
-        if self.idle is not None:
-            self.idle.set()
-        elif self.wanted and self.context is not None:
-            self.context.run(enqueue_sample, self.take())
+    def add(self, item: Any) -> None:
+        assert self.context is not None
+        if not self.over:
+            self.context.run(enqueue_sample, copy.copy(self.samples[item]))
+            self.changed.set()
 
-    def take(self) -> list[Sample]:
-        taken = []
-        while self.wanted:
-            taken.append(copy.copy(self.samples[self.wanted.popleft()]))
-        return taken
+    def end_all(self, _: object) -> None:
+        for lane in self.lanes.values():
+            lane.end(f"the Inspect task of arm {self.arm!r} has ended; its log says why")
 
     def initial_samples(self) -> list[Sample]:
         return []
@@ -92,33 +100,20 @@ class Lane(SampleSource):
         if self.loop is None:
             self.loop, self.context, feeder = asyncio.get_running_loop(), copy_context(), asyncio.current_task()
             assert feeder is not None
-            why = f"the Inspect task of arm {self.arm!r} has ended; its log says why"
-            feeder.add_done_callback(lambda _: self.abandon(why))  # whatever ends the task: else all would wait
-        self.idle = asyncio.Event()
-        try:
-            while not (taken := self.take()):
-                if self.over:
-                    return None
-                await self.idle.wait()
-                self.idle.clear()
-            return taken
-        finally:
-            self.idle = None
+            feeder.add_done_callback(self.end_all)  # whatever ends the task: else the other lanes would wait for it
+            self.begun.set()
+        if not self.over:
+            await self.changed.wait()
+        self.changed.clear()
+        return None if self.over else []
 
     async def sample_complete(self, sample: EvalSample) -> list[Sample] | None:
-        epochs = self.finished.setdefault(sample.id, [])
-        epochs.append(sample)
-        if len(epochs) == self.epochs:
-            del self.finished[sample.id]
-            with self.lock:
-                future = self.waiting.pop(sample.id, None)
-            if future is not None:
-                future.set_result(epochs)
+        self.collect(sample)
         return None
 
     async def sample_abandoned(self, sample: Sample, epoch: int) -> list[Sample] | None:
         with self.lock:
-            future = self.waiting.pop(sample.id, None)
+            future, _ = self.waiting.pop(sample.id, (None, {}))
         if future is not None:
             future.set_result([])
         return None

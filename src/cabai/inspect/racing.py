@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import re
+import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import inspect_ai
 from inspect_ai import Epochs, Task, task_with
-from inspect_ai.log import EvalLog
+from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 from inspect_ai.model import Model, get_model
 
 from cabai.core.goal import BEST
@@ -28,12 +30,12 @@ from cabai.study.given import Pull
 from cabai.study.run import evaluate as study_evaluation
 from cabai.study.run.evaluate import keeping, open_evaluation
 from cabai.study.run.loop import run
-from cabai.support.doors import through
+from cabai.study.run.watching import page_of
 from cabai.support.validation import shown, whole
 
 LEASE = 7 * 86400.0  # seconds: agents take long, and what a killed run had under way lapses by its process id
 AT_ONCE = 10  # samples of an arm, as in Inspect
-OURS = ("sample_id", "sample_shuffle", "tasks", "max_tasks", "fail_on_error", "log_samples", "score", "run_samples")
+OURS = {"sample_id", "sample_shuffle", "tasks", "max_tasks", "fail_on_error", "log_samples", "score", "run_samples"}
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,8 @@ def evaluate(
     A sample that fails after Inspect's retries (`retry_on_error`, here 2) counts as `failed` says. With a `name`, the
     race is stored in cabai.db in the log folder: repeat the call to continue it.
     """
-    checked = {key: options.pop(key) for key in OURS if key in options}
-    if checked:
-        raise InvalidInput(f"{next(iter(checked))} is not for a race: it chooses the samples itself, and logs them.")
+    for option in OURS & options.keys():
+        raise InvalidInput(f"{option} is not for a race: it chooses the samples itself, and logs them.")
     if os.environ.get("INSPECT_ASYNC_BACKEND", "").lower() == "trio":
         raise InvalidInput("a race in Inspect needs asyncio: unset INSPECT_ASYNC_BACKEND.")
     tasks = tasks_of(task, arms, options)
@@ -103,7 +104,7 @@ def evaluate(
     models = {arm: str(each.model or options.get("model") or "") or None for arm, each in tasks.items()}
     has_costs = costs is None and all_priced(models, prices)
     if name is not None and storage is None:
-        folder = Path(log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs")
+        folder = Path(log_folder(log_dir))
         folder.mkdir(parents=True, exist_ok=True)
         storage = f"sqlite:///{folder / 'cabai.db'}"
     study = open_evaluation(
@@ -118,11 +119,12 @@ def evaluate(
     tasks = {arm: tasks[arm] for arm in study.arms}
     if study.stopped:
         return Evaluation(study, study.status(), study.scores())
-    lanes, readers, fed = {}, {}, []
+    lanes: dict[str, Lane] = {}
+    readers, fed, mark = {}, [], secrets.token_hex(8)
     for arm, each in tasks.items():
-        lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1))
+        lanes[arm] = Lane(arm, samples[arm], int(count or each.epochs or 1), lanes)
         readers[arm] = Reader(arm, scorer, reducers or each.epochs_reducer, prices, has_costs)
-        about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm])}
+        about = {"cabai_arm": arm, "cabai_study": study.name, "cabai_items": len(samples[arm]), "cabai_run": mark}
         fed.append(task_with(each, dataset=lanes[arm], metadata={**(each.metadata or {}), **about}))
 
     def try_once(pull: Pull) -> Any:
@@ -130,46 +132,65 @@ def evaluate(
         return (result, 1.0) if costs is None and isinstance(result, float) else result
 
     workers = len(tasks) * int(options.get("max_samples") or AT_ONCE)
-    racing = Racing(lambda: run(study, try_once, workers=workers, max_failures=max_failures, retries=0), lanes)
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
-    with keeping(study, name), through("page")(study) if page else contextlib.nullcontext():
-        with racing:
-            logs = inspect_ai.eval(
-                fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
-            )
-        if isinstance(racing.error, Ended):
+    with keeping(study, name), page_of(study, page):
+        race_study = partial(run, study, try_once, workers=workers, max_failures=max_failures, retries=0)
+        with racing(race_study, lanes) as errors:
+            try:
+                logs = inspect_ai.eval(
+                    fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
+                )
+            finally:
+                collect_logged(lanes, mark, log_folder(log_dir))
+        for error in errors:
+            if not isinstance(error, Ended):
+                raise error
             if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
                 raise KeyboardInterrupt
-            raise RunFailed(f"{racing.error}. The study {study.name!r} is kept; run it again to go on.")
-        if racing.error is not None:
-            raise racing.error
+            raise RunFailed(f"{error}. The study {study.name!r} is kept; run it again to go on.")
     return Evaluation(study, study.status(), study.scores(), logs)
 
 
-class Racing:
-    """A race in a thread of its own, while Inspect runs in this one."""
+@contextmanager
+def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[list[BaseException]]:
+    """A race in a thread of its own, while Inspect runs in this one; what ends it is added to the list."""
+    errors: list[BaseException] = []
 
-    def __init__(self, race: Any, lanes: Mapping[str, Lane]) -> None:
-        self.race, self.lanes = race, lanes
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="cabai race", daemon=True)
-
-    def _run(self) -> None:
+    def work() -> None:
         try:
-            self.race()
+            race()
         except BaseException as error:
-            self.error = error
-        finally:
-            for lane in self.lanes.values():
-                lane.end()
+            errors.append(error)
+        for lane in lanes.values():
+            lane.end("the race is over")
 
-    def __enter__(self) -> None:
-        self.thread.start()
+    thread = threading.Thread(target=work, name="cabai race", daemon=True)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        for lane in lanes.values():
+            lane.abandon()
+        thread.join()
 
-    def __exit__(self, *_: object) -> None:
-        for lane in self.lanes.values():
-            lane.abandon("Inspect has ended")
-        self.thread.join()
+
+def log_folder(log_dir: str | None) -> str:
+    return log_dir or os.environ.get("INSPECT_LOG_DIR") or "logs"
+
+
+def collect_logged(lanes: Mapping[str, Lane], mark: str, folder: str) -> None:
+    """Find samples that Inspect has finished and logged, but did not report because it was interrupted just then."""
+    left = {arm for arm, lane in lanes.items() if lane.waiting}
+    with suppress(Exception):  # what cannot be read is run again
+        for each in list_eval_logs(folder) if left else []:  # the newest first
+            about = read_eval_log(each, header_only=True).eval.metadata or {}
+            if about.get("cabai_run") == mark and (arm := about["cabai_arm"]) in left:
+                left.remove(arm)
+                for sample in read_eval_log(each).samples or []:
+                    if sample.error is None:
+                        lanes[arm].collect(sample)
+            if not left:
+                break
 
 
 def tasks_of(task: Any, arms: Any, options: Mapping[str, Any]) -> dict[str, Task]:

@@ -39,7 +39,7 @@ def item_of(sample: Sample) -> dict[str, Any]:
     text = sample.input if isinstance(sample.input, str) else [each.model_dump(mode="json") for each in sample.input]
     if isinstance(text, list):
         for message in text:
-            message.pop("id", None)  # made anew each time
+            message.pop("id", None)  # another one each time
     return {"id": sample.id, "input": text, "target": sample.target}
 
 
