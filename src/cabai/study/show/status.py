@@ -326,7 +326,7 @@ class Status:
         if possible and len(possible) < len(self.arms):
             best = f"one of {len(possible)} arms" if len(possible) > 6 else either(possible)
             found.append(f"{best} is the best")
-        if self.within is not None:
+        if self.within is not None and (self.within or possible != [self.leader]):
             much = f"at most {rounded_up(self.within)} worse than the best" if self.within else "the best"
             found.append(f"{self.leader} is {much}")
         if not found:
