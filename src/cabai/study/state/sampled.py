@@ -106,7 +106,7 @@ class SampledState(Evidence, Accounts):
         return in_play
 
     @property
-    def unbeaten(self) -> NDArray[Any]:  # type: ignore[override]
+    def unbeaten(self) -> NDArray[Any]:
         return self.here if self.settings.spends_budget else self.in_play
 
     # Events.
