@@ -185,6 +185,10 @@ def test_a_live_study_spends_its_budget_and_ends_with_a_leader_without_a_claim(p
     status = study.run(lambda arm: (int((next(count) * 0.618) % 1 < means[arm]), 1.0))
     assert (status.reason, status.leader, status.decision, status.spent) == ("max_cost", "b", None, 60)
     assert max(arm.pulls for arm in status.arms) > 20
+    assert status.within == 0  # its test has shown the rest
+    assert status.sentence.startswith("Proven: b is the best, wrong with probability at most 0.05. Stopped at max_cost")
+    study.accept()
+    assert (study.status().decision, study.status().epsilon) == ("b", 0)
 
 
 @pytest.mark.parametrize("policy", ["successive-rejects", "sequential-halving", "continuous-rejects"])
