@@ -596,3 +596,32 @@ def test_with_an_epsilon_there_may_be_no_bound():
     runs = cabai.simulate(paper, epsilon=0.2, trajectories=20)
     assert runs.summary().lower_bound == cabai.bound(paper, epsilon=0.2).cost(0.05)
     assert cabai.simulate(paper, epsilon=0.5, trajectories=20).summary().lower_bound is None
+
+
+@pytest.mark.parametrize(("costs", "budget"), [([1, 1], 200), ([1, 0.04], 60)])
+def test_the_least_error_of_a_budget_is_reached_and_not_beaten(costs, budget):
+    """On two gaussian arms, each of them the best once, with 40,000 trajectories each: successive-rejects pulls in the
+    optimal ratio; five standard errors, and room for what rounding to whole pulls leaves of the budget."""
+    (one, paid), trajectories, gap = costs, 40_000, 0.3
+    shift = 2 * gap * math.sqrt(one) / (math.sqrt(one) + math.sqrt(paid))
+    here = cabai.Instance("gaussian", [gap, 0], costs)
+    mirrored = cabai.Instance("gaussian", [gap - shift, 2 * gap - shift], costs)
+    least = cabai.bound(here).error(budget)
+    assert cabai.bound(mirrored).error(budget) == pytest.approx(least, rel=1e-6)
+    noise = 5 * math.sqrt(least / trajectories)
+    for policy in ("successive-rejects", "top-two", "uniform", "eb-tci(coin=half)"):
+        rates = [
+            cabai.simulate(each, policy, budget=budget, trajectories=trajectories, keep="summary").summary().errors
+            / trajectories
+            for each in (here, mirrored)
+        ]
+        assert max(rates) > least - noise
+        if policy == "successive-rejects":
+            assert rates == pytest.approx([least, least], abs=noise + 0.03 * least)
+
+
+def test_the_least_error_of_a_budget_is_for_two_gaussian_arms():
+    with pytest.raises(cabai.InvalidInput, match=r"two gaussian arms .* only, got 2 arms of family bernoulli"):
+        cabai.bound(cabai.Instance("bernoulli", [0.5, 0.4], [1, 1])).error(10)
+    with pytest.raises(cabai.InvalidInput, match="budget must be positive, got 0"):
+        cabai.bound(cabai.Instance("gaussian", [1, 0], [1, 4])).error(0)

@@ -59,6 +59,64 @@ def test_compare_prints_a_row_a_policy_and_draws(tmp_path):
     assert rows[3].startswith("ctas(exploration=0.5, tracking=ratio) ")
 
 
+def test_compare_takes_a_file_of_instances_and_draws_a_panel_each(tmp_path):
+    file, picture = tmp_path / "instances.toml", tmp_path / "costs.svg"
+    file.write_text("""
+    [easy]
+    family = "gaussian"
+    means = [2, 0]
+    costs = [1, 0.1]
+    [hard]
+    family = "bernoulli"
+    means = [0.6, 0.5]
+    costs = [1, 1]
+    names = ["small", "large"]
+    """)
+    options = ["--policies", "co,uniform", "--trajectories", "20", "--delta", "0.3"]
+    done = here("compare", str(file), *options, "--plot", str(picture))
+    assert re.findall(r"^(easy|hard|co|uniform)\b", done.stdout, re.MULTILINE) == [
+        "easy",
+        "co",
+        "uniform",
+        "hard",
+        "co",
+        "uniform",
+    ]
+    for name in ("easy", "hard"):
+        assert f"{name}: total cost per trajectory, delta 0.3" in picture.read_text()
+    rows = json.loads(here("compare", str(file), *options, "--json").stdout)["policies"]
+    assert [(row["instance"], row["policy"]) for row in rows][1:3] == [("easy", "uniform"), ("hard", "co")]
+    spent = here("compare", str(file), "--policies", "uniform", "--budget", "20", "--trajectories", "20",
+                 "--plot", str(picture))  # fmt: skip
+    assert "hard: % of trajectories that are wrong, budget 20" in picture.read_text()
+    assert "budget 20, no threshold" in spent.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "compare takes a cabai.Instance, or a list or a dictionary of them, got {}"),
+        (
+            "[a]\nmeans = [1]",
+            "[a] in FILE must be a table with family, means and costs, and may have names, cost_model",
+        ),
+        ("[a]\nfamily = 'gaussian'\nmeans = [1]\ncosts = [1]", "[a] in FILE: an instance needs at least 2 arms"),
+        ("a =", "cannot read the instances in FILE"),
+    ],
+)
+def test_a_wrong_file_of_instances_is_refused(tmp_path, content, message):
+    file = tmp_path / "instances.toml"
+    file.write_text(content)
+    done = here("compare", str(file))
+    assert done.returncode == 2
+    assert message.replace("FILE", str(file)) in " ".join(done.stderr.split())
+
+
+def test_compare_needs_one_instance_or_a_file():
+    assert "give --family, --means and --costs of an instance, or a TOML file" in here("compare").stderr
+    assert "options of an instance are for one" in here("compare", "x.toml", "--means", "1,2").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

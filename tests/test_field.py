@@ -185,3 +185,67 @@ def test_a_live_study_spends_its_budget_and_ends_with_a_leader_without_a_claim(p
     status = study.run(lambda arm: (int((next(count) * 0.618) % 1 < means[arm]), 1.0))
     assert (status.reason, status.leader, status.decision, status.spent) == ("max_cost", "b", None, 60)
     assert max(arm.pulls for arm in status.arms) > 20
+    assert status.within == 0  # its test has shown the rest
+    assert status.sentence.startswith("Proven: b is the best, wrong with probability at most 0.05. Stopped at max_cost")
+    study.accept()
+    assert (study.status().decision, study.status().epsilon) == ("b", 0)
+
+
+@pytest.mark.parametrize("policy", ["successive-rejects", "sequential-halving", "continuous-rejects"])
+def test_what_a_live_study_drops_to_keep_its_budget_is_not_called_proven(policy):
+    rewards = iter(range(1000))
+    study = cabai.create_study(f"{policy} drops", arms=["a", "b", "c"], family="bernoulli", policy=policy, max_cost=60,
+                               storage="sqlite:///:memory:")  # fmt: skip
+    status = study.run(lambda arm: (int((next(rewards) * 0.618) % 1 < {"a": 0.5, "b": 0.6, "c": 0.4}[arm]), 1.0))
+    assert (status.decision, status.confidence) == (None, 0)
+    assert 0.2 < status.within < 0.5  # the test of pairs, over all arms
+    assert all(arm.may_be_best for arm in status.arms)
+    out = [arm for arm in status.arms if not arm.in_play]
+    assert out
+    assert all(arm.standing == "out: dropped without proof" and arm.share < 0.2 for arm in out)
+    assert status.sentence.startswith("Undecided: b is at most 0.")
+
+
+@pytest.mark.parametrize("policy", ["top-two", "eb-tci(coin=half)", "ocba", "uniform"])
+def test_a_live_study_of_any_policy_ends_with_its_leader_before_a_pull_that_may_overspend(policy):
+    rewards = iter(range(1000))
+    study = cabai.create_study(policy, arms=["a", "b"], family="bernoulli", policy=policy, max_cost=30.5,
+                               costs=[2, 1], storage="sqlite:///:memory:")  # fmt: skip
+    status = study.run(lambda arm: int((next(rewards) * 0.618) % 1 < {"a": 0.55, "b": 0.5}[arm]))
+    best = max(status.arms, key=lambda arm: arm.mean)
+    assert (status.reason, status.decision, status.leader) == ("max_cost", None, best.name)
+    assert 28.5 < status.spent <= 30.5
+    assert status.within > 0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["successive-rejects", "sequential-halving", "sequential-halving(reuse=false)", "continuous-rejects"],
+)
+def test_with_another_budget_a_live_study_plans_again_for_all_arms(policy):
+    """Raised before the first drop, it makes the pulls of a study that had that budget from the start; raised after
+    the end, dropped arms are pulled again, and what is left of the new budget is spent."""
+
+    def study_of(name, budget):
+        return cabai.create_study(name, arms=["a", "b", "c"], family="bernoulli", policy=policy, max_cost=budget,
+                                  storage="sqlite:///:memory:")  # fmt: skip
+
+    def pulls(study, number, rewards):
+        for _ in range(number):
+            pull = study.ask()
+            study.tell(pull, int((next(rewards) * 0.618) % 1 < {"a": 0.5, "b": 0.6, "c": 0.4}[pull.arm]), 1.0)
+            yield pull.arm
+
+    whole, amended = study_of(f"{policy} whole", 120), study_of(f"{policy} amended", 60)
+    one, other = iter(range(1000)), iter(range(1000))
+    first = list(pulls(amended, 6, other))
+    amended.amend(max_cost=120)
+    assert first + list(pulls(amended, 114, other)) == list(pulls(whole, 120, one))
+    before = {arm.name: arm.pulls for arm in whole.status().arms}
+    fewest = min(before, key=before.get)
+    whole.amend(max_cost=400)
+    assert [arm.in_play for arm in whole.status().arms] == [True] * 3
+    list(pulls(whole, 280, one))
+    after = whole.status()
+    assert (after.spent, after.stopped) == (400, True)
+    assert {arm.name: arm.pulls for arm in after.arms}[fewest] > before[fewest] + 20

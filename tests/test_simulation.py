@@ -171,6 +171,25 @@ def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
     assert "lower bound" in text
 
 
+def test_compare_takes_several_instances(paper_instance):
+    other = cabai.Instance("bernoulli", [0.9, 0.5], [1, 2])
+    options = {"delta": 0.1, "trajectories": 50, "threshold": "paper"}
+    seen: list[int] = []
+    found = cabai.compare({"paper": paper_instance, "other": other}, ["co", "tas"], progress=seen.append, **options)
+    assert seen[-1] == 200
+    for name, instance in (("paper", paper_instance), ("other", other)):
+        alone = cabai.compare(instance, ["co", "tas"], **options)
+        for one, same in zip(found.parts[name].runs, alone.runs, strict=True):
+            assert (one.costs == same.costs).all()
+    assert found.to_frame().index.tolist() == [(a, b) for a in ("paper", "other") for b in ("co", "tas")]
+    assert [axis.get_title(loc="left").split(":")[0] for axis in found.plot().axes] == ["paper", "other"]
+    assert repr(found).startswith("paper: Instance('gaussian'")
+    assert list(cabai.compare([other, other], ["co"], **options).parts) == ["instance 1", "instance 2"]
+    for wrong in ([], {}, [other, 3], "paper"):
+        with pytest.raises(InvalidInput, match=r"compare takes a cabai.Instance, or a list or a dictionary of them"):
+            cabai.compare(wrong, ["co"])
+
+
 @dataclass(frozen=True)
 class Impatient(Threshold):
     """log(patience / delta), which nobody has proven."""

@@ -15,7 +15,7 @@ from cabai.hardness import HARDNESS
 from cabai.instance import Instance
 from cabai.policies import POLICIES, Policy, policy_of
 from cabai.support.tables import table
-from cabai.support.validation import InvalidInput, probability
+from cabai.support.validation import InvalidInput, positive, probability
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,23 @@ class Bound:
         if chance >= 0.5:
             raise InvalidInput(f"the lower bound holds for delta below 0.5 only, got {delta!r}.")
         return self.hardness * kl(chance)
+
+    def error(self, budget: float) -> float:
+        """With a fixed budget instead of a delta, for two gaussian arms: the least error, Phi(-sqrt(2 budget/T*)).
+
+        With fixed costs, no policy is wrong less often both here and where the same gap is the other way round; pulls
+        in the ratio of `pull_shares` reach it. It falls like exp(-budget/T*). For other families, or more arms, no
+        such number is known.
+
+        >>> round(bound(Instance("gaussian", means=[1, 0], costs=[1, 4])).error(36), 4)
+        0.0228
+        """
+        if len(self.instance) != 2 or not isinstance(self.instance.family, Gaussian) or self.epsilon:
+            raise InvalidInput(
+                "the least error of a budget is known for two gaussian arms without an epsilon only, got "
+                f"{len(self.instance)} arms of family {self.instance.family} and epsilon {self.epsilon:g}."
+            )
+        return 0.5 * math.erfc(math.sqrt(positive(budget, "budget") / self.hardness))
 
     def hardness_of(self, policy: str | Policy) -> float:
         """What a policy itself pays in the limit: its mean cost grows like this number times log(1/delta).

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cabai.datasets import Replay
     from cabai.planning import Plan
     from cabai.simulation import Comparison, Runs
+    from cabai.simulation.results import Summary
     from cabai.views.drawing import Tracks
     from cabai.views.seen import Seen
 
@@ -106,13 +107,31 @@ def cost_boxes(axis: Axes, costs: dict[str, NDArray[np.float64]], floor: float |
     axis.set_xlim(0, None)
 
 
-def comparison_figure(comparison: Comparison[Runs]) -> Figure:
-    """What each policy pays: boxes show the middle half, whiskers 5 % to 95 %, dots the means."""
-    figure, axis = new_figure(height=0.6 + 0.4 * len(comparison.runs))
-    summary = comparison.summaries[0]
-    cost_boxes(axis, {runs.policy: runs.costs for runs in comparison.runs}, summary.lower_bound)
-    title(axis, f"total cost per trajectory, delta {summary.delta:g}, threshold {summary.threshold}")
+def comparison_figure(comparisons: dict[str, Comparison[Runs]]) -> Figure:
+    """What each policy pays, a panel per instance: boxes show the middle half, whiskers 5 % to 95 %, dots the means.
+    With a budget, how often each is wrong, with 95 % intervals."""
+    heights = [0.6 + 0.4 * len(each.runs) for each in comparisons.values()]
+    figure, axes = new_figure(rows=len(heights), height=sum(heights), height_ratios=heights, squeeze=False)
+    for axis, (name, each) in zip(axes[:, 0], comparisons.items(), strict=True):
+        summary, where = each.summaries[0], f"{name}: " if name else ""
+        if summary.budget is None:
+            cost_boxes(axis, {runs.policy: runs.costs for runs in each.runs}, summary.lower_bound)
+            title(axis, f"{where}total cost per trajectory, {summary.allowed}, threshold {summary.threshold}")
+        else:
+            error_bars(axis, each.summaries)
+            title(axis, f"{where}% of trajectories that are wrong, {summary.allowed}")
     return figure
+
+
+def error_bars(axis: Axes, summaries: list[Summary]) -> None:
+    """The share of errors of each policy, the smallest on top."""
+    order = sorted(summaries, key=lambda summary: -summary.errors)
+    for height, summary in enumerate(order):
+        axis.plot([100 * end for end in summary.error_interval], [height, height], color="0.6", linewidth=2.5)
+        axis.plot([100 * summary.errors / summary.trajectories], [height], "o", color="black", markersize=4)
+    axis.set_yticks(range(len(order)), [summary.policy for summary in order])
+    axis.set_ylim(-0.5, len(order) - 0.5)
+    axis.set_xlim(0, None)
 
 
 def runs_figure(runs: Runs) -> Figure:

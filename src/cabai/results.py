@@ -9,12 +9,13 @@ from cabai.support.on_demand import on_demand
 if TYPE_CHECKING:
     from cabai.datasets import Replay
     from cabai.planning import Plan
-    from cabai.simulation import Comparison, Runs, Summary, Totals
+    from cabai.simulation import Comparison, Comparisons, Runs, Summary, Totals
     from cabai.study import Evaluation, Pull, Status
 
 __all__ = [
     "Bound",
     "Comparison",
+    "Comparisons",
     "Evaluation",
     "Evidence",
     "Plan",
@@ -31,7 +32,7 @@ __getattr__ = on_demand(
     {
         "Replay": "cabai.datasets",
         "Plan": "cabai.planning",
-        **dict.fromkeys(("Comparison", "Runs", "Summary", "Totals"), "cabai.simulation"),
+        **dict.fromkeys(("Comparison", "Comparisons", "Runs", "Summary", "Totals"), "cabai.simulation"),
         **dict.fromkeys(("Evaluation", "Pull", "Status"), "cabai.study"),
     },
 )

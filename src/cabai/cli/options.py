@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -151,3 +153,23 @@ def read_instance(settings: dict[str, Any]) -> Instance:
     if spreads is not None and len(spreads) == 1:
         given["sd"] = spreads[0]
     return Instance(**given)
+
+
+def read_instances(file: str) -> dict[str, Instance]:
+    """The instances in a TOML file, a table each."""
+    try:
+        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"cannot read the instances in {file}: {error}.") from None
+    found, known = {}, settings_for("instance")
+    for name, given in tables.items():
+        if not isinstance(given, dict) or not {"family", "means", "costs"} <= set(given) <= set(known):
+            raise InvalidInput(
+                f"[{name}] in {file} must be a table with family, means and costs, and may have "
+                f"{', '.join(each for each in known if each not in ('family', 'means', 'costs'))}; got {shown(given)}."
+            )
+        try:
+            found[name] = Instance(**given)
+        except InvalidInput as error:
+            raise InvalidInput(f"[{name}] in {file}: {error}") from None
+    return found

@@ -13,7 +13,7 @@ PAPERS = {
               "Information-Directed Selection for Top-Two Algorithms", 2023, "booktitle = {COLT}"),
     "qin24": ("misc", "Qin, Chao and Russo, Daniel", "Optimizing Adaptive Experiments: A Unified Approach to Regret "
               "Minimization and Best-Arm Identification", 2024, "eprint = {2402.10592}, archiveprefix = {arXiv}"),
-    "jourdan23": ("inproceedings", "Jourdan, Marc and Degenne, Rémy", "Non-Asymptotic Analysis of a UCB-Based Top Two "
+    "jourdan23": ("inproceedings", "Jourdan, Marc and Degenne, Rémy", "Non-Asymptotic Analysis of a UCB-based Top Two "
                   "Algorithm", 2023, "booktitle = {NeurIPS}"),
     "shang20": ("inproceedings", "Shang, Xuedong and de Heide, Rianne and Ménard, Pierre and Kaufmann, Emilie and "
                 "Valko, Michal", "Fixed-Confidence Guarantees for Bayesian Best-Arm Identification", 2020,
@@ -23,7 +23,7 @@ PAPERS = {
     "jourdan22": ("inproceedings", "Jourdan, Marc and Degenne, Rémy and Baudry, Dorian and de Heide, Rianne and "
                   "Kaufmann, Emilie", "Top Two Algorithms Revisited", 2022, "booktitle = {NeurIPS}"),
     "jourdan23epsilon": ("inproceedings", "Jourdan, Marc and Degenne, Rémy and Kaufmann, Emilie",
-                         "An epsilon-Best-Arm Identification Algorithm for Fixed-Confidence and Beyond", 2023,
+                         r"An $\varepsilon$-Best-Arm Identification Algorithm for Fixed-Confidence and Beyond", 2023,
                          "booktitle = {NeurIPS}"),
     "bandyopadhyay24": ("inproceedings", "Bandyopadhyay, Agniv and Juneja, Sandeep and Agrawal, Shubhada",
                         "Optimal Top-Two Method for Best Arm Identification and Fluid Analysis", 2024,

@@ -1,4 +1,4 @@
-"""Lazy Mirror Ascent (Ménard 2019), with costs as in MF-GRAD (Poiani, Metelli, Restelli 2024)."""
+"""Lazy Mirror Ascent (Ménard 2019), with costs as in MF-GRAD (Poiani et al. 2024)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ class Spending(Policy):
     """A policy that plans how to spend a budget. Its run ends with the leader when the budget does, not before."""
 
     spends_budget = True
-    tests_pairs = False
 
 
 def least_pulled(arms, run, rules):

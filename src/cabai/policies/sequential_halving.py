@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from cabai.core.state import Fields
 from cabai.policies.base import one_of
 from cabai.policies.rejecting import Spending, drop, least_pulled
-from cabai.support.specialise import required_slot
+from cabai.support.specialise import slot
 
 
 def choose(arms, run, rules):
@@ -24,35 +22,37 @@ def choose(arms, run, rules):
 def stop(arms, run, rules):
     """Phase q of ceil(log2 K) ends when the next pull would take the bill above q equal parts of the budget, so what a
     phase leaves goes to the next one. The better half, rounded up, stays in play."""
-    phases = math.ceil(math.log2(len(arms)) - 1e-12)
+    phases, phase, left = math.ceil(math.log2(len(arms)) - 1e-12), 1, len(arms)
+    while left > run.left:
+        phase, left = phase + 1, left - left // 2
     while run.left > 1:
-        ration, fewest = rules.budget * (run.phase / phases), arms[least_pulled(arms, run, rules)]
+        ration, fewest = rules.budget * (phase / phases), arms[least_pulled(arms, run, rules)]
         if run.spent + fewest.cost <= ration * (1.0 + 1e-12):
             return False
+        if phase == 1:  # perhaps once more, with another budget
+            for a in range(len(arms)):
+                arms[a].base_pulls, arms[a].base_rewards = 0, 0.0
         for _ in range(run.left // 2):
-            found, least = -1, np.inf
+            found, least = -1, math.inf
             for a in range(len(arms)):
                 if arms[a].in_play and (found < 0 or score(arms[a], fewest.pulls) <= least):
                     found, least = a, score(arms[a], fewest.pulls)
             drop(arms, run, found)
-        run.phase += 1
+        phase += 1
         for a in range(len(arms)):
             arms[a].base_pulls, arms[a].base_rewards = arms[a].pulls, arms[a].rewards
     return False
 
 
-@required_slot
+@slot
 def score(arm, fewest):
-    """By what the arms of a phase are compared."""
-
-
-def of_all(arm, fewest):
+    """By what the arms of a phase are compared, if one has the `fewest` pulls."""
     return arm.mean
 
 
 def of_the_phase(arm, fewest):
     pulls = arm.pulls - arm.base_pulls
-    return (arm.rewards - arm.base_rewards) / pulls if pulls > 0 else -np.inf
+    return (arm.rewards - arm.base_rewards) / pulls if pulls > 0 else -math.inf
 
 
 def of_equally_many(arm, fewest):
@@ -60,16 +60,15 @@ def of_equally_many(arm, fewest):
     return arm.before / (arm.pulls - 1) if arm.pulls > fewest else arm.mean
 
 
-SCORES = {True: of_all, False: of_the_phase, "equal": of_equally_many}
+SCORES = {True: None, False: of_the_phase, "equal": of_equally_many}
 
 
 @dataclass(frozen=True)
 class SequentialHalving(Spending):
     """Sequential Halving: ceil(log2 K) phases of equal cost, after each of which the worse half of the arms is dropped.
 
-    It pulls the arms in play in turn, whatever they cost. Arms are compared by all of their samples (`reuse=true`, as
-    SH-RR's paper), by those of the phase (`reuse=false`, as Karnin et al.), or by equally many each (`reuse=equal`, as
-    SH-RR's published code). Needs a budget.
+    It pulls arms in turn, whatever they cost. It compares all of their samples (`reuse=true`, SH-RR's paper), those of
+    the phase (`reuse=false`, Karnin et al.), or equally many each (`reuse=equal`, SH-RR's code). Needs a budget.
 
     >>> import cabai
     >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
@@ -81,12 +80,11 @@ class SequentialHalving(Spending):
     name = "sequential-halving"
     choose, stop = staticmethod(choose), staticmethod(stop)
     arm_memory: ClassVar[Fields] = {"before": 0.0, "base_pulls": 0, "base_rewards": 0.0}
-    run_memory: ClassVar[Fields] = {"phase": 1}
-    keeps, keeps_of_arms = ("phase",), ("before", "base_pulls", "base_rewards")
+    keeps_of_arms = tuple(arm_memory)
 
     def __post_init__(self) -> None:
         one_of(SCORES, self.reuse, "reuse")
 
     @property
     def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return (("score", SCORES[self.reuse]),)
+        return () if SCORES[self.reuse] is None else (("score", SCORES[self.reuse]),)

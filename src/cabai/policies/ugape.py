@@ -18,22 +18,29 @@ def choose(arms, run, rules):
     first, second = -1, -1  # the two largest upper ends
     for a in range(len(arms)):
         arm = arms[a]
-        arm.upper, arm.lower = np.inf, -np.inf
+        arm.upper = np.inf
         if arm.tested > 0:
-            level = interval_level(arm, run.t, rules, len(arms))
-            arm.upper = upper_end(rules, arm.tested_mean, level)
-            arm.lower = lower_end(rules, arm.tested_mean, level)
+            arm.level = interval_level(arm, run.t, rules, len(arms))
+            arm.upper = upper_end(rules, arm.tested_mean, arm.level)
         if first < 0 or arm.upper > arms[first].upper:
             first, second = a, first
         elif second < 0 or arm.upper > arms[second].upper:
             second = a
-    J, least = -1, np.inf
+    J, least, most = -1, np.inf, np.inf
+    if arms[run.leader].tested > 0:
+        most = arms[second if run.leader == first else first].upper - lower(arms[run.leader], rules)
     for a in range(len(arms)):
-        gap = arms[second if a == first else first].upper - arms[a].lower
-        if J < 0 or gap < least:
-            J, least = a, gap
+        highest = arms[second if a == first else first].upper
+        if J < 0 or highest - arms[a].tested_mean <= most:  # else B_a is larger than the leader's
+            gap = highest - lower(arms[a], rules)
+            if J < 0 or gap < least:
+                J, least = a, gap
     u = second if first == J else first
     return J if arms[J].costs * arms[J].pulls <= arms[u].costs * arms[u].pulls else u
+
+
+def lower(arm, rules):
+    return lower_end(rules, arm.tested_mean, arm.level) if arm.tested > 0 else -np.inf
 
 
 @dataclass(frozen=True)
@@ -51,4 +58,4 @@ class UGapE(DLUCB):
     name = "ugape"
     choose = staticmethod(choose)
     cost_blind = False
-    arm_scratch: ClassVar[Fields] = {"upper": 0.0, "lower": 0.0}
+    arm_scratch: ClassVar[Fields] = {"upper": 0.0, "level": 0.0}

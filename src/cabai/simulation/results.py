@@ -7,6 +7,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -445,7 +446,7 @@ class Comparison(Generic[Found]):
         return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
     def plot(self) -> Figure:
-        """A figure of what each policy pays (extra `plots`).
+        """A figure of what each policy pays or, with a budget, of its share of errors (extra `plots`).
 
         Boxes hold the middle half of the trajectories, whiskers 5 % to 95 %; dots are means.
 
@@ -454,10 +455,7 @@ class Comparison(Generic[Found]):
         >>> cabai.compare(instance, ["co", "uniform"], trajectories=20).plot()
         <Figure size ...>
         """
-        optional("matplotlib")
-        if not all(isinstance(runs, Runs) for runs in self.runs):
-            raise InvalidInput('a picture needs the trajectories: compare without keep="summary".')
-        return plots.comparison_figure(self)  # type: ignore[arg-type]
+        return Comparisons({"": self}).plot()
 
     def _shown(self) -> tuple[str, list[list[str]], list[str]]:
         """A heading, a table of the policies, and remarks."""
@@ -501,6 +499,41 @@ class Comparison(Generic[Found]):
         means = [summary.mean_cost for summary in self.summaries]
         bars = ["mean cost", *(mean / max(means) for mean in means)]
         return views.table(rows, above=[heading], below=remarks, bars=bars)
+
+
+@dataclass(frozen=True)
+class Comparisons(Generic[Found]):
+    """Several policies on several instances: the `Comparison` of each, by name; print it to see their tables.
+
+    >>> import cabai
+    >>> easy, hard = (cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 1))
+    >>> found = cabai.compare({"easy": easy, "hard": hard}, ["co", "uniform"], trajectories=20)
+    >>> list(found.parts), [runs.policy for runs in found.parts["hard"].runs]
+    (['easy', 'hard'], ['co', 'uniform'])
+    """
+
+    parts: dict[str, Comparison[Found]]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary per instance and policy: that of `Comparison.to_dicts`, and the name of the instance."""
+        return [{"instance": name, **row} for name, part in self.parts.items() for row in part.to_dicts()]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per instance and policy (extra `frames`)."""
+        return optional("pandas").DataFrame(self.to_dicts()).set_index(["instance", "policy"])
+
+    def plot(self) -> Figure:
+        """A figure with a panel per instance: what each policy pays or, with a budget, its errors (extra `plots`)."""
+        optional("matplotlib")
+        if not all(isinstance(runs, Runs) for part in self.parts.values() for runs in part.runs):
+            raise InvalidInput('a picture needs the trajectories: compare without keep="summary".')
+        return plots.comparison_figure(self.parts)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{name}: {part.instance}\n{part}" for name, part in self.parts.items())
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<h4>{escape(name)}</h4>{part._repr_html_()}" for name, part in self.parts.items())
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:

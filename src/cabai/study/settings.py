@@ -130,6 +130,16 @@ class Settings:
                 raise InvalidInput(f"a study with items is run as a race, which has its own {name}: leave {name} out.")
 
     @property
+    def spends_budget(self) -> bool:
+        """Whether its policy plans how to spend a budget, and drops arms without proof."""
+        return bool(getattr(self.policy, "spends_budget", False))
+
+    @property
+    def budget(self) -> float:
+        """What its policy plans with."""
+        return self.max_cost if self.spends_budget and self.max_cost is not None else math.inf
+
+    @property
     def first_arms(self) -> int:
         """How many arms there were at first."""
         return len(self.arms) - len(self.joined)
@@ -168,7 +178,7 @@ class Settings:
             return self._setup
         return Setup(
             self.kernel_family, threshold or self.threshold, self.policy, arms=len(self.arms), delta=delta,
-            epsilon=self.epsilon, goal=self.cheapest, budget=math.inf if self.max_cost is None else self.max_cost,
+            epsilon=self.epsilon, goal=self.cheapest, budget=self.budget,
         )  # fmt: skip
 
     @lazy
@@ -253,7 +263,7 @@ class Settings:
         is kept."""
         given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
         found = dataclasses.replace(self, **given)
-        if (found.arms, found.dropped, found.epsilon) == (self.arms, self.dropped, self.epsilon):
+        if all(getattr(found, name) == getattr(self, name) for name in ("arms", "dropped", "epsilon", "budget")):
             vars(found).update({name: vars(self)[name] for name in MADE if name in vars(self)})
         return found
 

@@ -75,7 +75,7 @@ class Tester:
 
     def may_be_best(self) -> NDArray[np.bool_]:
         """The arms that no arm beats, nor has beaten."""
-        possible = self.state.ordered.arms["in_play"].astype(np.bool_)
+        possible = self.state.unbeaten.astype(np.bool_)
         beaten = self._beaten(self.setup)
         for a in np.flatnonzero(possible & self.tested).tolist():
             possible[a] = not any(beaten(b, a) for b in self._above(a))

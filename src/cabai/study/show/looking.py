@@ -162,7 +162,7 @@ def share(state: Any, kind: Looking, a: int) -> float | None:
     pair = kind.pairs[a]
     if pair is None or a == kind.leader or state.settings.arms[a] in state.settings.dropped:
         return None
-    if not state.in_play[a]:
+    if not state.unbeaten[a]:
         return 1.0
     evidence, required = pair
     return min(max(evidence / required, 0.0), 1.0) if math.isfinite(required) and required > 0 else None
@@ -185,7 +185,7 @@ def standing(
     if not kind.counted(a)[0]:
         return "in: not pulled yet"
     is_enough = pair is not None and pair[0] > pair[1]
-    if not state.in_play[a] and not is_enough:
+    if not state.unbeaten[a] and not is_enough:
         return "out: it was beaten"
     if a == kind.leader:
         return "leads"
@@ -193,6 +193,8 @@ def standing(
         return f"settled: {leader} is at most {settings.epsilon:g} worse"
     if is_enough:
         return f"out: {leader} beats it" if kind.by_pairs else "out: it is not the best"
+    if not state.in_play[a]:
+        return "out: dropped without proof"
     if may_be_best is False:
         return "in, though it is not the best"
     return "in: closest rival" if a == rival and state.ended is None else "in"
@@ -222,7 +224,9 @@ class SampledLooking:
         return self.state.remaining(self.state.claims(self.pairs)) if self.shows else None
 
     def progress(self, remaining: Remaining | None) -> float | None:
-        return self.state.progress(remaining) if remaining is not None else 0.0 if self.shows else None
+        if remaining is None:
+            return 0.0 if self.shows and not self.settings.spends_budget else None
+        return self.state.progress(remaining)
 
     def equal_cost(self) -> float | None:
         found = self.state.remaining(self.state.claims(self.pairs)) if self.shows and self.leader is not None else None

@@ -228,7 +228,8 @@ class Status:
             known = self.known or f"{self.leader} leads, but nothing is proven"
             if self.goal == CHEAPEST:
                 known = f"{self.leader} is the likely answer; {self.known or 'nothing is proven'}"
-            return f"Undecided: {known}. Stopped {self._limit}; {spent}."
+            word = "Proven" if self.within == 0 and self.goal != CHEAPEST else "Undecided"
+            return f"{word}: {known}. Stopped {self._limit}; {spent}."
         if self.leader is None and self.waiting:
             held = f"{self.waiting} told early, waiting for pulls asked before them"
             return f"Nothing counts yet: {held}. {spent}."
@@ -326,7 +327,7 @@ class Status:
         if possible and len(possible) < len(self.arms):
             best = f"one of {len(possible)} arms" if len(possible) > 6 else either(possible)
             found.append(f"{best} is the best")
-        if self.within is not None:
+        if self.within is not None and (self.within or possible != [self.leader]):
             much = f"at most {rounded_up(self.within)} worse than the best" if self.within else "the best"
             found.append(f"{self.leader} is {much}")
         if not found:

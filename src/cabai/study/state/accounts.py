@@ -130,6 +130,11 @@ class Accounts:
     def in_play(self) -> NDArray[Any]:
         raise NotImplementedError
 
+    @property
+    def unbeaten(self) -> NDArray[Any]:
+        """The arms that no test has beaten."""
+        return self.in_play
+
     why_none = "the results told so far decide, once those of pulls asked before them are told"
 
     def kept_choice(self) -> str | None:

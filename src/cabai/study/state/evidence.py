@@ -33,6 +33,7 @@ class Evidence:
     settings: Settings
     ordered: View
     here: Any
+    unbeaten: Any
     squares: Any
     summed: set[int]
     _claims: list[Claim] | None
@@ -65,16 +66,18 @@ class Evidence:
         return [self.pair(leader, a) if a != leader and self.here[a] else None for a in range(len(arms))]
 
     def claims(self, pairs: Pairs | None = None) -> list[Claim]:
-        """What is still to be shown, and how far it is: that the leader beats each rival in play."""
+        """What is still to be shown, and how far it is: that the leader beats each rival."""
         view, leader = self.ordered, int(self.ordered.run["leader"])
-        if not view.everything_pulled or view.run["left"] < 2 or not self.setup.shows_evidence:
+        if not view.everything_pulled or not self.setup.shows_evidence:
             return []
         known: Pairs = [None] * len(view.arms) if pairs is None else pairs
-        rivals = [a for a in np.flatnonzero(view.arms["in_play"]).tolist() if a != leader]
+        rivals = [a for a in np.flatnonzero(self.unbeaten).tolist() if a != leader]
         epsilon = float(self.rules["epsilon"])
         return [Claim(leader, a, epsilon, *(known[a] or self.pair(leader, a))) for a in rivals]
 
     def remaining(self, claims: Sequence[Claim] | None = None) -> Remaining | None:
+        if self.settings.spends_budget:  # it never decides
+            return None
         return progress.of_sampled(self, self.claims_now() if claims is None else claims)
 
     def claims_now(self) -> list[Claim]:
@@ -90,7 +93,7 @@ class Evidence:
         return float(arms[b]["mean"] - arms[a]["mean"]) * self.settings.family.unit
 
     def closest(self, pairs: Pairs | None = None) -> tuple[int, float, float] | None:
-        """The rival in play that the leader is furthest from beating, its evidence and what is required of it; from
+        """The rival that the leader is furthest from beating, its evidence and what is required of it; from
         the `pairs` of the leader with each arm, if they are known."""
         claims = self.claims_now() if pairs is None else self.claims(pairs)
         found = min(claims, key=lambda claim: claim.evidence - claim.required, default=None)
@@ -107,7 +110,7 @@ class Evidence:
         """
         delta, leader = self.settings.delta, int(self.ordered.run["leader"])
         if closest is None or not math.isfinite(closest[2]):
-            return 1 - delta if self.ordered.run["left"] == 1 else 0.0
+            return 1 - delta if np.count_nonzero(self.unbeaten) == 1 else 0.0
         _, z, least = closest
         gathered = z - least + float(self.rules_of(leader)["level"])  # the level that would have been reached
         if self.settings.reserve is not None or self.settings.dropped:

@@ -105,6 +105,10 @@ class SampledState(Evidence, Accounts):
         in_play: NDArray[Any] = self.ordered.arms["in_play"]
         return in_play
 
+    @property
+    def unbeaten(self) -> NDArray[Any]:
+        return self.here if self.settings.spends_budget else self.in_play
+
     # Events.
 
     def take(self, event: Event) -> None:
@@ -344,7 +348,7 @@ class SampledState(Evidence, Accounts):
         if len(self.settings.arms) > len(before.arms):
             self._join()
         is_new_test = (self.settings.dropped, self.settings.epsilon) != (before.dropped, before.epsilon)
-        if self.settings.epsilon != before.epsilon:
+        if (self.settings.epsilon, self.settings.budget) != (before.epsilon, before.budget):
             self._reset_policy()
         self.count()
         if is_new_test and not self.decided and self.ended is None:
@@ -376,11 +380,14 @@ class SampledState(Evidence, Accounts):
         self._reset_policy()
 
     def _reset_policy(self) -> None:
-        """Forget earlier choices: from now on, the arms to choose from are others."""
+        """Forget earlier choices: from now on, the arms to choose from, or the budget, are others."""
         self._ahead = None
         for view in self.views:
             self._forget(view)
             view.run["rival"] = -1
+            if self.settings.spends_budget:  # a new plan, in which arms that were dropped are back
+                view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
+                view.find_leader()
 
     # The test.
 
