@@ -154,7 +154,7 @@ def exact(lab: Lab) -> dict[str, Found]:
         apart.append(float(np.abs(nested - solved.cost_shares).max()))
     figure = f"minimum over 500 x 500 alternatives: at most {power(max(excess))} above the formula"
     found["Proposition 3"] = figure, min(excess) > -1e-12 and max(excess) < 1e-2
-    count = f"{len(problems)} random instances, gaps over 0.01"
+    count = f"{len(problems)} random instances (gap>0.01)"
     found["Lemma 2"] = f"{count}: equal within {power(max(spread))}", max(spread) < 1e-6
     figure = f"{count}: equal to the solver's within {power(max(apart))}"
     found["Theorem 4"] = found["Algorithm 3"] = figure, max(apart) < 1e-6
@@ -203,7 +203,7 @@ def promises(lab: Lab) -> dict[str, Found]:
 
     last = lab.several(problem, "ctas", experiments.DELTAS, share=5)[-1]
     apart = mean_of(distances(last.pulls * problem.costs, bound(problem).cost_shares))
-    found["Equation 1"] = f"CTAS, when it stops at delta 1e-30: shares {apart} from w*", apart.value < 0.01
+    found["Equation 1"] = f"CTAS at delta 1e-30: shares {apart} from w*", apart.value < 0.01
 
     little = "ctas(exploration=0.1)"
     runs = lab.runs(UNLUCKY, little, 1e-250, grid=[1000, 10_000], max_pulls=10_000, share=0.4)
