@@ -515,15 +515,36 @@ class Comparisons(Generic[Found]):
     parts: dict[str, Comparison[Found]]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary per instance and policy: that of `Comparison.to_dicts`, and the name of the instance."""
+        """One dictionary per instance and policy: that of `Comparison.to_dicts`, and the name of the instance.
+
+        >>> import cabai
+        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
+        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
+        >>> [(row["instance"], row["policy"]) for row in found.to_dicts()][:2]
+        [('instance 1', 'co'), ('instance 1', 'uniform')]
+        """
         return [{"instance": name, **row} for name, part in self.parts.items() for row in part.to_dicts()]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per instance and policy (extra `frames`)."""
+        """One row per instance and policy (extra `frames`).
+
+        >>> import cabai
+        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
+        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
+        >>> found.to_frame().shape[0]
+        4
+        """
         return optional("pandas").DataFrame(self.to_dicts()).set_index(["instance", "policy"])
 
     def plot(self) -> Figure:
-        """A figure with a panel per instance: what each policy pays or, with a budget, its errors (extra `plots`)."""
+        """A figure with a panel per instance: what each policy pays or, with a budget, its errors (extra `plots`).
+
+        >>> import cabai
+        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
+        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
+        >>> found.plot()
+        <Figure size 700x280 with 2 Axes>
+        """
         optional("matplotlib")
         if not all(isinstance(runs, Runs) for part in self.parts.values() for runs in part.runs):
             raise InvalidInput('a picture needs the trajectories: compare without keep="summary".')
