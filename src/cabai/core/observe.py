@@ -31,7 +31,7 @@ def observe(arms, run, rules, a, reward, cost):
 
 @slot
 def credit(arms, run, rules, a, pulls, reward):
-    """Update what the threshold keeps about several arms, before the records of arm a change: so many pulls of it
+    """Update what the threshold keeps about several arms, before the records of arm a change: `pulls` pulls of it
     returned rewards with this sum."""
 
 

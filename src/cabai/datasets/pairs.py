@@ -23,7 +23,7 @@ def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
 
 
 def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: int) -> Board:
-    """A board for tests with these epsilons, where so many claims may be false; the first epsilon drops arms."""
+    """A board for tests with these epsilons, where this many claims may be false; the first epsilon drops arms."""
     tests = len(epsilons)
     shape = (tests, arms, arms)
     return Board(

@@ -64,7 +64,7 @@ class Race:
         low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
         earlier: int = 0,
     ) -> None:  # fmt: skip
-        """`epsilon` is in units of the scores. If the first arm has won an `earlier` race of so many arms, which the
+        """`epsilon` is in units of the scores. If the first arm has won an `earlier` race of this many arms, which the
         others have joined, one of these must itself be shown better than it: it may be epsilon below the best there."""
         self.name, self.incumbent = race_of(race, epsilon), 0 if earlier else None
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
@@ -167,7 +167,7 @@ class Race:
         None if enough is under way, plus `beyond`. `passed` remembers where the search has been, for calls with nothing
         told in between.
 
-        With a `batch`, it is the first of so many of one arm, which has no other under way, and no arm is a batch
+        With a `batch`, it is the first of this many of one arm, which has no other under way, and no arm is a batch
         ahead of another. The others follow, if the `arm` is given. To evaluate `everything`, all arms are active."""
         wanted = list(range(len(self.scores))) if everything else self.active(costs)
         active, begin = wanted if arm is None else [arm], {} if passed is None else passed

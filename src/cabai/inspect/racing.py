@@ -266,5 +266,6 @@ def load_task(spec: str, arguments: Mapping[str, Any]) -> Task:
     except Exception as error:  # anything may be wrong in a user's file
         raise InvalidInput(f"the task {spec} cannot be loaded: {type(error).__name__}: {said(error)}") from error
     if len(found) != 1:
-        raise InvalidInput(f"{spec} is {len(found)} tasks: name one of them, such as file.py@task.")
+        what = f"has {len(found)} tasks: name one of them" if found else "has no task, or does not exist: name one"
+        raise InvalidInput(f"{spec} {what}, such as file.py@task.")
     return found[0]

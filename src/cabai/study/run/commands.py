@@ -80,7 +80,7 @@ def run_command(
     killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
     leave out what takes long would make slow arms look fast. Where success is the reward, 1 is an exit code of 0.
 
-    For a `batch` of so many items, the result is a list, read from as many last lines; {item} has no meaning then.
+    For a `batch` of several items, the result is a list, read from as many last lines; {item} has no meaning then.
     """
     named = {"arm": pull.arm, "pull": pull.id}
     if pull.item is not None and batch is None:

@@ -83,7 +83,7 @@ def run(
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
     same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are
-    released. With a `batch`, `test(pulls)` gets up to so many of one arm and returns a list with a result for each
+    released. With a `batch`, `test(pulls)` gets up to that many of one arm and returns a list with a result for each
     (`one_each`); if it fails on all of them, it is at last tried on each alone.
     """
     if not callable(test):

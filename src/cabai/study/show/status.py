@@ -511,7 +511,7 @@ def decimals(low: float | None, high: float | None) -> int | None:
 
 
 def decimals_of_mean(count: int) -> int | None:
-    """The same for the mean of so many scores."""
+    """The same for the mean of `count` scores."""
     return None if not count else min(max(math.ceil(math.log10(count)), 2), 6)
 
 
