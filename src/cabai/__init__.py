@@ -21,7 +21,6 @@ from cabai.core.statistics import Statistics, evidence
 from cabai.families import Family
 from cabai.instance import Instance
 from cabai.policies import Policy, policy
-from cabai.study import create_study, delete_study, import_study, list_studies, load_study
 from cabai.support.doors import DOORS
 from cabai.support.on_demand import on_demand
 from cabai.support.streams import normal, uniform
@@ -34,7 +33,16 @@ if TYPE_CHECKING:
     from cabai.datasets import replay
     from cabai.planning import plan
     from cabai.simulation import compare, simulate
-    from cabai.study import Failed, Study, evaluate
+    from cabai.study import (
+        Failed,
+        Study,
+        create_study,
+        delete_study,
+        evaluate,
+        import_study,
+        list_studies,
+        load_study,
+    )
 
 __all__ = [
     "Certificate",
@@ -86,7 +94,8 @@ __getattr__ = on_demand(
         "replay": "cabai.datasets",
         "plan": "cabai.planning",
         **dict.fromkeys(("compare", "simulate"), "cabai.simulation"),
-        **dict.fromkeys(("Failed", "Study", "evaluate"), "cabai.study"),
+        **dict.fromkeys(("Failed", "Study", "evaluate", "import_study"), "cabai.study"),
+        **dict.fromkeys(("create_study", "delete_study", "list_studies", "load_study"), "cabai.study"),
         **dict.fromkeys(errors.__all__, "cabai.errors"),
     },
 )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai import views
 from cabai.core.shares import solve
 from cabai.families import Bounded, Gaussian
 from cabai.hardness import HARDNESS
@@ -112,6 +111,8 @@ class Bound:
         return f"{table(rows)}\n{below}"
 
     def _repr_html_(self) -> str:
+        from cabai import views
+
         rows, below = self._shown()
         return views.table(rows, below=[below], bars=["cost share", *self.cost_shares.tolist()])
 
