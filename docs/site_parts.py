@@ -90,12 +90,13 @@ def fields(cls: type) -> Iterator[tuple[str, str]]:
     """The fields of a dataclass that is a result, each with the comment behind it."""
     if not is_result(cls):
         return
-    source = textwrap.dedent(inspect.getsource(cls))
-    lines = source.splitlines()
-    for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            rest = lines[(node.end_lineno or 1) - 1][node.end_col_offset :]
-            yield node.target.id, rest.partition("#")[2].strip()
+    for each in reversed([one for one in cls.__mro__ if dataclasses.is_dataclass(one)]):
+        source = textwrap.dedent(inspect.getsource(each))
+        lines = source.splitlines()
+        for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                rest = lines[(node.end_lineno or 1) - 1][node.end_col_offset :]
+                yield node.target.id, rest.partition("#")[2].strip()
 
 
 def is_result(cls: type) -> bool:

@@ -88,5 +88,10 @@ def test_an_example_shows_it(name):
         assert "Raised by " in text or ">>>" in text
     elif isinstance(value, ModuleType):
         assert any(each.startswith(f"{name}.") for each in NAMES)  # their examples are its own
-    elif inspect.isclass(value) or inspect.isroutine(value) or value is None:
+    elif inspect.isclass(value) or inspect.isroutine(value):
         assert ">>>" in text
+    elif value is None:  # a method or property: its own example, or the one of its class
+        owner, _, member = name.rpartition(".")
+        of_class = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in NAMES[owner].__mro__)
+        lines = re.findall(r"^(?:>>>|\.\.\.) (.*)", of_class, re.MULTILINE)
+        assert ">>>" in text or any(re.search(rf"\.{member}\b", line) for line in lines)

@@ -39,8 +39,9 @@ class Instance:
 
     >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])
-    >>> Instance("bernoulli", means=[0.9, 0.6], costs=[1, 2], names=["large", "small"]).best_name
-    'large'
+    >>> named = Instance("bernoulli", means=[0.9, 0.6], costs=[1, 2], names=["large", "small"])
+    >>> named.best, named.best_name, named.best_arms
+    (0, 'large', [0])
     """
 
     family: Family
@@ -130,20 +131,12 @@ class Instance:
 
     @lazy
     def best_arms(self) -> list[int]:
-        """The indices of the arms with the largest mean.
-
-        >>> Instance("bernoulli", means=[0.9, 0.6, 0.9], costs=[1, 1, 1]).best_arms
-        [0, 2]
-        """
+        """The indices of the arms with the largest mean."""
         return [int(a) for a in np.flatnonzero(self.means == self.means.max())]
 
     @property
     def best(self) -> int:
-        """The index of the arm with the largest mean; an error if several arms share it.
-
-        >>> Instance("bernoulli", means=[0.6, 0.9], costs=[1, 2]).best
-        1
-        """
+        """The index of the arm with the largest mean; an error if several arms share it."""
         if len(self.best_arms) > 1:
             tied = ", ".join(self.names[a] for a in self.best_arms)
             raise InvalidInput(
@@ -154,11 +147,7 @@ class Instance:
 
     @property
     def best_name(self) -> str:
-        """The name of the arm with the largest mean.
-
-        >>> Instance("bernoulli", means=[0.6, 0.9], costs=[1, 2], names=["small", "large"]).best_name
-        'large'
-        """
+        """The name of the arm with the largest mean."""
         return self.names[self.best]
 
     def __eq__(self, other: object) -> bool:

@@ -40,10 +40,14 @@ class Certificate:
     delta. With an epsilon, an arm is wrong if it is worse than the best by more than epsilon. It says nothing about
     other instances, nor about later pulls.
 
-    >>> import cabai
+    >>> import cabai, tempfile
     >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
-    >>> found.policy, found.delta, found.max_pulls, found.confidence
-    ('racing', 0.2, 20, 0.99)
+    >>> found.policy, found.delta, found.to_dict()["max_pulls"], found.confidence, 0 < found.c < 10
+    ('racing', 0.2, 20, 0.99, True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found.save(f"{folder}/trial.json")
+    ...     Certificate.load(f"{folder}/trial.json") == found
+    True
     """
 
     threshold: str
@@ -63,13 +67,7 @@ class Certificate:
 
     @property
     def c(self) -> float:
-        """The constant c of the threshold log(c (1 + log t) / delta).
-
-        >>> import cabai
-        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
-        >>> 0 < found.c < 10
-        True
-        """
+        """The constant c of the threshold log(c (1 + log t) / delta)."""
         rule = threshold_of(self.threshold)
         assert isinstance(rule, Calibrated)
         assert rule.c is not None
@@ -84,35 +82,16 @@ class Certificate:
         return f"{what} within {self.max_pulls} pulls with probability at most {self.delta:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The certificate as a dictionary that JSON can hold.
-
-        >>> import cabai
-        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
-        >>> found.to_dict()["max_pulls"]
-        20
-        """
+        """The certificate as a dictionary that JSON can hold."""
         return asdict(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a JSON file; `Certificate.load(path)` reads it.
-
-        >>> import cabai, tempfile
-        >>> found = cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.save(f"{folder}/trial.json")
-        ...     Certificate.load(f"{folder}/trial.json") == found
-        True
-        """
+        """Write the certificate to a JSON file; `Certificate.load(path)` reads it."""
         write_whole(path, (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """Read the certificate in a file that `save` wrote.
-
-        >>> Certificate.load("nowhere.json")
-        Traceback (most recent call last):
-        cabai.errors.InvalidInput: cannot read nowhere.json: No such file or directory.
-        """
+        """Read the certificate in a file that `save` wrote."""
         certified_in(path)
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))

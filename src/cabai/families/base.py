@@ -52,8 +52,16 @@ class Family(Named):
 
     >>> import cabai
     >>> poisson = cabai.families.family_of("poisson")
-    >>> poisson.mean_range, poisson.allows_reward(2.5)
-    ((0.0, inf), False)
+    >>> poisson.mean_range, poisson.allows_mean(2.5), poisson.allows_reward(2.5)
+    ((0.0, inf), True, False)
+    >>> poisson.check_mean(2), poisson.check_reward(3), poisson.check_epsilon(0.1)
+    (2.0, 3.0, 0.1)
+    >>> cabai.families.Bernoulli().check_mean(1.5)
+    Traceback (most recent call last):
+    cabai.errors.InvalidInput: mean must be in [0, 1] for the bernoulli family, got 1.5.
+    >>> tenths = cabai.families.Bounded(low=0, high=10)
+    >>> tenths.scaled(3), tenths.unscaled(0.5), tenths.mirror(0.25)
+    (0.3, 5.0, 0.75)
     """
 
     kind = "family"
@@ -70,44 +78,23 @@ class Family(Named):
     usual_tilts: ClassVar[tuple[float, float]] = (0.8, 1.2)  # where `contrast` is cheapest: center, and width in log
 
     def allows_mean(self, mean: float) -> bool:
-        """Whether arms of this family can have this mean.
-
-        >>> from cabai.families import Bernoulli
-        >>> Bernoulli().allows_mean(0.5), Bernoulli().allows_mean(1.5)
-        (True, False)
-        """
+        """Whether arms of this family can have this mean."""
         low, high = self.mean_range
         return low <= mean <= high and math.isfinite(mean)
 
     def allows_reward(self, reward: float) -> bool:
-        """Whether a pull can return this reward.
-
-        >>> from cabai.families import Bernoulli
-        >>> Bernoulli().allows_reward(1), Bernoulli().allows_reward(0.5)
-        (True, False)
-        """
+        """Whether a pull can return this reward."""
         return self.allows_mean(reward) and (not self.whole_rewards or reward == int(reward))
 
     def check_mean(self, mean: Any, name: str = "mean") -> float:
-        """Return a mean as a number, or raise an error that says which means are allowed.
-
-        >>> from cabai.families import Bernoulli
-        >>> Bernoulli().check_mean(1.5)
-        Traceback (most recent call last):
-        cabai.errors.InvalidInput: mean must be in [0, 1] for the bernoulli family, got 1.5.
-        """
+        """Return a mean as a number, or raise an error that says which means are allowed."""
         value = number(mean, name)
         if not self.allows_mean(value):
             raise InvalidInput(f"{name} must be {self.means} for the {self.name} family, got {mean!r}.")
         return value
 
     def check_reward(self, reward: Any, name: str = "reward") -> float:
-        """Return a reward as a number, or raise an error that says which rewards are allowed.
-
-        >>> from cabai.families import Poisson
-        >>> Poisson().check_reward(3)
-        3.0
-        """
+        """Return a reward as a number, or raise an error that says which rewards are allowed."""
         value = number(reward, name)
         if not self.allows_reward(value):
             raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
@@ -122,12 +109,7 @@ class Family(Named):
         return value
 
     def check_epsilon(self, epsilon: Any) -> float:
-        """Return an epsilon as a number, or raise an error if it is negative or more than means can differ by.
-
-        >>> from cabai.families import Poisson
-        >>> Poisson().check_epsilon(0.1)
-        0.1
-        """
+        """Return an epsilon as a number, or raise an error if it is negative or more than means can differ by."""
         value = number(epsilon, "epsilon")
         width = self.mean_range[1] - self.mean_range[0]
         if not 0 <= value < width:
@@ -137,12 +119,7 @@ class Family(Named):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The parameters that kernels find in `rules`.
-
-        >>> from cabai.families import Gaussian
-        >>> Gaussian(variance=2).parameters
-        {'variance': 2.0}
-        """
+        """The parameters that kernels find in `rules`."""
         return {field.name: float(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     @lazy
@@ -150,33 +127,18 @@ class Family(Named):
         return binding(self.functions)
 
     def call(self, of: Any, *arguments: float) -> Any:
-        """Call this family's version of a slot, in plain Python.
-
-        >>> from cabai.families import Poisson, slots
-        >>> Poisson().call(slots.variance_at, 3.0, -2.0)
-        3.0
-        """
+        """Call this family's version of a slot, in plain Python."""
         return function_for(of, self.binding)(SimpleNamespace(**self.parameters), *arguments)
 
     @lazy
     def mean_range(self) -> tuple[float, float]:
-        """The smallest and the largest mean; infinite where there is no limit.
-
-        >>> from cabai.families import Gaussian
-        >>> Gaussian().mean_range
-        (-inf, inf)
-        """
+        """The smallest and the largest mean; infinite where there is no limit."""
         low, high = self.call(edges)
         return float(low), float(high)
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
-        """For `contrast`: ranges of means in increasing order, each with its usual tilt.
-
-        >>> from cabai.families import Gaussian
-        >>> Gaussian().tilt_ranges
-        ((-inf, inf, 0.4),)
-        """
+        """For `contrast`: ranges of means in increasing order, each with its usual tilt."""
         return ((*self.mean_range, self.usual_tilts[0]),)
 
     def drawing(self, means: Sequence[float] | NDArray[np.float64]) -> Any:
@@ -195,39 +157,19 @@ class Family(Named):
 
     @property
     def scale(self) -> float:
-        """The unit of epsilon: for a scale-invariant family, only the ratio of epsilon to this matters.
-
-        >>> from cabai.families import Bernoulli, Gaussian
-        >>> Gaussian(variance=4).scale, Bernoulli().scale
-        (2.0, 1.0)
-        """
+        """The unit of epsilon: for a scale-invariant family, only the ratio of epsilon to this matters."""
         return self.unit
 
     def scaled(self, value: float) -> float:
-        """A reward or mean in the units of compiled code: for bounded rewards, a share of their range.
-
-        >>> from cabai.families import Bounded
-        >>> Bounded(low=0, high=10).scaled(3)
-        0.3
-        """
+        """A reward or mean in the units of compiled code: for bounded rewards, a share of their range."""
         return value
 
     def unscaled(self, value: float) -> float:
-        """The inverse of `scaled`.
-
-        >>> from cabai.families import Bounded
-        >>> Bounded(low=0, high=10).unscaled(0.5)
-        5.0
-        """
+        """The inverse of `scaled`."""
         return value
 
     def mirror(self, value: float) -> float:
-        """A scaled reward or mean with its direction reversed, as compiled code sees it when you minimize.
-
-        >>> from cabai.families import Bernoulli, Gaussian
-        >>> Gaussian().mirror(2.0), Bernoulli().mirror(1)
-        (-2.0, 0)
-        """
+        """A scaled reward or mean with its direction reversed, as compiled code sees it when you minimize."""
         return 0.0 - value  # never -0
 
     def divergence(self, p: float, q: float) -> float:

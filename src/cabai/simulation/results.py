@@ -42,8 +42,8 @@ class Summary:
     >>> import cabai
     >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
     >>> summary = cabai.simulate(instance, "uniform", trajectories=20).summary()
-    >>> summary.errors, summary.unfinished, summary.ratio > 1
-    (0, 0, True)
+    >>> summary.errors, summary.unfinished, summary.ratio > 1, summary.allowed, summary.to_dict()["policy"]
+    (0, 0, True, 'delta 0.05', 'uniform')
     """
 
     policy: str
@@ -73,26 +73,14 @@ class Summary:
 
     @property
     def allowed(self) -> str:
-        """The delta, and the epsilon if it is not 0, in words.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().allowed
-        'delta 0.05'
-        """
+        """The delta, and the epsilon if it is not 0, in words."""
         if self.budget is not None:
             return f"budget {self.budget:g}"
         looked_for = f", the cheapest arm with slack {self.slack:g}" if self.slack is not None else ""
         return f"delta {self.delta:g}" + (f", epsilon {self.epsilon:g}" if self.epsilon else "") + looked_for
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as a dictionary that JSON can hold.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().to_dict()["errors"]
-        0
-        """
+        """The summary as a dictionary that JSON can hold."""
         return asdict(self)
 
     def _shown(self) -> tuple[str, list[list[str]]]:
@@ -133,75 +121,119 @@ def in_brackets(remark: str) -> str:
     return f" ({remark})" if remark else ""
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The trajectories of one policy on one instance, one entry each; print it to see the summary.
-
-    Arm numbers count from 0. `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is
-    unfinished, never an answer. `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where
-    it had stopped before or not every arm had been pulled yet.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-    >>> runs = cabai.simulate(instance, "uniform", trajectories=20)
-    >>> len(runs), runs.pulls.shape, set(runs.decisions.tolist())
-    (20, (20, 2), {0})
-    """
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """What `simulate` found, and with which settings."""
 
     instance: Instance
     policy: str
     threshold: Threshold
     delta: float
     seed: int
-    decisions: NDArray[np.int64]
-    costs: NDArray[np.float64]
-    steps: NDArray[np.int64]
-    pulls: NDArray[np.int64]
-    grid: NDArray[np.int64]
-    path: NDArray[np.int64]
     seconds: float
     epsilon: float = 0.0  # a decision for an arm that is at most this much worse than the best is right
     own_stop: bool = False  # whether it stops by its own rule instead of the threshold
     goal: Cheapest | None = None  # its goal: the best arm, or the cheapest that is good enough
     budget: float | None = None  # what may be spent, if that ends a trajectory with a decision
 
+    def summary(self) -> Summary:
+        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
+        raise NotImplementedError
+
+    def _summary(self, *, mean_cost: float, std_cost: float, quantiles: list[float], pulls: NDArray[np.float64],
+                 trajectories: int, errors: int, unfinished: int, steps: int) -> Summary:  # fmt: skip
+        """A summary from these numbers."""
+        family, paid, floor = self.instance.family, pulls * self.instance.costs, None
+        is_promised = self.budget is None and not self.own_stop
+        if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.goal is None and self.budget is None:
+            with suppress(InvalidInput):  # there is none for this family, or with this epsilon
+                floor = bound(self.instance, self.epsilon).cost(self.delta)
+        standing = self.threshold.standing(family)
+        if not is_promised:
+            standing = "its stopping rule is not proven" if self.budget is None else "a budget promises no delta"
+        return Summary(
+            policy=self.policy,
+            threshold=str(self.threshold),
+            delta=self.delta,
+            trajectories=trajectories,
+            mean_cost=mean_cost,
+            std_cost=std_cost,
+            se_cost=std_cost / math.sqrt(trajectories),
+            cost_quantiles={str(q): value for q, value in zip(QUANTILES, quantiles, strict=True)},
+            mean_pulls=pulls.tolist(),
+            pull_shares=(pulls / pulls.sum()).tolist(),
+            cost_shares=(paid / paid.sum()).tolist(),
+            errors=errors,
+            error_interval=wilson(errors, trajectories),
+            unfinished=unfinished,
+            lower_bound=floor,
+            ratio=None if floor is None else mean_cost / floor,
+            seconds=self.seconds,
+            steps=steps,
+            proven=self.threshold.is_proven_for(family) and is_promised,
+            standing=standing,
+            epsilon=self.epsilon,
+            goal=BEST if self.goal is None else CHEAPEST,
+            slack=None if self.goal is None else self.goal.slack,
+            budget=self.budget,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Runs(Simulated):
+    """The trajectories of one policy on one instance, one entry each; print it to see the summary.
+
+    Arm numbers count from 0. `decisions` is the arm returned, or -1 where a limit was hit first: such a trajectory is
+    unfinished, never an answer. `path[i, j]` is the pulls of each arm after grid[j] pulls of trajectory i, or -1 where
+    it had stopped before or not every arm had been pulled yet.
+
+    >>> import cabai, os, tempfile
+    >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
+    >>> runs = cabai.simulate(instance, "uniform", trajectories=20)
+    >>> len(runs), runs.pulls.shape, set(runs.decisions.tolist())
+    (20, (20, 2), {0})
+    >>> int(runs.finished.sum()), int(runs.wrong.sum()), runs.summary().trajectories, runs.to_frame().shape
+    (20, 0, 20, (20, 8))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs.to_parquet(f"{folder}/runs.parquet")
+    ...     os.listdir(folder)
+    ['runs.parquet']
+    >>> runs.plot()
+    <Figure size ...>
+    """
+
+    decisions: NDArray[np.int64]
+    costs: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    pulls: NDArray[np.int64]
+    grid: NDArray[np.int64]
+    path: NDArray[np.int64]
+
     def __len__(self) -> int:
         return len(self.decisions)
 
     @property
     def finished(self) -> NDArray[np.bool_]:
-        """Which trajectories ended with a decision.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).finished.all()
-        np.True_
-        """
+        """Which trajectories ended with a decision."""
         return self.decisions >= 0
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Which trajectories decided for an arm that is neither the best nor within epsilon of it.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> int(cabai.simulate(instance, "uniform", trajectories=20).wrong.sum())
-        0
-        """
+        """Which trajectories decided for an arm that is neither the best nor within epsilon of it."""
         return self.finished & ~np.isin(self.decisions, right_arms(self.instance, self.epsilon, self.goal))
 
     def summary(self) -> Summary:
-        """What the trajectories cost, how often they were wrong, and what the lower bound is.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).summary().trajectories
-        20
-        """
-        return summary_of(
-            self,
-            mean=float(self.costs.mean()),
-            std=float(self.costs.std(ddof=1)) if len(self) > 1 else 0.0,
+        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
+        return self._summary(
+            trajectories=len(self),
+            mean_cost=float(self.costs.mean()),
+            std_cost=float(self.costs.std(ddof=1)) if len(self) > 1 else 0.0,
             quantiles=np.quantile(self.costs, QUANTILES).tolist(),
             pulls=self.pulls.mean(axis=0),
             errors=int(self.wrong.sum()),
@@ -213,11 +245,6 @@ class Runs:
         """A DataFrame with one row per trajectory: decision, cost, steps, pulls of each arm (extra `frames`).
 
         `decision` is missing where the trajectory is unfinished; `correct` says whether it is right.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).to_frame().shape[0]
-        20
         """
         pd = optional("pandas")
         names = pd.Categorical.from_codes(self.decisions.tolist(), list(self.instance.names))
@@ -233,15 +260,8 @@ class Runs:
         return pd.DataFrame(columns)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `to_frame` to a Parquet file, with the settings in its metadata under the key `cabai` (extra `frames`).
-
-        >>> import cabai, os, tempfile
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     cabai.simulate(instance, "uniform", trajectories=20).to_parquet(f"{folder}/runs.parquet")
-        ...     os.listdir(folder)
-        ['runs.parquet']
-        """
+        """Write `to_frame` to a Parquet file, with the settings in its metadata under the key `cabai` (extra
+        `frames`)."""
         pa, pq = optional("pyarrow"), optional("pyarrow.parquet")
         made_by = {
             "instance": repr(self.instance),
@@ -260,18 +280,9 @@ class Runs:
         write_whole(path, buffer.getvalue())
 
     def plot(self) -> Figure:
-        """A figure of what the trajectories cost, and how they share their pulls among the arms (extra `plots`).
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20).plot()
-        <Figure size ...>
-        """
+        """A figure of what the trajectories cost, and how they share their pulls among the arms (extra `plots`)."""
         optional("matplotlib")
         return plots.runs_figure(self)
-
-    def __repr__(self) -> str:
-        return repr(self.summary())
 
     def _repr_html_(self) -> str:
         costs, n = np.sort(self.costs), len(self)
@@ -285,108 +296,37 @@ class Runs:
         return self.summary()._in_notebook([] if drawn is None else [drawn])
 
 
-@dataclass(frozen=True)
-class Totals:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Totals(Simulated):
     """What `simulate(..., keep="summary")` keeps of any number of trajectories: enough for their summary.
 
     Means, standard deviations and counts are exact; a quantile of the cost is within 0.05 % of the exact one.
 
     >>> import cabai
     >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-    >>> len(cabai.simulate(instance, "uniform", trajectories=20, keep="summary"))
-    20
+    >>> totals = cabai.simulate(instance, "uniform", trajectories=20, keep="summary")
+    >>> len(totals), totals.summary().trajectories
+    (20, 20)
     """
 
-    instance: Instance
-    policy: str
-    threshold: Threshold
-    delta: float
-    seed: int
     sums: Sums
-    seconds: float
-    epsilon: float = 0.0
-    own_stop: bool = False
-    goal: Cheapest | None = None
-    budget: float | None = None
 
     def __len__(self) -> int:
         return self.sums.trajectories
 
     def summary(self) -> Summary:
-        """What the trajectories cost, how often they were wrong, and what the lower bound is.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.simulate(instance, "uniform", trajectories=20, keep="summary").summary().trajectories
-        20
-        """
+        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
         sums = self.sums
-        return summary_of(
-            self,
-            mean=sums.mean,
-            std=sums.std,
+        return self._summary(
+            trajectories=sums.trajectories,
+            mean_cost=sums.mean,
+            std_cost=sums.std,
             quantiles=[sums.quantile(q) for q in QUANTILES],
             pulls=np.array([pulls / sums.trajectories for pulls in sums.pulls]),
             errors=sums.errors,
             unfinished=sums.unfinished,
             steps=sums.steps,
         )
-
-    def __repr__(self) -> str:
-        return repr(self.summary())
-
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
-
-
-def summary_of(
-    runs: Runs | Totals,
-    *,
-    mean: float,
-    std: float,
-    quantiles: list[float],
-    pulls: NDArray[np.float64],
-    errors: int,
-    unfinished: int,
-    steps: int,
-) -> Summary:
-    """A summary from these numbers."""
-    n, family = len(runs), runs.instance.family
-    paid = pulls * runs.instance.costs
-    floor = None
-    is_promised = runs.budget is None and not runs.own_stop
-    if runs.delta < 0.5 and len(runs.instance.best_arms) == 1 and runs.goal is None and runs.budget is None:
-        with suppress(InvalidInput):  # there is none for this family, or with this epsilon
-            floor = bound(runs.instance, runs.epsilon).cost(runs.delta)
-    standing = runs.threshold.standing(family)
-    if not is_promised:
-        standing = "its stopping rule is not proven" if runs.budget is None else "a budget promises no delta"
-    return Summary(
-        policy=runs.policy,
-        threshold=str(runs.threshold),
-        delta=runs.delta,
-        trajectories=n,
-        mean_cost=mean,
-        std_cost=std,
-        se_cost=std / math.sqrt(n),
-        cost_quantiles={str(q): value for q, value in zip(QUANTILES, quantiles, strict=True)},
-        mean_pulls=pulls.tolist(),
-        pull_shares=(pulls / pulls.sum()).tolist(),
-        cost_shares=(paid / paid.sum()).tolist(),
-        errors=errors,
-        error_interval=wilson(errors, n),
-        unfinished=unfinished,
-        lower_bound=floor,
-        ratio=None if floor is None else mean / floor,
-        seconds=runs.seconds,
-        steps=steps,
-        proven=runs.threshold.is_proven_for(family) and is_promised,
-        standing=standing,
-        epsilon=runs.epsilon,
-        goal=BEST if runs.goal is None else CHEAPEST,
-        slack=None if runs.goal is None else runs.goal.slack,
-        budget=runs.budget,
-    )
 
 
 Found = TypeVar("Found", bound=Runs | Totals)
@@ -400,8 +340,11 @@ class Comparison(Generic[Found]):
 
     >>> import cabai
     >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-    >>> [runs.policy for runs in cabai.compare(instance, ["co", "uniform"], trajectories=20).runs]
-    ['co', 'uniform']
+    >>> found = cabai.compare(instance, ["co", "uniform"], trajectories=20)
+    >>> [runs.policy for runs in found.runs], found.summaries[0].errors, found.to_dicts()[1]["policy"]
+    (['co', 'uniform'], 0, 'uniform')
+    >>> found.to_frame().index.tolist(), found.plot()
+    (['co', 'uniform'], <Figure size ...>)
     """
 
     instance: Instance
@@ -409,23 +352,11 @@ class Comparison(Generic[Found]):
 
     @property
     def summaries(self) -> list[Summary]:
-        """The summary of each policy.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> [each.policy for each in cabai.compare(instance, ["co", "uniform"], trajectories=20).summaries]
-        ['co', 'uniform']
-        """
+        """The summary of each policy."""
         return [runs.summary() for runs in self.runs]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary per policy: its summary, and 95 % intervals of the mean cost and of its ratio to the bound.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> [each["policy"] for each in cabai.compare(instance, ["co", "uniform"], trajectories=20).to_dicts()]
-        ['co', 'uniform']
-        """
+        """One dictionary per policy: its summary, and 95 % intervals of the mean cost and of its ratio to the bound."""
         rows = []
         for summary in self.summaries:
             half = TWO_SIDED_95 * summary.se_cost
@@ -436,24 +367,13 @@ class Comparison(Generic[Found]):
         return rows
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per policy.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.compare(instance, ["co", "uniform"], trajectories=20).to_frame().index.tolist()
-        ['co', 'uniform']
-        """
+        """One row per policy (extra `frames`)."""
         return optional("pandas").DataFrame(self.to_dicts()).set_index("policy")
 
     def plot(self) -> Figure:
         """A figure of what each policy pays or, with a budget, of its share of errors (extra `plots`).
 
         Boxes hold the middle half of the trajectories, whiskers 5 % to 95 %; dots are means.
-
-        >>> import cabai
-        >>> instance = cabai.Instance("gaussian", means=[2, 0], costs=[1, 0.1])
-        >>> cabai.compare(instance, ["co", "uniform"], trajectories=20).plot()
-        <Figure size ...>
         """
         return Comparisons({"": self}).plot()
 
@@ -510,41 +430,24 @@ class Comparisons(Generic[Found]):
     >>> found = cabai.compare({"easy": easy, "hard": hard}, ["co", "uniform"], trajectories=20)
     >>> list(found.parts), [runs.policy for runs in found.parts["hard"].runs]
     (['easy', 'hard'], ['co', 'uniform'])
+    >>> [(row["instance"], row["policy"]) for row in found.to_dicts()][:2], found.to_frame().shape[0]
+    ([('easy', 'co'), ('easy', 'uniform')], 4)
+    >>> found.plot()
+    <Figure size 700x280 with 2 Axes>
     """
 
     parts: dict[str, Comparison[Found]]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary per instance and policy: that of `Comparison.to_dicts`, and the name of the instance.
-
-        >>> import cabai
-        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
-        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
-        >>> [(row["instance"], row["policy"]) for row in found.to_dicts()][:2]
-        [('instance 1', 'co'), ('instance 1', 'uniform')]
-        """
+        """One dictionary per instance and policy: that of `Comparison.to_dicts`, and the name of the instance."""
         return [{"instance": name, **row} for name, part in self.parts.items() for row in part.to_dicts()]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per instance and policy (extra `frames`).
-
-        >>> import cabai
-        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
-        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
-        >>> found.to_frame().shape[0]
-        4
-        """
+        """One row per instance and policy (extra `frames`)."""
         return optional("pandas").DataFrame(self.to_dicts()).set_index(["instance", "policy"])
 
     def plot(self) -> Figure:
-        """A figure with a panel per instance: what each policy pays or, with a budget, its errors (extra `plots`).
-
-        >>> import cabai
-        >>> two = [cabai.Instance("gaussian", means=[gap, 0], costs=[1, 0.1]) for gap in (2, 3)]
-        >>> found = cabai.compare(two, ["co", "uniform"], trajectories=20)
-        >>> found.plot()
-        <Figure size 700x280 with 2 Axes>
-        """
+        """A figure with a panel per instance: what each policy pays or, with a budget, its errors (extra `plots`)."""
         optional("matplotlib")
         if not all(isinstance(runs, Runs) for part in self.parts.values() for runs in part.runs):
             raise InvalidInput('a picture needs the trajectories: compare without keep="summary".')

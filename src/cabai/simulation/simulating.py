@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,20 +169,20 @@ def simulate(
         work.levels = np.array([math.inf])  # no evidence ends a run
     if shuffle:
         work.rotate(trajectories)
-    rest = float(epsilon), chosen.stops_by_itself, looked_for, budget
+    about: dict[str, Any] = {
+        "instance": instance, "policy": str(chosen), "threshold": rule, "seed": seed, "epsilon": float(epsilon),
+        "own_stop": chosen.stops_by_itself, "goal": looked_for, "budget": budget,
+    }  # fmt: skip
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         interruptible(lambda: place.prepare(work))
         started = time.perf_counter()
-        if keep == "summary":
-            sums = sums_of(work, trajectories, place, progress)
-            seconds = time.perf_counter() - started
-            totals = {
-                value: Totals(instance, str(chosen), rule, value, seed, each, seconds, *rest)
-                for value, each in zip(order, sums, strict=True)
-            }
-            return [totals[value] for value in deltas] if several else totals[deltas[0]]
-        results, pulls, path = rows_of(work, trajectories, place, progress)
-        seconds = time.perf_counter() - started
+        gather: Any = rows_of if keep == "rows" else sums_of
+        gathered = gather(work, trajectories, place, progress)
+        about["seconds"] = time.perf_counter() - started
+    if keep == "summary":
+        totals = {value: Totals(**about, delta=value, sums=sums) for value, sums in zip(order, gathered, strict=True)}
+        return [totals[value] for value in deltas] if several else totals[deltas[0]]
+    results, pulls, path = gathered
     if shuffle:
         unrotated(results["decision"], pulls, path)
     runs = {}
@@ -190,8 +190,8 @@ def simulate(
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
         own_path = np.where((marks <= steps[:, None])[:, :, None], path, -1)
         runs[value] = Runs(
-            instance, str(chosen), rule, value, seed, decisions, paid, steps, pulls[:, j], marks, own_path,
-            seconds, *rest,
+            **about, delta=value, decisions=decisions, costs=paid, steps=steps, pulls=pulls[:, j], grid=marks,
+            path=own_path,
         )  # fmt: skip
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 

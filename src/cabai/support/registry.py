@@ -17,7 +17,13 @@ from cabai.support.validation import InvalidInput, meant, shown
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A value with a `name`; its dataclass fields are its parameters."""
+    """A value with a `name`; its dataclass fields are its parameters.
+
+    >>> import cabai
+    >>> wide = cabai.families.family_of("gaussian(variance=2)")
+    >>> wide.key, wide.address, wide.is_own
+    ('gaussian', 'gaussian(variance=2)', False)
+    """
 
     name: ClassVar[str]
     kind: ClassVar[str]  # family, threshold or policy
@@ -32,22 +38,12 @@ class Named:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is your own, not one of cabai's.
-
-        >>> import cabai
-        >>> cabai.families.family_of("bernoulli").is_own
-        False
-        """
+        """Whether it is your own, not one of cabai's."""
         return (type(self).__module__ or "").partition(".")[0] != "cabai"  # none, of a function that exec has made
 
     @property
     def key(self) -> str:
-        """Its name without parameters; for your own, also where it is defined, so that no two are the same.
-
-        >>> import cabai
-        >>> cabai.families.family_of("gaussian(variance=2)").key
-        'gaussian'
-        """
+        """Its name without parameters; for your own, also where it is defined, so that no two are the same."""
         if not self.is_own:
             return self.name
         try:
@@ -57,12 +53,7 @@ class Named:
 
     @property
     def address(self) -> str:
-        """How to write it so that any process finds it: as `str` does or, for your own, with `module:name` as its name.
-
-        >>> import cabai
-        >>> cabai.families.family_of("gaussian(variance=2)").address
-        'gaussian(variance=2)'
-        """
+        """How to write it so that any process finds it: as `str` does or, for your own, with `module:name`."""
         text = str(self)
         return text.replace(self.name, address_of(type(self)), 1) if self.is_own else text
 
