@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import cabai
-from cabai.server.beside import page_beside
+from cabai.server.live_page import live_page
 
 FOLDER = Path(__file__).parent / "pictures"
 SIZE = {"width": 1000, "height": 860}
@@ -61,7 +61,7 @@ def main() -> None:
             (few, "page", "light", SIZE), (few, "page-dark", "dark", SIZE), (few, "page-phone", "light", PHONE),
             (many, "page-100", "light", SIZE), (many, "page-100-dark", "dark", SIZE),
         ):  # fmt: skip
-            with page_beside(study) as address:
+            with live_page(study) as address:
                 context = browser.new_context(color_scheme=scheme, viewport=size)
                 tab = context.new_page()
                 tab.goto(address)

@@ -35,6 +35,11 @@ class File:
         marked = {name: [ast.unparse(mark) for mark in each.decorator_list] for name, each in self.functions.items()}
         return {name: "slot" in marks for name, marks in marked.items() if {"slot", "required_slot"} & {*marks}}
 
+    def wrapped(self) -> list[str]:
+        """The slots of this file that are made from others."""
+        targets = [each.targets[0] for each in self.tree.body if isinstance(each, ast.Assign)]
+        return [each.id for each in targets if isinstance(each, ast.Name) and each.id.startswith(INNER)]
+
     def calls(self) -> set[tuple[str, str]]:
         """The functions that functions of this file call: where each is defined, and its name."""
         calls = [each for one in self.functions.values() for each in ast.walk(one) if isinstance(each, ast.Call)]
@@ -70,9 +75,9 @@ def table() -> str:
                 replacers[name].append(file.name)
     rows = [
         [f"`{name}`", home, "yes" if default else "no", ", ".join(callers[name]), ", ".join(replacers[name])]
-        for (home, name), default in homes.items() if not name.startswith(INNER)
+        for (home, name), default in homes.items()
     ]  # fmt: skip
-    inner = [name for _, name in homes if name.startswith(INNER)]
+    inner = [name for file in files for name in file.wrapped()]
     rows.append([f"`{INNER}…` ({len(inner)})", "families/mirrored", "no", "families/mirrored", "the family it wraps"])
     header = ["slot", "defined in", "default", "called by", "replaced by"]
     lines = [header, ["---"] * len(header), *rows]

@@ -552,13 +552,13 @@ def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, stora
 
 
 def test_no_more_streams_than_the_server_can_serve(server, study, monkeypatch):
-    monkeypatch.setattr("cabai.server.events.MOST", 0)
+    monkeypatch.setattr("cabai.server.events.MOST_STREAMS", 0)
     refused(server.send("GET", f"{study.path}/events"), 503, "too-many-streams")
 
 
 def test_no_stream_more_gets_in_when_many_come_at_once(server, study, monkeypatch):
     """Of 30 that ask at the same moment, 5 get in; when one goes, another may come."""
-    monkeypatch.setattr("cabai.server.events.MOST", 5)
+    monkeypatch.setattr("cabai.server.events.MOST_STREAMS", 5)
     token = {"Authorization": f"Bearer {server.tokens['read']}"}
     everybody = threading.Barrier(30)
 

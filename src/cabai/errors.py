@@ -80,7 +80,7 @@ class StudyStopped(NoPull):
 
 
 class RunFailed(Exception):
-    """An arm failed again and again, or a test returned something that is not a legal reward.
+    """An arm failed again and again, or a test returned something that is not an allowed reward.
 
     Raised by `Study.run` and `cabai.evaluate`. The study is kept, and continues when you run it again. With `evaluate`,
     the error's `evaluation` has what was gathered before.

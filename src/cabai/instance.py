@@ -210,7 +210,7 @@ def check_costs(costs: NDArray[np.float64]) -> None:
     if costs.max() > COST_RATIO * costs.min():
         raise InvalidInput(
             f"the largest cost must be at most {COST_RATIO:g} times the smallest, got {costs.min():g} and "
-            f"{costs.max():g}: beyond that, double precision loses the smaller one."
+            f"{costs.max():g}: otherwise double precision loses the smaller one."
         )
 
 

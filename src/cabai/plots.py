@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput
-from cabai.views.seen import bill_over_time, lead_over_bill, progress_over_bill
+from cabai.views.study_view import bill_over_time, lead_over_bill, progress_over_bill
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cabai.simulation import Comparison, Runs
     from cabai.simulation.results import Summary
     from cabai.views.drawing import Tracks
-    from cabai.views.seen import Seen
+    from cabai.views.study_view import StudyView
 
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
@@ -154,7 +154,7 @@ def runs_figure(runs: Runs) -> Figure:
     return figure
 
 
-def study_figure(seen: Seen) -> Figure:
+def study_figure(seen: StudyView) -> Figure:
     """A study: the arms with intervals and spending, progress, the leader's lead, and the bill."""
     status = seen.status
     shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]

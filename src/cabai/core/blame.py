@@ -43,11 +43,11 @@ def unusable(setup: Any, functions: Sequence[Any], error: Exception) -> Exceptio
 
 def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any] = ()) -> str:
     """The line of a user's function that cannot be compiled, and why, from what Numba raised."""
-    told = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
+    message = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
     key = error.args[0] if isinstance(error, KeyError) else ""  # a field that a record lacks, or a function
     field = key if isinstance(key, str) else ""
-    undefined = re.search(r"name '(\w+)' is not defined", told)
-    places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", told)]
+    undefined = re.search(r"name '(\w+)' is not defined", message)
+    places = [(file, int(line)) for file, line in re.findall(r"(?:\bat|from) (\S+) \((\d+)\)", message)]
     inner = Path(numba.__file__).parent, PACKAGE
     places = [place for place in places if not any(Path(place[0]).is_relative_to(each) for each in inner)]
     places.append(where_it_returns(function))
@@ -60,10 +60,10 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
         why = f"there is no field {field!r}; {guess}"
     elif key:
         why = f"it uses {key}, which cannot be compiled."
-    elif "NRT required" in told:
+    elif "NRT required" in message:
         why = "it creates a list, an array or another object; a policy may only use numbers, tuples and loops."
     else:
-        reasons = (each.strip() for each in told.splitlines() if not each.startswith("Failed in "))
+        reasons = (each.strip() for each in message.splitlines() if not each.startswith("Failed in "))
         why = re.sub(r"( found for signature:|\.* Raised from .*|\.)$", "", next(filter(None, reasons))) + "."
     return f"{file}, line {line}, `{linecache.getline(file, line).strip()}`: {why}"
 

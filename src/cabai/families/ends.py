@@ -8,7 +8,7 @@ import numpy as np
 
 from cabai.families.slots import divergence, edges, variance_at
 
-FAR = 8.0  # beyond this factor from the mean, solve for the end itself, not its distance
+FAR = 8.0  # farther than this factor from the mean, solve for the end itself, not its distance
 
 
 def newton_end(rules, mean, level, side):

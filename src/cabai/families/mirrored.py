@@ -7,64 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from cabai.families import slots
+from cabai.families import base, slots
 from cabai.families.base import Family
-from cabai.families.base import lower_end as lower_end_slot
-from cabai.families.base import upper_end as upper_end_slot
 from cabai.support.lazy import lazy
-from cabai.support.specialise import Binding, binding, function_for, required_slot
-
-# The functions of the original family, under other names.
+from cabai.support.specialise import Binding, binding, copied, function_for, required_slot
 
 
-@required_slot
-def inner_divergence(rules, p, difference, q, complement):
-    """d(p, q)."""
+def inner(of: Any) -> Any:
+    """A slot for the original family's function of the same name."""
+    copy = copied(of, {})
+    copy.__name__ = f"inner_{of.__name__}"
+    return required_slot(copy)
 
 
-@required_slot
-def inner_variance_at(rules, q, complement):
-    """V(q)."""
-
-
-@required_slot
-def inner_variance_slope(rules, q):
-    """V'(q)."""
-
-
-@required_slot
-def inner_edges(rules):
-    """The smallest and the largest mean."""
-
-
-@required_slot
-def inner_upper_end(rules, mean, level):
-    """The largest q with d(mean, q) <= level."""
-
-
-@required_slot
-def inner_lower_end(rules, mean, level):
-    """The smallest q with d(mean, q) <= level."""
-
-
-@required_slot
-def inner_draw_mean(rules, record, n, total):
-    """See `slots.draw_mean`."""
-
-
-@required_slot
-def inner_remainder(rules, n, total):
-    """See `slots.remainder`."""
-
-
-@required_slot
-def inner_tilted(rules, tilt, rate, price, n, difference, m):
-    """See `slots.tilted`."""
-
-
-@required_slot
-def inner_straightened(rules, m, shift):
-    """See `slots.straightened`."""
+inner_divergence = inner(slots.divergence)
+inner_variance_at = inner(slots.variance_at)
+inner_variance_slope = inner(slots.variance_slope)
+inner_edges = inner(slots.edges)
+inner_upper_end = inner(base.upper_end)
+inner_lower_end = inner(base.lower_end)
+inner_draw_mean = inner(slots.draw_mean)
+inner_remainder = inner(slots.remainder)
+inner_tilted = inner(slots.tilted)
+inner_straightened = inner(slots.straightened)
 
 
 def divergence(rules, p, difference, q, complement):
@@ -180,7 +145,7 @@ class Mirrored(Family):
             f"inner_{of.slot}": function_for(of, self.inner.binding)
             for of in (
                 slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.draw_mean,
-                slots.remainder, slots.tilted, slots.straightened, upper_end_slot, lower_end_slot,
+                slots.remainder, slots.tilted, slots.straightened, base.upper_end, base.lower_end,
             )
             if of.slot in given or not getattr(of, "required", False)
         }  # fmt: skip

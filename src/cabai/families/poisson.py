@@ -132,7 +132,7 @@ class Poisson(Family):
     name = "poisson"
     shows_margins = True
     means, rewards = "0 or positive", "a whole number, 0 or more,"
-    limits = (0.0, 2.0**53)  # beyond this, a double cannot represent every count
+    limits = (0.0, 2.0**53)  # above this, a double cannot represent every count
     typical_means = (20.0, 0.3)
     whole_rewards = True
     functions = (

@@ -16,7 +16,7 @@ from cabai.thresholds import Calibrated
 Progress = Callable[[str], None]
 DELTAS = [float(f"{m}e-{e}") for e in range(1, 11) for m in (5, 4, 3, 2.5, 2, 1.5, 1)]  # that a plan may find
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the curve's middle
-BEYOND = 10.0  # budgets, up to which a bill is simulated
+SIMULATED_BUDGETS = 10.0  # budgets, up to which a bill is simulated
 CLOSE = 1.07  # a search ends when this factor separates what is enough from what is not
 STEPS = 10  # at most
 FARTHEST = 8.0  # the largest factor from one try to the next
@@ -37,7 +37,7 @@ class Subject(ABC):
         self, *, epsilon: float | None = None, gap: float | None = None, delta: float | None = None,
         without: int | None = None, limit: float = math.inf, searching: bool = True,
     ) -> Bills:  # fmt: skip
-        """What they pay, where nothing beyond `limit` need be known; while `searching`, on the first truths only."""
+        """What they pay, where nothing above `limit` need be known; while `searching`, on the first truths only."""
 
     def by_delta(self, limit: float) -> list[Bills] | None:
         """The same for each of DELTAS, if that takes no longer than for one."""
@@ -68,7 +68,7 @@ def answered(
     """The plan."""
     settings, say = subject.settings, progress or (lambda _: None)
     say("simulating studies")
-    far = math.inf if budget is None else BEYOND * budget
+    far = math.inf if budget is None else SIMULATED_BUDGETS * budget
     bills = subject.bills(limit=far, searching=False)
     needed = bills.needed(chance)
     solved: dict[str, Found | None] = {"budget": None}
@@ -76,7 +76,7 @@ def answered(
         value = None if needed.at_least else needed.value
         solved["budget"] = Found(value, bills.chance(needed.value), needed.value)
     if budget is not None:
-        search, free = Search(subject, budget, chance, say), () if subject.is_calibrated else left_out
+        search, free = BudgetSearch(subject, budget, chance, say), () if subject.is_calibrated else left_out
         solved["epsilon"] = search.epsilon() if "epsilon" in free else None
         solved["gap"] = search.gap()
         solved["delta"] = search.delta() if "delta" in free else None
@@ -124,7 +124,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class BudgetSearch:
     """For the smallest epsilon, gap and delta with which a budget is enough, with a given chance."""
 
     subject: Subject

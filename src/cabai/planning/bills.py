@@ -72,5 +72,5 @@ class Bills:
         return Amount(value, at_least=bool((self.cut & (self.costs <= value)).any()))
 
     def up_to(self, limit: float) -> NDArray[np.float64]:
-        """What each study pays if nothing beyond a limit is paid; also known for those that were cut there or later."""
+        """What each study pays up to a limit; also known for those that were cut there or later."""
         return np.minimum(self.costs, limit)

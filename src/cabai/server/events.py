@@ -18,7 +18,7 @@ from cabai.study.service import revision
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two checks of a study, and until a sign of life if nothing has changed
-MOST, AT_A_TIME = 100, 4  # streams, and how many of them check for changes at the same time
+MOST_STREAMS, AT_A_TIME = 100, 4  # streams, and how many of them check for changes at the same time
 
 
 class Streams:
@@ -99,7 +99,7 @@ class EventStream(StreamingResponse):
         self.streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.streams.open >= MOST:
+        if self.streams.open >= MOST_STREAMS:
             refusal = problem("too-many-streams", 503, "too many event streams are open.", SOON)
             await refusal(scope, receive, send)
             return

@@ -10,14 +10,14 @@ from cabai import views
 from cabai.server.studies import Studies
 from cabai.study import service
 from cabai.study.service import StoredStudy
-from cabai.views import Seen
+from cabai.views import StudyView
 
 TYPES = {
     "style.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-MOST = 100  # studies of which the parts are kept
+MOST_PAGES = 100  # studies of which the parts are kept
 AGE = 10.0  # seconds after which they are made again even without a change: pulls under way grow older
 
 
@@ -55,14 +55,14 @@ class Pages:
         seen = service.seen(study)
         made = key, views.fragments(seen), news(seen)
         with self._guard:
-            if len(self._made) >= MOST:
+            if len(self._made) >= MOST_PAGES:
                 self._made.clear()
                 self._makers.clear()
             self._made[study.name] = made
         return made
 
 
-def news(seen: Seen) -> str:
+def news(seen: StudyView) -> str:
     """What a screen reader announces after a change: not every pull."""
     status = seen.status
     if status.stopped:

@@ -13,7 +13,7 @@ from cabai.study import Status, load_study, service
 
 T = TypeVar("T")
 REASON = re.compile(r"failed: .* (Everything acknowledged before)", re.S)
-MOST, MOST_SCORES = 1000, 5_000_000  # studies that are kept open, and their scores: arms times items
+MOST_OPEN, MOST_SCORES = 1000, 5_000_000  # studies that are kept open, and their scores: arms times items
 
 
 def scores_of(study: Any) -> int:
@@ -52,7 +52,7 @@ class Studies:
             return self.only
         found = load_study(name, storage=self.url)
         with self._guard:
-            if len(self._open) >= MOST or sum(map(scores_of, [found, *self._open.values()])) > MOST_SCORES:
+            if len(self._open) >= MOST_OPEN or sum(map(scores_of, [found, *self._open.values()])) > MOST_SCORES:
                 self._open.clear()
             return self._open.setdefault(name, found)
 

@@ -126,10 +126,10 @@ def run_all(
                 start(first, count, attempt + 1)
                 continue
             except Exception as error:
-                told = engine.explained(error)
-                if told is error:
+                explained = engine.explained(error)
+                if explained is error:
                     raise
-                raise told from error
+                raise explained from error
             if part.done != count:
                 raise EngineFailed(f"a task {engine.where} stopped before it finished.")
             chunks.took(count, part.seconds)

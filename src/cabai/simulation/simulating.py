@@ -97,10 +97,10 @@ def simulate(
 
     Trajectory i depends only on (seed, i), not on the number of workers, and all policies face the same rewards: arm
     a's n-th reward in trajectory i is the same for each. `max_pulls` and `max_cost` end a trajectory as unfinished.
-    Without `max_pulls`, a run that would not end, as between tied arms, is ended far beyond what any other needs: after
-    ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is no lower
-    bound. A list of deltas gives a list of results
-    from the same trajectories, for policies whose choices do not depend on delta (all but co, racing and d-lucb).
+    Without `max_pulls`, a run that would not end, as between tied arms, is ended when any other would have ended long
+    ago: after ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is
+    no lower bound. A list of deltas gives a list of results from the same trajectories, for policies whose choices do
+    not depend on delta (all but co, racing and d-lucb).
     Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer

@@ -8,13 +8,15 @@ the same whatever the policy, the cost model, the number of workers or the order
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.families.slots import draw
 from cabai.instance import Instance
-from cabai.support.specialise import required_slot
+from cabai.support.specialise import copied
 from cabai.support.streams import GOLDEN, mix
 
 TRUTH = np.dtype(
@@ -49,14 +51,15 @@ def truth_kind(instance: Instance) -> np.dtype[np.void]:
     return np.dtype([("sample", "f8", (room,)), *((name, TRUTH[name]) for name in TRUTH.names or ())], align=True)
 
 
-@required_slot
-def draw_to_be_negated(arm):
-    """The arm's next reward, before it is negated."""
-
-
 def negated_draw(arm):
     """For a test of the smallest mean, where the mirrored family is another one."""
-    return 0.0 - draw_to_be_negated(arm)
+    return 0.0 - draw(arm)
+
+
+@cache
+def negated(draw: Any) -> Any:
+    """A function that draws rewards, made to negate them."""
+    return copied(negated_draw, {"draw": draw})
 
 
 def open_streams(truth, seed, trajectory):

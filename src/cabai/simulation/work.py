@@ -15,7 +15,7 @@ from cabai.instance import Instance
 from cabai.simulation.costs import DRAWS
 from cabai.simulation.steps import more_as_it_grows
 from cabai.simulation.sums import Sums, right_arms
-from cabai.simulation.truth import negated_draw, truth_of
+from cabai.simulation.truth import negated, truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 
@@ -77,8 +77,7 @@ class Work:
     def drawing(self) -> list[tuple[str, Any]]:
         """The functions for the slots that draw: what draws large means also draws small ones."""
         draw = self.largest.drawing
-        found = [("draw_to_be_negated", draw), ("draw", negated_draw)] if self.negated else [("draw", draw)]
-        found.append(("draw_cost", DRAWS[self.instance.cost_model]))
+        found = [("draw", negated(draw) if self.negated else draw), ("draw_cost", DRAWS[self.instance.cost_model])]
         return [*found, ("pulls_of_a_choice", more_as_it_grows)] if self.in_steps else found
 
     def compiled(self) -> tuple[Any, Any, Any]:

@@ -27,7 +27,7 @@ from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, status_from
 from cabai.support.validation import InvalidInput, amount, shown
-from cabai.views.seen import Seen
+from cabai.views.study_view import StudyView
 
 
 class RemoteStudy(Study):
@@ -133,9 +133,9 @@ class RemoteStudy(Study):
     def history(self) -> list[Point]:
         return [Point(**{name: each[name] for name in Point._fields}) for each in self._get("history")["history"]]
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> StudyView:
         status, found = self.status(), self._get("failures")
-        return Seen(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
+        return StudyView(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._noticed(self._server.get("studies", self.name, *path, **query))

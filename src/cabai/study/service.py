@@ -20,7 +20,7 @@ from cabai.study.show.looking import status_of
 from cabai.study.show.status import Status
 from cabai.study.stored import StoredStudy as StoredStudy
 from cabai.support.validation import InvalidInput
-from cabai.views.seen import Seen
+from cabai.views.study_view import StudyView
 
 
 def in_short(study: StoredStudy) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def revision(study: StoredStudy) -> int:
     return int(found[0][0] or 0)
 
 
-def seen(study: StoredStudy) -> Seen:
+def seen(study: StoredStudy) -> StudyView:
     """What its page shows."""
     return study._seen()
 

@@ -29,7 +29,7 @@ from cabai.support.validation import InvalidInput, amount, shown
 if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
     from cabai.study.show.exporting import End
     from cabai.study.show.status import Status
-    from cabai.views.seen import Seen
+    from cabai.views.study_view import StudyView
 
 T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
@@ -194,15 +194,15 @@ class StoredStudy(Study):
             raise InvalidInput(f"study {self.name!r} has no items, so no scores on them: see observations().")
         return self._current.look(lambda state: dict(state.scores()))
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> StudyView:
         from cabai.study.show.looking import status_of
-        from cabai.views.seen import Seen
+        from cabai.views.study_view import StudyView
 
-        def work(state: Any) -> Seen:
+        def work(state: Any) -> StudyView:
             now = self._storage.now()
             status = status_of(state, self._row, now)
             failures = self._failures(state) if status.failures else []
-            return Seen(status, list(state.points), self._under_way(state), failures, now)
+            return StudyView(status, list(state.points), self._under_way(state), failures, now)
 
         return self._current.look(work)
 

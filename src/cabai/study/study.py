@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cabai.study.show.status import Status
     from cabai.study.state.accounts import Point
-    from cabai.views.seen import Seen
+    from cabai.views.study_view import StudyView
 
 T = TypeVar("T")
 
@@ -628,7 +628,7 @@ class Study(ABC):
         """The settings that the study has now."""
 
     @abstractmethod
-    def _seen(self) -> Seen:
+    def _seen(self) -> StudyView:
         """What pages and reports show, at one moment."""
 
 

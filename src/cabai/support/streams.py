@@ -43,7 +43,7 @@ def uniform(record):
 
 
 # The ziggurat (Marsaglia and Tsang 2000): 256 layers of equal area under exp(-x²/2). EDGE[i] is the right edge of
-# layer i, HEIGHT[i] the density there; layer 0 holds the tail beyond EDGE[1].
+# layer i, HEIGHT[i] the density there; layer 0 holds the tail above EDGE[1].
 LAYERS = 256
 TAIL = 3.6541528853610088
 

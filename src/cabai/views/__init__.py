@@ -16,11 +16,11 @@ from cabai.views.rendering import (
     studies,
     table,
 )
-from cabai.views.seen import Seen
+from cabai.views.study_view import StudyView
 
 __all__ = [
     "Chart",
-    "Seen",
+    "StudyView",
     "asset",
     "chart",
     "fragments",

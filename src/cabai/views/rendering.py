@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cabai.views import words
 from cabai.views.assumed import asked, assumptions, question
 from cabai.views.drawing import Chart
-from cabai.views.seen import Seen, charts, left, rows, scale, time_to_come, to_come
+from cabai.views.study_view import StudyView, charts, left, rows, scale, time_to_come, to_come
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +50,7 @@ def asset(name: str) -> str:
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
-def about(seen: Seen) -> dict[str, Any]:
+def about(seen: StudyView) -> dict[str, Any]:
     """The values for the templates of a study."""
     status = seen.status
     return {
@@ -59,13 +59,13 @@ def about(seen: Seen) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fragments(seen: Seen) -> dict[str, str]:
+def fragments(seen: StudyView) -> dict[str, str]:
     """The parts of a study's page, by name."""
     values = about(seen)
     return {name: render(f"{name}.html", **values) for name in PARTS}
 
 
-def page(seen: Seen, *, base: str = "") -> str:
+def page(seen: StudyView, *, base: str = "") -> str:
     """The page of a study; `base` is the path under which everything is served."""
     return render("page.html", base=base, parts=fragments(seen), status=seen.status)
 
@@ -80,7 +80,7 @@ def message(title: str, text: str, *, onward: str = "") -> str:
     return render("message.html", base="", title=title, text=text, onward=onward)
 
 
-def report(seen: Seen, settings: Mapping[str, Any], version: str) -> str:
+def report(seen: StudyView, settings: Mapping[str, Any], version: str) -> str:
     """A self-contained HTML file: what was asked, assumed, paid and decided."""
     status = seen.status
     return render(
@@ -96,7 +96,7 @@ def leaderboard(tables: Sequence[Mapping[str, Any]], command: str, version: str)
     )
 
 
-def notebook(seen: Seen, without: Sequence[str] = ()) -> str:
+def notebook(seen: StudyView, without: Sequence[str] = ()) -> str:
     """A study in a notebook: its status, arms and history."""
     parts = fragments(seen)
     content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
@@ -119,4 +119,4 @@ def table(
 
 def status_table(status: Status) -> str:
     """A status in a notebook, without its history."""
-    return notebook(Seen(status), without=("history",))
+    return notebook(StudyView(status), without=("history",))

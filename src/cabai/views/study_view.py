@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StudyView:
     """A study at one moment: its status, history, pulls under way and failures."""
 
     status: Status
@@ -96,7 +96,7 @@ def time_to_come(status: Status) -> str:
     return "" if status.forecast is None or status.looks_tied else status.forecast.time
 
 
-def progress_over_bill(seen: Seen) -> Tracks:
+def progress_over_bill(seen: StudyView) -> Tracks:
     """The share of the expected bill that was paid, against the bill."""
     status = seen.status
     found = [(point.spent, point.progress) for point in seen.history if point.progress is not None]
@@ -105,7 +105,7 @@ def progress_over_bill(seen: Seen) -> Tracks:
     return {("progress", "main"): found}
 
 
-def lead_over_bill(seen: Seen) -> Tracks:
+def lead_over_bill(seen: StudyView) -> Tracks:
     """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, at the end."""
     status = seen.status
     end = status.spent - status.spent_late
@@ -116,7 +116,7 @@ def lead_over_bill(seen: Seen) -> Tracks:
     return {("lead", "main"): found, ("at most, proven", "limit"): most}
 
 
-def bill_over_time(seen: Seen) -> Tracks:
+def bill_over_time(seen: StudyView) -> Tracks:
     """The bill against seconds since the study started; and the budget, once a quarter of it is spent."""
     status = seen.status
     spent = status.spent - status.spent_late
@@ -128,7 +128,7 @@ def bill_over_time(seen: Seen) -> Tracks:
     return found
 
 
-def charts(seen: Seen) -> list[Chart]:
+def charts(seen: StudyView) -> list[Chart]:
     """Progress and the leader's lead against the bill, and the bill over time."""
     status, bill, lead = seen.status, bill_over_time(seen), lead_over_bill(seen)
     end, spent = bill["spent", "main"][-1]

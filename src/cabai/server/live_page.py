@@ -1,4 +1,4 @@
-"""The page of one study, served beside its run."""
+"""The page of one study, served while it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cabai.study.create import is_served
 
 
 @contextmanager
-def page_beside(study: Study) -> Iterator[str]:
+def live_page(study: Study) -> Iterator[str]:
     """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token.
 
     A study on a server has its page there.
@@ -45,7 +45,7 @@ def page_beside(study: Study) -> Iterator[str]:
 @contextmanager
 def watched(study: Study) -> Iterator[None]:
     """Print the address of a study's page, and open it if there is a screen."""
-    with page_beside(study) as address:
+    with live_page(study) as address:
         print(f"page: {address}", file=sys.stderr, flush=True)
         if has_screen():
             webbrowser.open(address)
