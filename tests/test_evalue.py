@@ -23,7 +23,6 @@ from combinations import covering
 from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
-SKIPPING = ["gaussian", "gaussian(variance=0.04)", "poisson", "exponential"]  # the first reward is set aside
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 
 
@@ -107,16 +106,6 @@ def random_pair(source, family, most):
 
 
 # --- The formula -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_log_e_equals_the_plain_reference(family):
-    source, kind = random.Random(f"reference {family}"), family_of(family)
-    for _ in range(500):
-        pulls, rewards, first = random_pair(source, family, most=3000)
-        found = log_evalue(family, pulls, rewards, first)
-        b, a = zip(pulls, rewards, first, strict=True)
-        assert found == pytest.approx(reference.log_evalue(kind.name, *b, *a, variance_of(kind)), abs=1e-9)
 
 
 def exact_log_evalue(family, pulls, rewards, first):
@@ -290,41 +279,6 @@ def test_the_bernoulli_mixture_is_a_probability_over_all_outcomes(n):
     assert np.exp(fit - prices("bernoulli", [n] * (n + 1), r)).sum() == pytest.approx(1, abs=1e-10)
 
 
-@pytest.mark.parametrize("first", [0, 1, 4, 30])
-@pytest.mark.parametrize("n", [2, 3, 12, 30])
-def test_the_poisson_mixture_is_a_probability_over_all_later_counts(n, first):
-    later = n - 1
-    s = np.arange(40.0 * (later + 1) * (first + 3))
-    fit = stats.poisson.logpmf(s, s)  # later^s/s! (s/later)^s e^-s
-    assert np.exp(fit - prices("poisson", [n] * len(s), s + first, [first] * len(s))).sum() == pytest.approx(
-        1, abs=1e-10
-    )
-
-
-@pytest.mark.parametrize("first", [-3.0, 0.0, 10.0])
-@pytest.mark.parametrize("n", [2, 3, 12, 1000])
-@pytest.mark.parametrize("variance", [1.0, 0.04])
-def test_the_gaussian_mixture_is_a_density_over_all_later_sums(variance, n, first):
-    later, sd = n - 1, math.sqrt(variance)
-    # Given the first reward, the sum of the later ones is normal with mean later F and variance later (later + 1) v.
-    s = later * first + np.linspace(-12, 12, 2001) * sd * math.sqrt(later * n)
-    price = prices(f"gaussian(variance={variance})", [n] * len(s), s + first, [first] * len(s))
-    density = np.exp(-price) / math.sqrt(2 * math.pi * variance * later)
-    assert density.sum() * (s[1] - s[0]) == pytest.approx(1, abs=1e-10)
-
-
-@pytest.mark.parametrize("first", [1e-3, 1.0, 500.0])
-@pytest.mark.parametrize("n", [2, 3, 12, 1000])
-def test_the_exponential_mixture_is_a_density_over_all_later_sums(n, first):
-    later = n - 1
-    log_s = np.linspace(-33, 40, 8001) + math.log(first)  # below, first + s is first in double precision
-    s = np.exp(log_s)
-    # s^(n-1)/Gamma(n) (n/s)^n e^-n ds = n^n e^-n / Gamma(n) d log s, for n the later pulls
-    log_fit = later * math.log(later) - later - math.lgamma(later)
-    density = np.exp(log_fit - prices("exponential", [n] * len(s), s + first, [first] * len(s)))
-    assert density.sum() * (log_s[1] - log_s[0]) == pytest.approx(1, abs=1e-9)
-
-
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 1000])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.1, 0.95), (0.4, 0.5), (0.0, 0.03), (0.9, 1.0)])
 def test_the_bounded_mixture_over_truth_is_at_most_one_on_average_and_one_for_bernoulli(low, high, n):
@@ -496,19 +450,13 @@ def test_adaptive_sampling_of_two_equal_arms_crosses_as_rarely_as_promised(truth
     assert_mean_at_most_one(log_w)
 
 
-NEAR_TIES = {
-    "gaussian": (0.5, 1e-9),
-    "bernoulli": (0.5, 1e-9),
-    "bounded": (0.5, 1e-9),
-    "poisson": (1.5, 1e-9),
-    "exponential": (1.0, 1e-9),
-}
+NEAR_TIES = {"gaussian": 0.5, "bernoulli": 0.5, "bounded": 0.5, "poisson": 1.5, "exponential": 1.0}
 TRAJECTORIES = 2000
 
 
 def near_tie(family, arms):
-    mean, gap = NEAR_TIES[family]
-    return Instance(family, [mean, *[mean - gap] * (arms - 1)], np.linspace(1, 0.3, arms), cost_model="uniform")
+    mean = NEAR_TIES[family]
+    return Instance(family, [mean, *[mean - 1e-9] * (arms - 1)], np.linspace(1, 0.3, arms), cost_model="uniform")
 
 
 def assert_no_more_than(errors, chance):
@@ -532,17 +480,6 @@ def test_uniform_sampling_of_nearly_equal_arms_errs_as_rarely_as_promised(family
             assert_no_more_than(int((runs.decisions == a).sum()), delta / (arms - 1))
     if arms == 2 and family != "bounded":  # whose uniform rewards vary less than the test allows for
         assert found[0].finished.mean() > 0.02  # so that errors were possible
-
-
-@pytest.mark.parametrize(("family", "arms"), covering(NEAR_TIES, [2, 3]))
-def test_eliminating_nearly_equal_arms_errs_as_rarely_as_promised(family, arms):
-    """2000 trajectories of at most 3000 pulls of `co`."""
-    delta = 0.3
-    runs = simulate(
-        near_tie(family, arms), "co", delta=delta, threshold="evalue", trajectories=TRAJECTORIES, seed=4,
-        max_pulls=3000, workers=1,
-    )  # fmt: skip
-    assert_no_more_than(int(runs.wrong.sum()), delta)
 
 
 @pytest.mark.slow

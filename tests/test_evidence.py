@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-import reference
 from cabai import InvalidInput, Statistics, evidence
 from cabai.core.compiling import compiled
 from cabai.core.observe import observe
@@ -109,21 +108,6 @@ def test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_evidence_equals_the_plain_reference(family):
-    source = random.Random(f"reference {family}")
-    kind, variance = family_of(family), variance_of(family)
-    for _ in range(200):
-        pulls = [round(10 ** source.uniform(0, 5)) for _ in range(4)]
-        rewards = [sum_of(family, n, source.uniform(0.05, 0.95)) for n in pulls]
-        found = evidence(Statistics(family, pulls, rewards)).pairwise
-        for a in range(4):
-            for b in range(4):
-                expected = reference.evidence(kind.name, pulls[a], rewards[a], pulls[b], rewards[b], variance)
-                # The reference subtracts pooled means, so that near ties it is good to about 1e-16 t, not relatively.
-                assert max(found[a, b], 0) == pytest.approx(expected, rel=1e-9, abs=1e-15 * sum(pulls))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("log2_gap", [10, 20, 30])
 @pytest.mark.parametrize("log2_pulls", [(30, 30), (30, 31), (32, 30)])
 def test_near_ties_lose_no_digits(family, log2_gap, log2_pulls):
@@ -170,26 +154,6 @@ def test_gaussian_evidence_does_not_depend_on_where_zero_is(shift, gap):
     assert evidence(shifted).overall == pytest.approx(plain, rel=1e-15)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
-def test_counting_failures_instead_of_successes_turns_the_evidence_around(family):
-    """Pulls are powers of two: the means, and 1 - mean, are exact."""
-    source = random.Random("failures")
-    for _ in range(200):
-        pulls = [2 ** source.randint(0, 30) for _ in range(3)]
-        rewards = [source.randint(0, n) for n in pulls]
-        found = evidence(Statistics(family, pulls, rewards)).pairwise
-        failures = [n - r for n, r in zip(pulls, rewards, strict=True)]
-        np.testing.assert_allclose(evidence(Statistics(family, pulls, failures)).pairwise, found.T, rtol=1e-13)
-
-
-def test_exponential_evidence_does_not_depend_on_the_unit():
-    pulls, rewards = [5, 70, 900], np.array([9.0, 80.0, 700.0])
-    plain = evidence(Statistics("exponential", pulls, rewards)).pairwise
-    for unit in (2.0**-40, 2.0**40):
-        found = evidence(Statistics("exponential", pulls, unit * rewards)).pairwise
-        np.testing.assert_allclose(found, plain, rtol=1e-15)
-
-
 def test_gaussian_evidence_is_inversely_proportional_to_the_variance():
     data = [10, 20], [15.0, 10.0]
     plain = evidence(Statistics("gaussian", *data)).overall
@@ -222,18 +186,6 @@ def test_overall_evidence_is_the_least_of_the_leaders(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_evidence_of_permuted_arms_is_the_evidence_permuted(family):
-    source = random.Random(f"order {family}")
-    for _ in range(50):
-        pulls, rewards = (np.array(x) for x in random_data(source, family, 4))
-        order = np.array(source.sample(range(4), 4))
-        found = evidence(Statistics(family, pulls, rewards))
-        permuted = evidence(Statistics(family, pulls[order], rewards[order]))
-        np.testing.assert_allclose(permuted.pairwise, found.pairwise[np.ix_(order, order)], rtol=1e-13)
-        assert permuted.overall == pytest.approx(found.overall, rel=1e-13)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("means", "leader"), [([0.5, 0.5, 0.25], 0), ([0.25, 0.5, 0.5], 1), ([0.5, 0.25, 0.5], 0), ([0.5, 0.5, 0.5], 0)]
 )
@@ -242,18 +194,6 @@ def test_a_tie_for_the_best_is_no_evidence_and_the_lowest_index_leads(family, me
     found = evidence(Statistics(family, pulls, [n * mean for n, mean in zip(pulls, means, strict=True)]))
     assert found.leader == leader
     assert found.overall == 0
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_tie_between_rivals_does_not_take_evidence_from_the_leader(family):
-    found = evidence(Statistics(family, [16, 16, 16], [4, 12, 4]))
-    assert found.overall == found.pairwise[1, 0] == found.pairwise[1, 2] > 0
-    assert found.pairwise[0, 2] == 0
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "bounded", "poisson"])
-def test_arms_that_never_paid_are_tied(family):
-    assert evidence(Statistics(family, [1, 10**9, 5], [0, 0, 0])).overall == 0
 
 
 @pytest.mark.parametrize(
@@ -369,118 +309,52 @@ def test_what_statistics_hands_out_is_a_copy():
     assert data.first.tolist() == [4, 0]
 
 
-@pytest.mark.parametrize("kind", [list, tuple, np.array])
-def test_statistics_takes_lists_tuples_and_arrays(kind):
-    data = Statistics("gaussian", kind([3, 2]), kind([7.0, 1.0]), first=kind([1.0, 2.0]))
-    assert data.rewards.tolist() == [7, 1]
+ONE_EACH = "pulls, rewards, first and squares must have the same length, one entry per arm."
 
 
-NAN, INF = math.nan, math.inf
-BAD_STATISTICS = {
-    "no pulls": (("bernoulli", [0, 3], [0, 2]), {}, "pulls[0] must be a whole number of at least 1, got 0."),
-    "negative pulls": (("gaussian", [3, -1], [0, 2]), {}, "pulls[1] must be a whole number of at least 1, got -1."),
-    "fractional pulls": (("gaussian", [1.5, 3], [0, 2]), {}, "pulls[0] must be a whole number of at least 1, got 1.5."),
-    "fractional successes": (
-        ("bernoulli", [3, 3], [2, 0.5]),
-        {},
-        "rewards[1] must be a whole number for bernoulli, got 0.5.",
-    ),
-    "fractional counts": (("poisson", [3, 3], [2, 0.5]), {}, "rewards[1] must be a whole number for poisson, got 0.5."),
-    "more successes than pulls": (
-        ("bernoulli", [3, 4], [2, 5]),
-        {},
-        "rewards[1] / pulls[1] must be in [0, 1] for the bernoulli family, got 1.25.",
-    ),
-    "a mean above one": (
-        ("bounded", [3, 4], [2, 4.5]),
-        {},
-        "rewards[1] / pulls[1] must be in [0, 1] for the bounded family, got 1.125.",
-    ),
-    "a mean below zero": (
-        ("bounded", [4, 4], [-1, 1]),
-        {},
-        "rewards[0] / pulls[0] must be in [0, 1] for the bounded family, got -0.25.",
-    ),
-    "negative counts": (
-        ("poisson", [4, 4], [-1, 1]),
-        {},
-        "rewards[0] / pulls[0] must be 0 or positive for the poisson family, got -0.25.",
-    ),
-    "no waiting at all": (
-        ("exponential", [4, 4], [1, 0]),
-        {},
-        "rewards[1] / pulls[1] must be positive for the exponential family, got 0.0.",
-    ),
-    "fewer rewards than pulls": (
-        ("gaussian", [3, 3], [3]),
-        {},
-        "pulls, rewards, first and squares must have the same length, one entry per arm.",
-    ),
-    "fewer first rewards": (
-        ("gaussian", [3, 3], [3, 3]),
-        {"first": [1]},
-        "pulls, rewards, first and squares must have the same length, one entry per arm.",
-    ),
-    "one arm": (("gaussian", [3], [3]), {}, "evidence needs at least 2 arms, got 1."),
-    "no arm": (("gaussian", [], []), {}, "pulls must not be empty."),
-    "nan rewards": (("gaussian", [3, 3], [3, NAN]), {}, "rewards[1] must be a finite number, got nan."),
-    "infinite rewards": (("gaussian", [3, 3], [INF, 3]), {}, "rewards[0] must be a finite number, got inf."),
-    "nan pulls": (("gaussian", [3, NAN], [3, 3]), {}, "pulls[1] must be a finite number, got nan."),
-    "infinite pulls": (("gaussian", [3, INF], [3, 3]), {}, "pulls[1] must be a finite number, got inf."),
-    "nan first": (("gaussian", [3, 3], [3, 3]), {"first": [NAN, 1]}, "first[0] must be a finite number, got nan."),
-    "a first reward outside the family": (
-        ("bernoulli", [3, 3], [3, 3]),
-        {"first": [1, 0.5]},
-        "first[1] must be 0 or 1 for the bernoulli family, got 0.5.",
-    ),
-    "words": (("gaussian", [3, 3], [3, "four"]), {}, "rewards[1] must be a number, got 'four'."),
-    "a string": (("gaussian", "33", [3, 3]), {}, "pulls must be a list of numbers, got '33'."),
-    "a number": (("gaussian", 3, [3, 3]), {}, "pulls must be a list of numbers, got 3."),
-    "a table": (
-        ("gaussian", np.ones((2, 2)), [3, 3]),
-        {},
-        "pulls must be a flat list of numbers, got an array of shape (2, 2).",
-    ),
-    "a misspelt family": (
-        ("bernouli", [3, 3], [3, 3]),
-        {},
-        "unknown family 'bernouli'; did you mean bernoulli? known: gaussian, bernoulli, poisson, exponential, "
-        "bounded. Or your own, module:name.",
-    ),
-    "a variance for poisson": (
-        ("poisson", [3, 3], [3, 3]),
-        {"variance": 2},
-        "variance belongs to the gaussian family only, got variance=2 for poisson.",
-    ),
-    "a variance of zero": (("gaussian", [3, 3], [3, 3]), {"variance": 0}, "variance must be positive, got 0."),
-}
-
-
-@pytest.mark.parametrize("case", BAD_STATISTICS)
-def test_statistics_refuses(case):
-    arguments, options, message = BAD_STATISTICS[case]
-    with pytest.raises(InvalidInput) as error:
-        Statistics(*arguments, **options)
-    assert str(error.value) == message
+def statistics(family="gaussian", pulls=(3, 3), rewards=(3, 3), **options):
+    return lambda: Statistics(family, pulls, rewards, **options)
 
 
 @pytest.mark.parametrize(
-    ("family", "samples", "message"),
+    ("call", "message"),
     [
-        ("bernoulli", [[1, 0.5], [0]], "samples[0][1] must be 0 or 1 for the bernoulli family, got 0.5."),
-        ("bounded", [[1], [0, 1.5]], "samples[1][1] must be in [0, 1] for the bounded family, got 1.5."),
-        ("poisson", [[1], [-1]], "samples[1][0] must be a whole number, 0 or more, for the poisson family, got -1.0."),
-        ("exponential", [[1, 0], [2]], "samples[0][1] must be positive for the exponential family, got 0.0."),
-        ("gaussian", [[1, NAN], [2]], "samples[0][1] must be a finite number, got nan."),
-        ("gaussian", [[], [2]], "samples[0] must not be empty."),
-        ("gaussian", [[1], 2], "samples[1] must be a list of numbers, got 2."),
-        ("gaussian", [[1]], "evidence needs at least 2 arms, got 1."),
+        (statistics(pulls=[0, 3]), "pulls[0] must be a whole number of at least 1, got 0."),
+        (statistics(pulls=[1.5, 3]), "pulls[0] must be a whole number of at least 1, got 1.5."),
+        (statistics(pulls=[3, math.inf]), "pulls[1] must be a finite number, got inf."),
+        (statistics(pulls=[2.0**63, 3]), "pulls[0] must be"),
+        (statistics(pulls="33"), "pulls must be a list of numbers, got '33'."),
+        (statistics(pulls=[], rewards=[]), "pulls must not be empty."),
+        (statistics(pulls=[3], rewards=[3]), "evidence needs at least 2 arms, got 1."),
+        (statistics(rewards=[3]), ONE_EACH),
+        (statistics(first=[1]), ONE_EACH),
+        (statistics(rewards=[3, math.nan]), "rewards[1] must be a finite number, got nan."),
+        (statistics("bernoulli", rewards=[2, 0.5]), "rewards[1] must be a whole number for bernoulli, got 0.5."),
+        (statistics("poisson", rewards=[2, 0.5]), "rewards[1] must be a whole number for poisson, got 0.5."),
+        (statistics("bounded", [3, 4], [2, 4.5]), "rewards[1] / pulls[1] must be in [0, 1] for the bounded family, go"),
+        (statistics("poisson", [4, 4], [-1, 1]), "rewards[0] / pulls[0] must be 0 or positive for the poisson family"),
+        (statistics("exponential", rewards=[1, 0]), "rewards[1] / pulls[1] must be positive for the exponential famil"),
+        (statistics("bernoulli", first=[1, 0.5]), "first[1] must be 0 or 1 for the bernoulli family, got 0.5."),
+        (statistics("bernouli"), "unknown family 'bernouli'; did you mean bernoulli?"),
+        (
+            statistics("poisson", variance=2),
+            "variance belongs to the gaussian family only, got variance=2 for poisson.",
+        ),
+        # first rewards that contradict the sums
+        (statistics("poisson", [10, 10], [30, 1], first=[3, 50]), "first[1]"),
+        (statistics("exponential", [10, 10], [30, 1], first=[3, 1]), "first[1]"),
+        (statistics("bernoulli", [10, 10], [10, 0], first=[0, 0]), "first[0]"),
+        (statistics("bounded", [10, 10], [9, 0.5], first=[1, 0.6]), "first[1]"),
+        (statistics("gaussian", [1, 10], [3, 1], first=[2, 1]), "first[0]"),
+        (lambda: Statistics.of("bounded", [[1], [0, 1.5]]), "samples[1][1] must be in [0, 1] for the bounded family"),
+        (lambda: Statistics.of("gaussian", [[], [2]]), "samples[0] must not be empty."),
+        (lambda: Statistics.of("gaussian", [[1], 2]), "samples[1] must be a list of numbers, got 2."),
     ],
 )
-def test_statistics_of_samples_refuses(family, samples, message):
+def test_statistics_refuses(call, message):
     with pytest.raises(InvalidInput) as error:
-        Statistics.of(family, samples)
-    assert str(error.value) == message
+        call()
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
@@ -499,28 +373,6 @@ def test_the_evalue_threshold_needs_no_first_rewards_for_bernoulli_and_bounded(f
     without, given = (Statistics(family, [30, 30], [25, 10], first=first) for first in (None, [1, 0]))
     assert rule.required(without, 0, 1, delta=0.1) == rule.required(given, 0, 1, delta=0.1)
     assert rule.stops(without, delta=0.1)
-
-
-@pytest.mark.parametrize(
-    ("family", "pulls", "rewards", "first"),
-    [
-        ("poisson", [10, 10], [30, 1], [3, 50]),
-        ("exponential", [10, 10], [30, 1], [3, 1]),
-        ("bernoulli", [10, 10], [9, 0], [1, 1]),
-        ("bernoulli", [10, 10], [10, 0], [0, 0]),
-        ("bounded", [10, 10], [9, 0.5], [1, 0.6]),
-        ("gaussian", [1, 10], [3, 1], [2, 1]),
-    ],
-)
-def test_statistics_refuses_first_rewards_that_contradict_the_sums(family, pulls, rewards, first):
-    with pytest.raises(InvalidInput, match=r"first\["):
-        Statistics(family, pulls, rewards, first=first)
-
-
-@pytest.mark.parametrize("pulls", [2.0**63, 1e300])
-def test_statistics_refuses_more_pulls_than_can_be_counted(pulls):
-    with pytest.raises(InvalidInput, match=r"pulls\[0\]"):
-        Statistics("gaussian", [pulls, 3], [3, 2])
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"])

@@ -191,13 +191,6 @@ def test_normal_tails_are_normal_beyond_the_ziggurats_last_layer():
     assert stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts)) > CHANCE
 
 
-def test_normal_numbers_have_the_skewness_and_kurtosis_of_a_normal():
-    sample = rewards("gaussian", 0.0)
-    n = len(sample)
-    assert abs(np.mean(sample**3)) <= SIGMAS * math.sqrt(15 / n)  # E x^6 = 15
-    assert abs(np.mean(sample**4) - 3) <= SIGMAS * math.sqrt(96 / n)  # E x^8 - 9 = 96
-
-
 def test_the_ziggurats_layers_have_equal_areas():
     areas = EDGE[1:-1] * np.diff(HEIGHT[1:])
     np.testing.assert_allclose(areas, areas[0], rtol=1e-9)
@@ -221,7 +214,7 @@ def test_rewards_at_the_boundary_are_certain(family, mean):
     assert (rewards(family, mean, count=10_000) == mean).all()
 
 
-@pytest.mark.parametrize("mean", [0.001, 0.3, 1.5, 3.0, 9.99, 10.0, 11.5, 50.0, 1e4, 1e7])
+@pytest.mark.parametrize("mean", [0.001, 1.5, 9.99, 10.0, 50.0, 1e7])
 def test_poisson_rewards_are_poisson(mean):
     """By inversion below a mean of 10, by transformed rejection from there on; 4 million draws."""
     sample = rewards("poisson", mean, count=4 * MANY)
@@ -247,7 +240,7 @@ def test_bounded_rewards_are_uniform_around_the_mean_and_within_zero_and_one(mea
     assert len(np.unique(sample)) > 0.99 * len(sample)
 
 
-@pytest.mark.parametrize("mean", [1.0, 0.01, 250.0])
+@pytest.mark.parametrize("mean", [1.0, 250.0])
 @pytest.mark.parametrize(
     ("model", "law", "least", "most"),
     [
@@ -274,10 +267,6 @@ def test_fixed_costs_are_the_mean():
     assert (costs("fixed", 0.3, count=1000) == 0.3).all()
 
 
-def test_every_cost_model_is_tested_here():
-    assert set(COST_MODELS) == set(DRAWS) == {"fixed", "uniform", "two-point", "beta", "exponential"}
-
-
 # --- The ends of the unit interval, where formulas break --------------------------------------------------------------
 
 
@@ -288,12 +277,6 @@ def next_reward(family, mean, bits):
     arms = truth_of(family, [mean, mean])
     arms["stream"] = start_that_gives(bits)
     return draw_reward(arms[0], family)
-
-
-@pytest.mark.parametrize("bits", [LOWEST, 1 << 11, HIGHEST, 1 << 63])
-def test_a_stream_can_be_set_to_give_any_bits(bits):
-    assert stream(start_that_gives(bits), 1)[0, 0] == bits
-    assert next_reward("bounded", 0.5, bits) == units(np.uint64(bits))
 
 
 @pytest.mark.parametrize("bits", [LOWEST, HIGHEST])
@@ -349,14 +332,8 @@ def test_rewards_come_from_the_splitmix64_stream_of_their_arm():
 
 def test_splitmix64_gives_its_published_numbers():
     """The first outputs from state 1234567, as in the reference implementation by Vigna."""
-    published = [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
-    assert stream(1234567, 5)[0].tolist() == published
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert stream(1234567, 4)[0].tolist() == published
 
 
 def assert_fair_bits(words):
@@ -384,7 +361,7 @@ def assert_uncorrelated(u, v):
 LENGTH = 1_000_000
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("seed", [0, 2**64 - 1])
 def test_a_stream_passes_the_tests_of_bits_runs_and_serial_correlation(seed):
     _, of_rewards, of_costs = starts(1, 2, seed=seed)
     for start in (of_rewards[0, 0], of_costs[0, 1]):
@@ -416,11 +393,10 @@ NEIGHBOURS = {
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
-@pytest.mark.parametrize("seed", [0, 12345])
-def test_the_rewards_of_an_arm_are_independent_of(neighbour, seed):
+def test_the_rewards_of_an_arm_are_independent_of(neighbour):
     """1 000 000 numbers of each of the two streams, also when one is a step or two ahead."""
-    later = starts(2, 50, seed=seed + 1)[1]
-    mine, other = (stream(s, LENGTH)[0] for s in NEIGHBOURS[neighbour](*starts(2**12 + 1, 50, seed=seed), later))
+    later = starts(2, 50, seed=12346)[1]
+    mine, other = (stream(s, LENGTH)[0] for s in NEIGHBOURS[neighbour](*starts(2**12 + 1, 50, seed=12345), later))
     for lag in (0, 1, 2):
         assert_uncorrelated(units(mine[: LENGTH - lag]), units(other[lag:]))
         assert_bits_unrelated(mine[: LENGTH - lag], other[lag:])
@@ -468,10 +444,10 @@ def test_no_two_of_a_million_streams_start_near_each_other():
 
     For n places at random, the least distance is below g with a chance of about n² g / 2^64.
     """
-    coins, of_rewards, of_costs = starts(250_000, 4, seed=0)
+    coins, of_rewards, of_costs = starts(120_000, 4, seed=0)
     all_starts = np.concatenate([coins, of_rewards.ravel(), of_costs.ravel()])
     n = len(all_starts)
-    assert n == 2_250_000
+    assert n == 1_080_000
     assert len(np.unique(all_starts)) == n
     place = np.sort(places(all_starts))
     gaps = np.diff(place).astype(float)
@@ -481,11 +457,6 @@ def test_no_two_of_a_million_streams_start_near_each_other():
     # Distances between neighbours at random places are exponential.
     assert stats.kstest(gaps / (float(WORD) / n), "expon").pvalue > CHANCE
     assert_fair_bits(all_starts)
-
-
-def test_two_seeds_share_no_stream():
-    found = np.concatenate([np.concatenate([x.ravel() for x in starts(200, 4, seed=seed)]) for seed in range(500)])
-    assert len(np.unique(found)) == len(found) == 500 * 200 * 9
 
 
 # --- The n-th reward of an arm is the same whatever else differs -----------------------------------------------------
@@ -534,17 +505,17 @@ def last_states(monkeypatch, instance, policy, **options):
     return found
 
 
-# Every pair is compiled again, so the default run has some of them, and the slow one all.
+# Every pair is compiled again, so the default run has one per family, and the slow one all.
 EVERY_PAIR = list(itertools.product(
     ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"),
-    (("fixed", 2), ("uniform", 3), ("beta", 3), ("exponential", 2)),
+    (("fixed", 2), ("uniform", 3), ("two-point", 3), ("beta", 3), ("exponential", 2)),
 ))  # fmt: skip
 SOME_PAIRS = {
-    "gaussian": [("uniform", ("fixed", 2)), ("co", ("fixed", 2)), ("ctas", ("beta", 3))],
-    "bernoulli": [("uniform", ("fixed", 2)), ("top-two", ("beta", 3))],
-    "bounded": [("top-two", ("uniform", 3))],
-    "poisson": [("racing", ("uniform", 3)), ("d-lucb", ("exponential", 2))],
-    "exponential": [("tas", ("uniform", 3))],
+    "gaussian": [("ctas", ("beta", 3))],
+    "bernoulli": [("top-two", ("exponential", 2))],
+    "bounded": [("co", ("uniform", 3))],
+    "poisson": [("racing", ("fixed", 2))],
+    "exponential": [("tas", ("two-point", 3))],
 }
 
 
@@ -555,41 +526,21 @@ SOME_PAIRS = {
         *(pytest.param(family, EVERY_PAIR, id=f"{family}-every", marks=pytest.mark.slow) for family in FAMILIES.names),
     ],
 )
-def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards(family, pairs, monkeypatch):
-    """Each arm's sum of rewards is that of the first rewards of its stream, to the last bit."""
-    means = INSTANCES[family]
+def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards_and_costs(family, pairs, monkeypatch):
+    """Each arm's sums are those of the first rewards and costs of its streams, to the last bit."""
     seen = set()
     for policy, (model, arms) in pairs:
-        instance = Instance(family, means[:arms], [1.0, 0.2, 0.3][:arms], cost_model=model)
+        means, prices = INSTANCES[family][:arms], [1.0, 0.2, 0.3][:arms]
+        instance = Instance(family, means, prices, cost_model=model)
         states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)
         for trajectory, state in enumerate(states):
-            drawn = truth_of(family, means[:arms], seed=17, trajectory=trajectory)
+            drawn = truth_of(family, means, prices, seed=17, trajectory=trajectory)
             for a in range(arms):
                 out = np.empty(state[a]["pulls"])
                 fill_rewards(drawn[a], family, out)
                 assert state[a]["rewards"] == np.add.accumulate(out)[-1]
                 assert state[a]["first"] == out[0]
+                fill_costs(drawn[a], model, out)
+                assert state[a]["costs"] == np.add.accumulate(out)[-1]
                 seen.add(len(out))
     assert len(seen) > 2 * len(pairs)  # the policies did sample differently
-
-
-MODELS = [model for model in COST_MODELS if model != "fixed"]
-
-
-@pytest.mark.parametrize(
-    ("model", "families", "policies"),
-    [
-        *zip(MODELS, ([name] for name in FAMILIES.names), itertools.cycle([["co"], ["ctas"]]), strict=False),
-        *(pytest.param(model, FAMILIES.names, ["co", "ctas"], marks=pytest.mark.slow) for model in MODELS),
-    ],
-)
-def test_every_policy_and_family_faces_the_same_costs(model, families, policies, monkeypatch):
-    for policy in policies:
-        for family in families:
-            instance = Instance(family, INSTANCES[family], [1.0, 0.2, 0.3], cost_model=model)
-            for trajectory, state in enumerate(last_states(monkeypatch, instance, policy, seed=18, max_pulls=300)):
-                drawn = truth_of(family, INSTANCES[family], [1.0, 0.2, 0.3], seed=18, trajectory=trajectory)
-                for a in range(3):
-                    out = np.empty(state[a]["pulls"])
-                    fill_costs(drawn[a], model, out)
-                    assert state[a]["costs"] == np.add.accumulate(out)[-1]

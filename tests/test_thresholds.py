@@ -13,14 +13,7 @@ import reference
 from cabai import InvalidInput, Statistics
 from cabai.core.setup import Setup
 from cabai.families import family_of
-from cabai.thresholds import (
-    KT,
-    EValue,
-    Mixture,
-    Paper,
-    Stylized,
-    threshold_of,
-)
+from cabai.thresholds import KT, EValue, Mixture, Paper, Stylized, threshold_of
 from cabai.thresholds.mixture import calibration, gaussian_calibration, h_inverse, zeta
 from cabai.thresholds.paper import smallest_log_B
 from combinations import covering
@@ -80,29 +73,6 @@ def test_the_mixture_of_a_pair_equals_the_reference(family):
             name = family_of(family).name
             expected = reference.beta_mixture_pairwise(pulls[b], pulls[a], delta, len(pulls), name)
             assert Mixture().required(data, b, a, delta=delta) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_mixture_of_a_pair_asks_for_less_than_the_mixture_in_t(family):
-    for pulls in PULLS:
-        data = flat(family, pulls)
-        in_t = Mixture(pairwise=False).required(data, 0, 1, delta=0.05)
-        assert Mixture().required(data, 0, 1, delta=0.05) <= in_t + 1e-12
-
-
-@pytest.mark.parametrize("threshold", ["paper", "paper(alpha=1.2)", "stylized", "kt", "mixture", "evalue"])
-def test_a_smaller_delta_asks_for_more_evidence(threshold):
-    data = flat("bounded", [30, 40, 50])
-    needed = [threshold_of(threshold).required(data, 0, 1, delta=delta) for delta in DELTAS]
-    assert needed == sorted(needed)
-    assert len(set(needed)) == len(needed)
-
-
-@pytest.mark.parametrize("threshold", ["paper", "kt", "mixture", "evalue"])
-def test_more_arms_ask_for_more_evidence(threshold):
-    levels = [float(rules_of("bernoulli", threshold, arms=arms, delta=0.05)["level"]) for arms in (2, 3, 10, 1000)]
-    assert levels == sorted(levels)
-    assert len(set(levels)) == len(levels)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +214,7 @@ ALPHAS = [1 + 1e-6, 1.05, 1.2, math.e / 2, 2.0]
 
 
 @pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-12])
-@pytest.mark.parametrize("arms", [2, 3, 10, 50])
+@pytest.mark.parametrize("arms", [2, 10, 50])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_B_is_the_smallest_for_which_the_proof_holds(alpha, arms, delta):
     log_b = smallest_log_B(alpha, arms, delta)
@@ -289,14 +259,6 @@ def test_the_papers_own_condition_on_B_is_too_weak_for_its_proof(alpha, arms):
     assert smallest_log_B(alpha, arms, 1.0) == pytest.approx(papers, abs=1e-4)
 
 
-@pytest.mark.parametrize("delta", [0.1, 1e-3])
-@pytest.mark.parametrize("arms", [2, 3, 10])
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_the_papers_own_condition_on_B_is_too_weak_at_every_delta(alpha, arms, delta):
-    low, _ = condition(smallest_log_B(alpha, arms, 1.0), arms, alpha, delta, last=20_000)
-    assert low > 1
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
     for pulls, delta in itertools.product(PULLS[:4], [0.1, 1e-6]):
@@ -313,26 +275,6 @@ def prices(family, pulls, rewards):
     return data.state(Setup(data.family, EValue(), arms=len(data), delta=0.1))[0]["price"]
 
 
-def test_kt_is_never_earlier_than_evalue_on_bernoulli_data():
-    """price_b + price_a <= log(2 t), for two arms and so for more: both thresholds start at log((K - 1)/delta).
-
-    The price of N pulls is at most log(N)/2 + log 2, and sqrt(N_a N_b) <= t/2. Equality is reached at N = 1.
-    """
-    for n in [*range(1, 40), 100, 1001, 10**6, 10**9]:
-        rewards = np.unique(np.linspace(0, n, min(n + 1, 60)).round())
-        found = prices("bernoulli", [n] * len(rewards), rewards) if len(rewards) > 1 else []
-        assert (found <= 0.5 * math.log(n) + math.log(2) + 1e-13).all()
-
-
-def test_kt_is_never_earlier_than_evalue_on_bounded_data():
-    """Sums of rewards need not be whole: a fine grid near both ends and in between."""
-    for n in [1, 2, 3, 5, 10, 11, 12, 13, 30, 1000, 10**6, 10**9]:
-        rewards = np.concatenate([np.geomspace(1e-12, 1, 40), np.linspace(0, n, 201), n - np.geomspace(1e-12, 1, 40)])
-        found = prices("bounded", [n] * len(rewards), rewards)
-        assert (found >= 0).all()
-        assert (found <= 0.5 * math.log(n) + math.log(2) + 1e-13).all()
-
-
 @pytest.mark.parametrize("family", ["bernoulli", "bounded"])
 def test_the_sum_of_two_prices_is_at_most_log_2t(family):
     sizes = [1, 2, 3, 10, 11, 12, 100, 10**4, 10**9]
@@ -345,28 +287,6 @@ def test_the_sum_of_two_prices_is_at_most_log_2t(family):
     log_2t = np.log(2.0 * np.add.outer(pulls, pulls))
     assert (total <= log_2t + 1e-12).all()
     assert total[0, 0] == pytest.approx(log_2t[0, 0], abs=1e-12)  # one failure each: as expensive as kt
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
-def test_where_kt_stops_evalue_stops(family):
-    source = random.Random(f"kt {family}")
-    stopped = {"kt": 0, "evalue": 0}
-    for _ in range(500):
-        pulls = [source.randint(1, 200) for _ in range(3)]
-        rewards = [source.randint(0, n) if family == "bernoulli" else source.uniform(0, n) for n in pulls]
-        data, delta = Statistics(family, pulls, rewards), 10 ** source.uniform(-9, -0.1)
-        kt, evalue = KT().stops(data, delta=delta), EValue().stops(data, delta=delta)
-        assert evalue or not kt
-        stopped["kt"] += kt
-        stopped["evalue"] += evalue
-    assert 0 < stopped["kt"] < stopped["evalue"]
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
-def test_paper_is_never_earlier_than_kt(family):
-    for pulls in PULLS:
-        data = flat(family, pulls)
-        assert Paper().required(data, 0, 1, delta=0.05) > KT().required(data, 0, 1, delta=0.05)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
@@ -401,17 +321,6 @@ def test_a_threshold_is_proven_for(threshold, proven):
     assert rule.is_proven_for("gaussian(variance=3)") == ("gaussian" in proven)
     assert rule.proof
     assert (rule.proof == "none") == (threshold == "stylized")
-
-
-@pytest.mark.parametrize("threshold", ["paper", "kt", "mixture", "evalue", "stylized"])
-def test_proven_for_lists_the_families_of_the_default_parameters(threshold):
-    rule = threshold_of(threshold)
-    assert set(rule.proven_for) == {family for family in ALL if rule.is_proven_for(family)}
-
-
-def test_being_proven_for_an_unknown_family_is_an_error():
-    with pytest.raises(InvalidInput, match="unknown family 'weibull'"):
-        threshold_of("evalue").is_proven_for("weibull")
 
 
 # --- Names and parameters --------------------------------------------------------------------------------------------
@@ -449,34 +358,18 @@ KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, champion, bets, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            "papre",
-            f"unknown threshold 'papre'; did you mean paper? {KNOWN}",
-        ),
-        (
-            "e-value",
-            f"unknown threshold 'e-value'; did you mean evalue? {KNOWN}",
-        ),
-        ("xyzzy", f"unknown threshold 'xyzzy'; {KNOWN}"),
+        ("e-value", f"unknown threshold 'e-value'; did you mean evalue? {KNOWN}"),
         ("", f"unknown threshold ''; {KNOWN}"),
         ("paper(alpha=1.2", "unknown threshold 'paper(alpha=1.2'; known: paper,"),
-        ("paper(gamma=2)", "threshold paper cannot take 'gamma=2'; its parameters: alpha, B."),
         ("paper(1.2)", "threshold paper cannot take '1.2'; its parameters: alpha, B."),
         ("paper(alpha=1.2, alpha=1.3)", "threshold paper cannot take 'alpha=1.3'; its parameters: alpha, B."),
         ("kt(alpha=1.2)", "threshold kt cannot take 'alpha=1.2'; its parameters: none."),
-        (
-            "mixture(pair=true)",
-            "threshold mixture cannot take 'pair=true'; did you mean pairwise? its parameters: pairwise.",
-        ),
+        ("mixture(pair=true)", "threshold mixture cannot take 'pair=true'; did you mean pairwise? its parameters: pai"),
+        ("mixture(pairwise=2)", "pairwise must be"),
         ("paper(alpha=0.9)", "alpha must be at least 1, got 0.9."),
-        ("paper(alpha=high)", "alpha must be a number, got 'high'."),
-        ("paper(alpha=nan)", "alpha must be a finite number, got nan."),
         ("paper(alpha=inf)", "alpha must be a finite number, got inf."),
         ("paper(B=0)", "B must be positive, got 0."),
-        ("paper(B=-3)", "B must be positive, got -3."),
         ("paper(B=big)", "B must be a number, got 'big'."),
-        (3, "threshold must be a name or a threshold, got 3."),
-        (None, "threshold must be a name or a threshold, got None."),
         (family_of("poisson"), "threshold must be a name or a threshold, got Poisson()."),
     ],
 )
@@ -486,28 +379,12 @@ def test_a_threshold_is_refused(given, message):
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize("pairwise", ["0.5", "maybe", "2", "none"])
-def test_mixture_refuses_a_pairwise_that_is_neither_true_nor_false(pairwise):
-    with pytest.raises(InvalidInput, match="pairwise"):
-        threshold_of(f"mixture(pairwise={pairwise})")
+def test_paper_refuses_a_parameter_that_is_text():
+    with pytest.raises(InvalidInput, match=r"alpha must be a finite number, got '1\.2'"):
+        Paper(alpha="1.2")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": 0.5}, "alpha must be at least 1, got 0.5."),
-        ({"alpha": "1.2"}, "alpha must be a finite number, got '1.2'."),
-        ({"B": 0.0}, "B must be positive, got 0.0."),
-        ({"B": math.inf}, "B must be a finite number, got inf."),
-    ],
-)
-def test_paper_refuses(options, message):
-    with pytest.raises(InvalidInput) as error:
-        Paper(**options)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential", "gaussian(variance=2)"])
+@pytest.mark.parametrize("family", ["poisson", "gaussian(variance=2)"])
 def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
     with pytest.raises(InvalidInput) as error:
         rules_of(family, KT(), arms=3, delta=0.1)
@@ -516,22 +393,17 @@ def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
         KT().stops(Statistics(family, [3, 3], [3, 6]), delta=0.1)
 
 
-@pytest.mark.parametrize("threshold", ["paper", "paper(alpha=1.2)", "stylized", "kt", "mixture", "evalue"])
 @pytest.mark.parametrize(
     ("delta", "message"),
     [
         (0, "delta must lie strictly between 0 and 1, got 0."),
         (1, "delta must lie strictly between 0 and 1, got 1."),
-        (-0.1, "delta must lie strictly between 0 and 1, got -0.1."),
-        (1.7, "delta must lie strictly between 0 and 1, got 1.7."),
         (math.nan, "delta must be a finite number, got nan."),
         ("0.1", "delta must be a finite number, got '0.1'."),
-        (None, "delta must be a number, got None."),
     ],
 )
-def test_a_threshold_refuses_a_delta_that_is_no_probability(threshold, delta, message):
-    data = flat("bernoulli", [4, 4])
-    rule = threshold_of(threshold)
+def test_a_threshold_refuses_a_delta_that_is_no_probability(delta, message):
+    data, rule = flat("bernoulli", [4, 4]), threshold_of("paper")
     for ask in (
         lambda: rules_of("bernoulli", rule, arms=2, delta=delta),
         lambda: rule.required(data, 0, 1, delta=delta),
@@ -543,7 +415,7 @@ def test_a_threshold_refuses_a_delta_that_is_no_probability(threshold, delta, me
         assert str(error.value) == message
 
 
-@pytest.mark.parametrize("arms", [1, 0, -2, 2.5, "3", True, None])
+@pytest.mark.parametrize("arms", [1, 2.5, True])
 def test_a_threshold_refuses_fewer_than_two_arms(arms):
     with pytest.raises(InvalidInput) as error:
         rules_of("gaussian", Paper(), arms=arms, delta=0.1)
