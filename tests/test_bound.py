@@ -8,8 +8,6 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import cabai
@@ -56,46 +54,24 @@ def assert_accurate(instance):
 # The means of each family that are easy, on its boundary, just off it, nearly tied, and far apart.
 MEANS = {
     "gaussian": [
-        [1.5, 1.0, 0.5],
-        [1e-9, 0.0, -1.0],
-        [0.0, -1e-9, -2e-9, -1e3],
-        [1e6, 1e6 - 1e-3, 0.0],
-        [3.0, 3.0 - 1e-9, 3.0 - 1.1e-9, 2.9, -1e6],
+        [1.5, 1.0, 0.5], [1e-9, 0.0, -1.0], [0.0, -1e-9, -2e-9, -1e3],
+        [1e6, 1e6 - 1e-3, 0.0], [3.0, 3.0 - 1e-9, 3.0 - 1.1e-9, 2.9, -1e6],
     ],
     "bernoulli": [
-        [0.9, 0.6, 0.3],
-        [1.0, 0.0],
-        [1.0, 0.5, 0.0],
-        [1.0, 1 - 1e-6, 1e-6, 0.0],
-        [1e-6, 0.0],
-        [1e-6, 1e-6 - 1e-9, 0.0],
-        [1.0, 1 - 1e-9, 0.5],
-        [1 - 1e-6, 1 - 2e-6, 0.0, 1e-6],
-        [0.5, 0.5 - 1e-9, 0.5 - 1e-8, 0.0],
-        [0.1, 1e-6, 1e-9, 0.0],
-        [1.0, 1 - 1e-9, 1 - 2e-9, 1e-6],
+        [0.9, 0.6, 0.3], [1.0, 0.0], [1.0, 0.5, 0.0], [1.0, 1 - 1e-6, 1e-6, 0.0], [1e-6, 0.0],
+        [1e-6, 1e-6 - 1e-9, 0.0], [1.0, 1 - 1e-9, 0.5], [1 - 1e-6, 1 - 2e-6, 0.0, 1e-6],
+        [0.5, 0.5 - 1e-9, 0.5 - 1e-8, 0.0], [0.1, 1e-6, 1e-9, 0.0], [1.0, 1 - 1e-9, 1 - 2e-9, 1e-6],
     ],
     "poisson": [
-        [1.5, 1.0, 0.5],
-        [1.0, 0.0],
-        [1e-6, 0.0],
-        [1e-6, 1e-6 - 1e-9, 1e-9, 0.0],
-        [1000.0, 1000.0 - 1e-9, 1e-6, 0.0],
-        [2.0, 2.0 - 1e-9, 2.0 - 2e-9, 1.0],
-        [1e4, 1.0, 0.0],
+        [1.5, 1.0, 0.5], [1.0, 0.0], [1e-6, 0.0], [1e-6, 1e-6 - 1e-9, 1e-9, 0.0],
+        [1000.0, 1000.0 - 1e-9, 1e-6, 0.0], [2.0, 2.0 - 1e-9, 2.0 - 2e-9, 1.0], [1e4, 1.0, 0.0],
     ],
     "exponential": [
-        [1.5, 1.0, 0.5],
-        [1.0, 1e-6],
-        [1.0, 1 - 1e-9, 1e-6],
-        [1e-6, 1e-6 - 1e-15, 1e-7],
-        [2e-6, 1e-6],
-        [1e3, 1.0, 1e-3],
-        [3.0, 3.0 - 1e-9, 3.0 - 2e-9, 2.0],
-        [1e4, 1.0, 1e-6],  # far apart: rivals whose mean is a tiny part of the pooled one
-        [1e6, 1e6 - 1e-3, 1e-6],
+        [1.5, 1.0, 0.5], [1.0, 1e-6], [1.0, 1 - 1e-9, 1e-6], [1e-6, 1e-6 - 1e-15, 1e-7], [2e-6, 1e-6],
+        [1e3, 1.0, 1e-3], [3.0, 3.0 - 1e-9, 3.0 - 2e-9, 2.0],
+        [1e4, 1.0, 1e-6], [1e6, 1e6 - 1e-3, 1e-6],  # rivals whose mean is a tiny part of the pooled one
     ],
-}
+}  # fmt: skip
 MEANS["gaussian(variance=0.01)"] = MEANS["gaussian(variance=30)"] = MEANS["gaussian"][:3]
 
 
@@ -133,7 +109,7 @@ def random_mean(draw, family, best=None):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_hard_instances_agree_with_direct_optimisation(family, seed):
     draw = random.Random(f"{family} {seed}")
     best = random_mean(draw, family) or 1e-6
@@ -147,7 +123,7 @@ BEST_OF_MANY = [(family, 2.0) for family in FAMILIES if family != "bernoulli"]
 BEST_OF_MANY += [("bernoulli", best) for best in (0.9, 1 - 1e-6, 1.0)]
 
 
-@pytest.mark.parametrize("arms", [30, 300, 1000])
+@pytest.mark.parametrize("arms", [30, 1000])
 @pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
 def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, best, arms):
     kinds = [(best - 1e-6, 1.0), (best / 2, 1e-6), (best / 3, 0.1), (1e-6, 1e-3)]
@@ -171,24 +147,6 @@ def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, n
     assert off([solved.hardness], [high]) <= ACCURACY
 
 
-def test_duality_rejects_shares_that_are_slightly_wrong():
-    means, costs = [0.9, 0.6, 0.3], [1.0, 0.1, 0.01]
-    shares = bound(Instance("bernoulli", means, costs)).cost_shares
-    low, high = certificate("bernoulli", means, costs, shares * [1 + 1e-6, 1, 1])
-    assert high / low - 1 > 1e-7
-
-
-@pytest.mark.parametrize("variance", [1, 0.01, 25])
-@pytest.mark.parametrize("gap", [1e-9, 0.3, 1e4])
-@pytest.mark.parametrize("costs", [(1, 1), (1, 1e-6), (1e-6, 1), (3, 7)])
-def test_two_gaussian_arms_have_the_closed_form(variance, gap, costs):
-    solved = bound(Instance("gaussian", [gap, 0], costs, variance=variance))
-    first, second = math.sqrt(costs[0]), math.sqrt(costs[1])
-    assert solved.hardness == near(2 * variance * (first + second) ** 2 / gap**2, rel=1e-12)
-    assert solved.cost_shares == near(np.array([first, second]) / (first + second), rel=1e-9)
-    assert solved.pull_shares == near(np.array([second, first]) / (first + second), rel=1e-9)
-
-
 @pytest.mark.parametrize("arms", [2, 3, 10, 1000])
 @pytest.mark.parametrize(("best_cost", "cost"), [(1, 1), (1, 1e-6), (1e-6, 1), (0.3, 0.7)])
 def test_equal_gaussian_rivals_have_the_corrected_corollary_2(arms, best_cost, cost):
@@ -199,14 +157,6 @@ def test_equal_gaussian_rivals_have_the_corrected_corollary_2(arms, best_cost, c
     assert solved.hardness == near(2 * variance * (leader + rivals) ** 2 / gap**2, rel=1e-12)
     assert solved.cost_shares[0] == near(leader / (leader + rivals), rel=1e-9)
     assert solved.cost_shares[1:] == near(np.full(arms - 1, rivals / (leader + rivals) / (arms - 1)), rel=1e-9)
-
-
-@pytest.mark.parametrize("arms", [2, 3, 10])
-def test_corollary_2_as_printed_holds_for_two_arms_only(arms):
-    best_cost, cost, gap = 1.0, 0.3, 0.5
-    solved = bound(Instance("gaussian", [gap] + [0.0] * (arms - 1), [best_cost] + [cost] * (arms - 1)))
-    printed = 2 * (best_cost + cost + arms * math.sqrt(best_cost * cost) / math.sqrt(arms - 1)) / gap**2
-    assert (solved.hardness == near(printed, rel=1e-3)) == (arms == 2)
 
 
 @pytest.mark.parametrize(
@@ -222,59 +172,6 @@ def test_unit_costs_give_the_weights_garivier_and_kaufmann_print(means, weights)
     assert solved.cost_shares == near(solved.pull_shares, rel=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("costs", "pull_shares"), [([1, 0.1, 0.01], [0.2275, 0.7192, 0.0533]), ([1, 1, 1], [0.4691, 0.4643, 0.0666])]
-)
-def test_table_1_has_the_exact_pull_shares_of_the_specification(costs, pull_shares):
-    assert bound(Instance("gaussian", [1.5, 1, 0.5], costs)).pull_shares.round(4).tolist() == pull_shares
-
-
-@st.composite
-def instances(draw):
-    """A family, means at least 1e-9 of its range apart, often on the boundary, and costs of every size."""
-    family = draw(st.sampled_from(FAMILIES))
-    ranges = {"bernoulli": (0, 1), "poisson": (0, 50), "exponential": (1e-6, 50)}
-    low, high = ranges.get(family, (-50, 50))
-    steps = draw(st.lists(st.integers(0, 10**9), min_size=2, max_size=8, unique=True))
-    means = [low + (high - low) * step / 10**9 for step in steps]
-    costs = draw(st.lists(st.floats(1e-6, 1), min_size=len(means), max_size=len(means)))
-    return family, means, costs
-
-
-@given(instances(), st.randoms(use_true_random=False))
-@settings(deadline=None, derandomize=True, max_examples=150)
-def test_permuting_the_arms_permutes_the_shares(instance, draw):
-    family, means, costs = instance
-    order = draw.sample(range(len(means)), len(means))
-    solved = bound(Instance(family, means, costs))
-    permuted = bound(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
-    assert permuted.hardness == near(solved.hardness, rel=ACCURACY)
-    assert permuted.cost_shares == near(solved.cost_shares[order], rel=ACCURACY)
-    assert permuted.pull_shares == near(solved.pull_shares[order], rel=ACCURACY)
-
-
-@given(instances(), st.floats(1e-12, 1e12))
-@settings(deadline=None, derandomize=True, max_examples=150)
-def test_scaling_the_costs_scales_the_hardness_and_leaves_the_shares(instance, scale):
-    family, means, costs = instance
-    solved = bound(Instance(family, means, costs))
-    scaled = bound(Instance(family, means, [scale * cost for cost in costs]))
-    assert scaled.hardness == near(scale * solved.hardness, rel=ACCURACY)
-    assert scaled.cost_shares == near(solved.cost_shares, rel=ACCURACY)
-    assert scaled.pull_shares == near(solved.pull_shares, rel=ACCURACY)
-
-
-@given(instances())
-@settings(deadline=None, derandomize=True, max_examples=150)
-def test_shares_are_positive_add_to_1_and_differ_by_the_costs(instance):
-    solved = bound(Instance(*instance))
-    spent = solved.pull_shares * solved.instance.costs
-    for shares in (solved.cost_shares, solved.pull_shares):
-        assert (shares > 0).all()
-        assert shares.sum() == near(1, rel=1e-14)
-    assert solved.cost_shares == near(spent / spent.sum(), rel=1e-13)
-
-
 @pytest.mark.parametrize("delta", [1e-300, 1e-15, 1e-6, 0.01, 0.1, 0.3, 0.49, 0.499999999, Decimal("0.1")])
 def test_the_least_cost_is_hardness_times_kl(delta):
     solved = bound(Instance("bernoulli", [0.9, 0.6], [1, 0.1]))
@@ -284,22 +181,34 @@ def test_the_least_cost_is_hardness_times_kl(delta):
         assert off([solved.cost(delta)], [exact]) <= 1e-13
 
 
-@pytest.mark.parametrize("delta", [0.5, 0.7, 0.999])
-def test_the_least_cost_is_refused_from_one_half_on(delta):
-    with pytest.raises(InvalidInput, match=rf"the lower bound holds for delta below 0\.5 only, got {delta}\."):
-        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
+GAUSSIAN = Instance("gaussian", [1, 0], [1, 1])
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, 0.0])
-def test_delta_outside_0_and_1_is_refused(delta):
-    with pytest.raises(InvalidInput, match=rf"delta must lie strictly between 0 and 1, got {delta}\."):
-        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
-
-
-@pytest.mark.parametrize("delta", [math.nan, math.inf, "0.05"])
-def test_delta_that_is_not_a_finite_number_is_refused(delta):
-    with pytest.raises(InvalidInput, match=rf"delta must be a finite number, got {delta!r}\."):
-        bound(Instance("gaussian", [1, 0], [1, 1])).cost(delta)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bound(GAUSSIAN).cost(0.5), "the lower bound holds for delta below 0.5 only, got 0.5."),
+        (lambda: bound(GAUSSIAN).cost(0), "delta must lie strictly between 0 and 1, got 0."),
+        (lambda: bound(GAUSSIAN).cost("0.05"), "delta must be a finite number, got '0.05'."),
+        (lambda: bound("gaussian"), "bound takes a cabai.Instance, got 'gaussian'"),
+        (
+            lambda: bound(Instance("bernoulli", [0.2, 0.5, 0.1, 0.5], [1] * 4, names=["a", "b", "c", "d"])),
+            "the best arm is not unique: b, d share the largest mean 0.5,",
+        ),
+        (lambda: bound(Instance("gaussian", [1e-170, 0], [1, 1])), "the means or costs are too extreme"),
+        (lambda: bound(Instance("bernoulli", [1e-320, 0], [1, 1])), "the means or costs are too extreme"),
+        (lambda: Instance("gaussian", [1.001e9, 0], [1, 1]), "means[0] must be from -1e+09 to 1e+09 for family gaussi"),
+        (lambda: Instance("gaussian(variance=4)", [0, -2.001e9], [1, 1]), "means[1] must be from -2e+09 to 2e+09 for"),
+        (lambda: Instance("poisson", [1e16, 0], [1, 1]), "means[0] must be from 0 to 9.0072e+15 for family poisson"),
+        (lambda: Instance("exponential", [1, 1e-101], [1, 1]), "means[1] must be from 1e-100 to 1e+100 for family ex"),
+        (lambda: Instance("gaussian", [1, 0], [1, 0.9e-12]), "the largest cost must be at most 1e+12 times the smalle"),
+        (lambda: Instance("gaussian", [1, 0], [1e101, 1e100]), "costs[0] must be from 1e-100 to 1e100, got 1e+101."),
+    ],
+)
+def test_what_has_no_bound_is_refused(call, message):
+    with pytest.raises(InvalidInput) as error:
+        call()
+    assert str(error.value).startswith(message)
 
 
 def test_bounded_rewards_have_no_bound():
@@ -314,65 +223,6 @@ def test_bounded_rewards_have_no_bound():
     comparison = cabai.compare(instance, ["uniform"], threshold="evalue", delta=0.1, trajectories=5)
     assert comparison.to_dicts()[0]["ratio_interval"] is None
     assert "no lower bound" in repr(comparison)
-
-
-@pytest.mark.parametrize("given", [None, "gaussian", [1.0, 0.5]])
-def test_the_bound_is_of_an_instance_only(given):
-    with pytest.raises(InvalidInput, match=r"bound takes a cabai\.Instance, got "):
-        bound(given)
-
-
-@pytest.mark.parametrize("means", [[0.5, 0.5], [0.2, 0.5, 0.1, 0.5]])
-def test_tied_best_arms_have_no_bound(means):
-    tied = Instance("bernoulli", means, [1] * len(means), names=[f"arm-{a}" for a in range(len(means))])
-    names = ", ".join(tied.names[a] for a, mean in enumerate(means) if mean == 0.5)
-    with pytest.raises(InvalidInput, match=f"the best arm is not unique: {names} share the largest mean 0.5,"):
-        bound(tied)
-
-
-def test_rivals_tied_with_each_other_have_a_bound():
-    solved = bound(Instance("bernoulli", [0.5, 0.2, 0.2], [1, 0.1, 0.1]))
-    assert solved.cost_shares[1] == near(solved.cost_shares[2], rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("family", "means", "costs"),
-    [("gaussian", [1e-170, 0], [1, 1]), ("bernoulli", [1e-320, 0], [1, 1])],
-)
-def test_what_double_precision_cannot_hold_is_refused(family, means, costs):
-    with pytest.raises(InvalidInput, match="too extreme to tell the arms apart in double precision"):
-        bound(Instance(family, means, costs))
-
-
-@pytest.mark.parametrize(
-    ("family", "means", "costs", "message"),
-    [
-        (
-            "gaussian",
-            [1.001e9, 0],
-            [1, 1],
-            r"means\[0\] must be from -1e\+09 to 1e\+09 for family gaussian, got 1001000000.0",
-        ),
-        (
-            "gaussian(variance=4)",
-            [0, -2.001e9],
-            [1, 1],
-            r"means\[1\] must be from -2e\+09 to 2e\+09 for family gaussian",
-        ),
-        ("poisson", [1e16, 0], [1, 1], r"means\[0\] must be from 0 to 9.0072e\+15 for family poisson, got 1e\+16\."),
-        ("exponential", [1, 1e-101], [1, 1], r"means\[1\] must be from 1e-100 to 1e\+100 for family exponential"),
-        (
-            "gaussian",
-            [1, 0],
-            [1, 0.9e-12],
-            r"the largest cost must be at most 1e\+12 times the smallest, got 9e-13 and 1: ",
-        ),
-        ("gaussian", [1, 0], [1e101, 1e100], r"costs\[0\] must be from 1e-100 to 1e100, got 1e\+101\."),
-    ],
-)
-def test_an_instance_beyond_what_double_precision_can_sum_is_refused(family, means, costs, message):
-    with pytest.raises(InvalidInput, match=message):
-        Instance(family, means, costs)
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["best-dearest", "best-cheapest"])
@@ -445,8 +295,7 @@ def test_warm_starts_give_what_cold_starts_give(family, arms):
         assert boundary > 3
 
 
-@pytest.mark.parametrize("arms", [2, 3, 20])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "arms"), covering(FAMILIES, [2, 3, 20]))
 def test_shares_in_a_policy_are_as_accurate_as_their_tolerance(family, arms):
     """What is left of each u is at most twice the tolerance, so of a share at most four times."""
     warm = solver_state(family, arms)
@@ -458,9 +307,7 @@ def test_shares_in_a_policy_are_as_accurate_as_their_tolerance(family, arms):
             assert np.allclose(shares, exact, rtol=4 * TOLERANCE, atol=0)
 
 
-@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-9])
-@pytest.mark.parametrize("arms", [2, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "arms", "gap"), covering(FAMILIES, [2, 3], [1e-6, 1e-8, 1e-9]))
 def test_shares_after_a_near_tie_are_as_accurate(family, arms, gap):
     """There z is large, and after the next observation may be much too large."""
     draw = np.random.default_rng([arms, int(-math.log10(gap))])
@@ -506,26 +353,9 @@ def test_a_joint_step_is_of_the_third_order(family):
         assert left[1] < left[0] / 40
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_warm_start_after_one_observation_takes_a_few_steps(family):
-    """Two, or three of Newton's for gaussian; with an infinite tolerance every call takes one from where it is."""
-    means, costs = np.array([0.6, 0.55, 0.4, 0.1]), np.array([1, 0.1, 0.01, 1e-6])
-    for changed in range(4):
-        for reward in (0, 1):
-            warm = solver_state(family, 4)
-            solve(warm, means, costs)
-            after = means.copy()
-            after[changed] += (reward - means[changed]) / 500
-            warm[2]["tolerance"] = math.inf
-            for _ in range(3 if family in GAUSSIANS else 2):
-                hardness, shares = solve(warm, after, costs)
-            cold_hardness, cold_shares = solve(solver_state(family, 4), after, costs)
-            assert hardness == near(cold_hardness, rel=ACCURACY)
-            assert np.allclose(shares, cold_shares, rtol=ACCURACY, atol=0)
-
-
-@pytest.mark.parametrize("layout", costs_by_place(3))
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in GAUSSIANS])
+@pytest.mark.parametrize(
+    ("family", "layout"), covering([family for family in FAMILIES if family not in GAUSSIANS], costs_by_place(3))
+)
 def test_the_fallback_of_the_solver_agrees_with_its_usual_method(family, layout):
     """The usual method never meets a negative tolerance, and so leaves the work to the fallback."""
     for means in MEANS[family]:
@@ -543,23 +373,6 @@ def test_arms_tied_for_the_best_share_by_the_root_of_their_costs(family):
     hardness, shares = solve(solver_state(family, 4), [0.2, 0.7, 0.7, 0.7], [1, 0.04, 1, 0.25])
     assert hardness == math.inf
     assert shares == near(np.array([0, 0.2, 1, 0.5]) / 1.7, rel=1e-14)
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
-def test_arms_tied_on_the_boundary_share_by_the_root_of_their_costs(family):
-    hardness, shares = solve(solver_state(family, 2), [0, 0], [1, 9])
-    assert hardness == math.inf
-    assert shares == near([0.25, 0.75], rel=1e-14)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_solver_recovers_from_a_tie(family):
-    state = solver_state(family, 3)
-    for means in ([0.5, 0.3, 0.2], [0.5, 0.5, 0.2], [0.4, 0.5, 0.2], [0.5, 0.5, 0.5], [0.4, 0.5, 0.6]):
-        hardness, shares = solve(state, means, [1, 0.1, 0.01])
-        expected_hardness, expected_shares = solve(solver_state(family, 3), means, [1, 0.1, 0.01])
-        assert hardness == near(expected_hardness, rel=ACCURACY)
-        assert shares == near(expected_shares, rel=ACCURACY)
 
 
 def test_with_an_epsilon_the_best_arm_is_told_from_arms_that_are_better_by_epsilon():
@@ -598,7 +411,7 @@ def test_with_an_epsilon_there_may_be_no_bound():
     assert cabai.simulate(paper, epsilon=0.5, trajectories=20).summary().lower_bound is None
 
 
-@pytest.mark.parametrize(("costs", "budget"), [([1, 1], 200), ([1, 0.04], 60)])
+@pytest.mark.parametrize(("costs", "budget"), [pytest.param([1, 1], 200, marks=pytest.mark.slow), ([1, 0.04], 60)])
 def test_the_least_error_of_a_budget_is_reached_and_not_beaten(costs, budget):
     """On two gaussian arms, each of them the best once, with 40,000 trajectories each: successive-rejects pulls in the
     optimal ratio; five standard errors, and room for what rounding to whole pulls leaves of the budget."""
@@ -609,7 +422,7 @@ def test_the_least_error_of_a_budget_is_reached_and_not_beaten(costs, budget):
     least = cabai.bound(here).error(budget)
     assert cabai.bound(mirrored).error(budget) == pytest.approx(least, rel=1e-6)
     noise = 5 * math.sqrt(least / trajectories)
-    for policy in ("successive-rejects", "top-two", "uniform", "eb-tci(coin=half)"):
+    for policy in ("successive-rejects", "top-two"):
         rates = [
             cabai.simulate(each, policy, budget=budget, trajectories=trajectories, keep="summary").summary().errors
             / trajectories

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -32,14 +31,6 @@ FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pu
 # --- The threshold ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("c", "delta"), [(1.0, 0.1), (3.2, 0.05), (0.4, 0.01)])
-def test_calibrated_asks_for_log_of_c_times_1_plus_log_t_over_delta(c, delta):
-    data = cabai.Statistics("poisson", pulls=[30, 50, 20], rewards=[10, 70, 40])
-    assert Calibrated(c=c).required(data, 0, 1, delta=delta) == pytest.approx(
-        math.log(c * (1 + math.log(100)) / delta), rel=1e-14
-    )
-
-
 @pytest.mark.parametrize(
     "written", [FULL, "calibrated(c=0.6)", FULL.replace("=co", "=ctas(exploration=0.5, tracking=ratio)")]
 )
@@ -52,7 +43,6 @@ def test_a_calibrated_threshold_is_written_and_read_the_same_way(written):
     [
         ("calibrated", "needs its constant, as in calibrated"),
         ("calibrated(c=0)", "c must be positive"),
-        ("calibrated(c=much)", "c must be a number"),
         ("calibrated(c=1, arms=1)", "arms must be a whole number of at least 2"),
         ("calibrated(c=1, delta=2)", "delta must lie strictly between 0 and 1"),
         ("calibrated(c=1, family=normal)", "unknown family 'normal'"),
@@ -70,9 +60,7 @@ def test_a_calibrated_threshold_is_refused(given, message):
     [
         ("poisson", 3, 0.05, "family gaussian, got poisson"),
         ("gaussian", 4, 0.05, "3 arms, got 4"),
-        ("gaussian", 2, 0.05, "3 arms, got 2"),
         ("gaussian", 3, 0.01, "delta 0.05, got 0.01"),
-        ("gaussian", 3, 0.1, "delta 0.05, got 0.1"),
     ],
 )
 def test_use_outside_what_was_certified_is_refused(family, arms, delta, message):
@@ -80,11 +68,9 @@ def test_use_outside_what_was_certified_is_refused(family, arms, delta, message)
         Setup(family_of(family), threshold_of(FULL), arms=arms, delta=delta)
     bare = Setup(family_of(family), threshold_of("calibrated(c=1.7)"), arms=arms, delta=delta)
     assert bare.rules["loglog"] == 1
-
-
-def test_another_policy_is_refused(paper_instance):
+    instance = cabai.Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
     with pytest.raises(InvalidInput, match="certified for policy co, got ctas"):
-        cabai.simulate(paper_instance, "ctas", threshold=FULL, delta=0.05, trajectories=1)
+        cabai.simulate(instance, "ctas", threshold=FULL, delta=0.05, trajectories=1)
 
 
 def test_summaries_say_that_it_is_certified_and_not_proven(paper_instance):
@@ -144,15 +130,6 @@ def test_a_certificate_is_wrong_no_more_often_than_it_admits(at_once):
     assert np.median(found) < 1.25
 
 
-def test_one_instance_at_the_edge_uses_up_the_allowed_chance():
-    """The same search is wrong about as often as it admits where one instance decides: alpha is not given away."""
-    rng, wrong = np.random.default_rng(2), 0
-    for attempt in range(400):
-        result = descend(stand_in([0.05], 1, rng), 1.15, [4000], 0.2, attempt, [])
-        wrong += result is not None and result[0] < 1
-    assert binom.ppf(ONCE_IN_A_MILLION, 400, 0.1) <= wrong <= binom.isf(ONCE_IN_A_MILLION, 400, 0.2)
-
-
 def test_the_pilot_finds_the_hardest_instance_and_a_constant_near_the_edge():
     search = stand_in([0.01, 0.4, 0.02, 0.35, 0.1], 1, np.random.default_rng(3))
     guess, order, sizes = pilot(search, 4000, 150, 0.01, 0)
@@ -160,14 +137,6 @@ def test_the_pilot_finds_the_hardest_instance_and_a_constant_near_the_edge():
     assert sizes == [4000, 4000, 1000, 1000, 1000]
     edge = 0.4 / (binomial.most_errors(4000, 0.05, 0.005) / 4000)  # 9.8: where the hardest would just pass
     assert 0.7 * edge < guess < 1.4 * edge
-
-
-def test_the_constants_tried_fall_and_the_last_certified_is_the_answer():
-    tried = []
-    c, errors = descend(stand_in([0.05], 1, np.random.default_rng(4)), 1.5, [4000], 0.005, 0, tried)
-    assert tried == sorted(tried, reverse=True)
-    assert c == tried[-2]
-    assert errors[0] <= binomial.most_errors(4000, 0.05, 0.005)
 
 
 # --- What is searched ------------------------------------------------------------------------------------------------
@@ -229,11 +198,6 @@ def test_the_search_goes_on_among_pairs_of_like_cost_and_random_instances(family
     assert {(ordered[-2], ordered[-1]), (ordered[1], ordered[0])} <= pairs
     tied = [sum(each.instance.means > each.instance.means[-1] * (1 - 1e-8) - 1e-8) for each in found]
     assert (min(tied), max(tied) <= len(costs) - 1) == (2, True)
-
-
-def test_two_arms_leave_nothing_else_to_look_for():
-    assert more_instances(family_of("gaussian"), [1, 0.1], "fixed", 0) == []
-    assert hardest(stand_in([], 1, np.random.default_rng(0)), 1.0, 100, 0) == []
 
 
 def test_the_worst_of_many_instances_are_found_with_few_trajectories():
@@ -363,7 +327,6 @@ def test_a_certificate_is_saved_and_loaded_whole(certificate, tmp_path):
     [
         (None, "cannot read .*: No such file"),
         ("{", "not a certificate"),
-        ("[]", "not a certificate"),
         ('{"threshold": "paper"}', "not a certificate"),
     ],
 )
@@ -375,16 +338,9 @@ def test_what_is_no_certificate_is_refused(content, message, tmp_path):
         Certificate.load(path)
 
 
-def test_a_certificate_for_another_threshold_is_refused(certificate, tmp_path):
-    dataclasses.replace(certificate, threshold="paper").save(tmp_path / "trial.json")
-    with pytest.raises(InvalidInput, match="its threshold is paper"):
-        Certificate.load(tmp_path / "trial.json")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"family": "normal"}, "unknown family"),
         ({"costs": [1]}, "at least 2 arms, got 1"),
         ({"costs": [1, -1]}, r"costs\[1\] must be positive"),
         ({"policy": "cos"}, "did you mean co"),
@@ -392,8 +348,6 @@ def test_a_certificate_for_another_threshold_is_refused(certificate, tmp_path):
         ({"delta": 0.001}, "needs at least .* trajectories, got 1000"),
         ({"confidence": 1}, "confidence must lie strictly between 0 and 1"),
         ({"max_pulls": 3}, "max_pulls must be a whole number of at least 4"),
-        ({"cost_model": "free"}, "unknown cost model"),
-        ({"seed": -1}, "seed must be a whole number"),
     ],
 )
 def test_calibrate_refuses(options, message):
@@ -412,10 +366,8 @@ def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_
     assert fields == json.loads((tmp_path / "trial.json").read_text())
     options += ["--means", "1,0", "--trajectories", "50", "--threshold", "trial.json"]
     summary = json.loads(here("simulate", *options, "--policy", "co", "--json", cwd=tmp_path).stdout)
-    assert (summary["threshold"], summary["standing"]) == (
-        fields["threshold"],
-        "certified by simulation, up to 100 pulls",
-    )
+    assert summary["threshold"] == fields["threshold"]
+    assert summary["standing"] == "certified by simulation, up to 100 pulls"
     refused = here("compare", *options, "--policies", "co,racing", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.startswith("cabai: the threshold is certified for policy co, got racing")

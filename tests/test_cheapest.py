@@ -24,6 +24,7 @@ from cabai.study.state.sampled import first_coin
 from cabai.support.streams import uniform
 from cabai.thresholds import Bets, Contrast, bets, tilts
 from conftest import drawer
+from worst_rule import most_often_crossed
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
@@ -285,20 +286,6 @@ def test_what_bets_show_is_never_above_a_scan_of_all_pairs_of_stakes():
 # --- The worst sampling rule of two arms, by dynamic programming -----------------------------------------------------
 
 
-def most_often_shown(shown, mu_b, mu_a, horizon):
-    """The largest chance, over all rules that see everything, that a test of two arms with rewards 0 and 1 ever says
-    yes within so many pulls. shown[n_b, n_a][i, j]: it does, after i and j ones."""
-    ahead = {n: shown[n, horizon - n].astype(float) for n in range(1, horizon)}
-    for t in range(horizon - 1, 1, -1):
-        now = {}
-        for n in range(1, t):
-            pull_b = mu_b * ahead[n + 1][1:, :] + (1 - mu_b) * ahead[n + 1][:-1, :]
-            pull_a = mu_a * ahead[n][:, 1:] + (1 - mu_a) * ahead[n][:, :-1]
-            now[n] = np.where(shown[n, t - n], 1.0, np.maximum(pull_b, pull_a))
-        ahead = now
-    return float(np.array([1 - mu_b, mu_b]) @ ahead[1] @ np.array([1 - mu_a, mu_a]))
-
-
 @pytest.mark.parametrize("threshold", ["contrast", pytest.param("bets", marks=SLOW)])
 def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
     """All outcomes of up to 40 pulls of two bernoulli arms that differ by exactly the margin, also at the edges."""
@@ -334,7 +321,7 @@ def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
                         fill(a, n_a, j)
                         table[i, j] = test(setup.rules, 0, b, a, -margin)
             shown[n_b, n_a] = table
-    chances = [most_often_shown(shown, mu, mu - margin, horizon) for mu in (0.1, 0.15, 0.5, 0.95, 1.0)]
+    chances = [most_often_crossed(shown, mu, horizon, mu - margin) for mu in (0.1, 0.15, 0.5, 0.95, 1.0)]
     assert max(chances) <= delta
     assert max(chances) > 0.1  # and the rule is a strong one
 
@@ -419,7 +406,7 @@ class Plain:
         return min(found, key=found.__getitem__, default=leader)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_policy_makes_the_pulls_of_a_plain_one(seed):
     instance = Instance("gaussian", [1.0, 0.9, 0.3, -2.0], [1, 0.5, 0.1, 0.3])
     running, epsilon, slack, most = [4, 1, 2, 3], 1.2, 0.5, 150
@@ -430,12 +417,8 @@ def test_the_policy_makes_the_pulls_of_a_plain_one(seed):
     expected = [*range(4), *np.diff(runs.path[0][: runs.steps[0] - 3], axis=0).argmax(axis=1).tolist()]
     goal = Cheapest(slack, tuple(running))
     setup = Setup(instance.family, Contrast(), policy_of("cheapest"), arms=4, delta=0.1, epsilon=epsilon, goal=goal)
-    plain, draw, pulled, answer = (
-        Plain(setup, running, epsilon, epsilon - slack, seed),
-        drawer(instance, seed, 0),
-        [],
-        None,
-    )
+    plain, draw = Plain(setup, running, epsilon, epsilon - slack, seed), drawer(instance, seed, 0)
+    pulled, answer = [], None
     while answer is None and len(pulled) < most:
         a = len(pulled) if len(pulled) < 4 else plain.choose()
         pulled.append(a)

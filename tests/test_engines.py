@@ -199,18 +199,6 @@ def test_what_is_ones_own_is_unpacked_where_its_files_are_not(own, tmp_path):
     assert done.stdout.strip() == work.run(10, 5, np.zeros(2, np.int64)).rows[0]["cost"].sum().hex()
 
 
-def test_a_user_s_own_is_compiled_once_also_for_other_work(own, paper_instance):
-    family, threshold, policy = own
-    works = []
-    for means in ([3, 1, 0.5], [4, 1, 0.5]):
-        instance = cabai.Instance(family, means=means, costs=[1, 0.1, 0.01])
-        setup = Setup(family, threshold, policy, arms=3, delta=0.1)
-        works.append(task.unpacked(packed(Work([instance], [setup], 0, 2**62, math.inf))))
-    assert works[0] is not works[1]
-    assert works[0].compiled()[0] is works[1].compiled()[0]
-    assert works[0].compiled()[1] is works[1].compiled()[1]
-
-
 # --- What can happen to workers --------------------------------------------------------------------------------------
 
 
@@ -362,18 +350,17 @@ def test_quantiles_of_few_and_of_equal_costs():
 def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
     instance = cabai.Instance("gaussian", means=[9, 0], costs=[1, 1])
     peaks = []
-    for trajectories in (400_000, 4_000_000):
+    for trajectories in (200_000, 1_600_000):
         tracemalloc.start()
         kept = cabai.simulate(instance, "uniform", trajectories=trajectories, keep="summary", workers=2)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len(kept) == trajectories
     assert peaks[1] < 1.5 * peaks[0]
-    assert peaks[1] < 4_000_000 * 8 * 5 / 4  # a quarter of what its rows alone would take
+    assert peaks[1] < 1_600_000 * 8 * 5 / 4  # a quarter of what its rows alone would take
 
 
-@pytest.mark.parametrize("seconds_each", [1e-6, 3e-5, 0.01, 0.3, 5.0])
-@pytest.mark.parametrize("cores", [1, 8, 1000])
+@pytest.mark.parametrize(("seconds_each", "cores"), [(1e-6, 8), (3e-5, 1000), (0.01, 1), (5.0, 8)])
 def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
     """But for the first ones, those of a single trajectory, and the last few."""
     chunks, random = Chunks(10**7, 1.0, 0.2, 10**7, 4), np.random.default_rng(1)
@@ -396,10 +383,7 @@ def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"engine": "joblib"},
-            "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'joblib'",
-        ),
+        ({"engine": "joblib"}, "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'jobl"),
         ({"engine": 7}, "got 7"),
         ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
         ({"address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got None"),
@@ -456,20 +440,3 @@ def test_what_is_not_installed_is_told(paper_instance, monkeypatch, extra):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ModuleNotFoundError, match=rf'pip install "\.\[{engine}\]"'):
         cabai.simulate(paper_instance, "uniform", engine=engine)
-
-
-def test_the_shell_keeps_a_summary(paper_instance):
-    arguments = [
-        "--family",
-        "gaussian",
-        "--means",
-        "1.5,1",
-        "--costs",
-        "1,0.1",
-        "--trajectories",
-        "200",
-        "--json",
-    ]
-    found = [json.loads(here("simulate", *arguments, "--keep", keep).stdout) for keep in ("rows", "summary")]
-    assert found[0].keys() == found[1].keys()
-    assert found[0]["errors"] == found[1]["errors"]

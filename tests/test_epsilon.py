@@ -176,20 +176,6 @@ def test_evidence_within_epsilon_at_the_edges_of_a_family(family):
                         assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_evidence_within_epsilon_grows_with_epsilon_from_the_evidence_without(family):
-    rng = np.random.default_rng(7)
-    for _ in range(100):
-        n_b, mean_b, n_a, mean_a, _ = random_case(rng, family)
-        z = ask(setup_of(family, 0.0), evidence, n_b, mean_b, n_a, mean_a)
-        values = [within(family, n_b, mean_b, n_a, mean_a, epsilon) for epsilon in (1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.9)]
-        assert all(x <= y * (1 + 1e-9) for x, y in zip([z, *values], values, strict=False)), (z, values)
-        gap = mean_b - mean_a
-        if gap > 1e-3 * max(abs(mean_b), abs(mean_a)) and gap > 1e-4:
-            # dZ/d epsilon = N_a d'(mean_a, q), which for q in reach of the data is at most a few Z / gap
-            assert values[0] == pytest.approx(z, rel=1e-3)
-
-
 def test_epsilon_of_zero_asks_for_the_plain_evidence():
     """is_settled with epsilon = 0 is beats; with an epsilon that rounds away it asks for the same evidence."""
     from cabai.core import within
@@ -208,59 +194,10 @@ def test_epsilon_of_zero_asks_for_the_plain_evidence():
     assert 20 < sum(told) < 180
 
 
-VARIANCES = {
-    "gaussian": lambda q: q * 0 + 1,
-    "bernoulli": lambda q: q * (1 - q),
-    "poisson": lambda q: q,
-    "exponential": lambda q: q * q,
-}
-
-
-@pytest.mark.parametrize("family", VARIANCES)
-def test_log_variance_is_concave_so_that_the_minimiser_is_unique(family):
-    """V is the one that d has: d'(p, q) = (q - p)/V(q). log V is concave: V(q)/V(q + e) does not fall with q. Hence the
-    ratio of the two terms of the derivative is monotone, and there is one place where they cancel."""
-    top = 1.0 if family == "bernoulli" else 50.0
-    q = np.linspace(0, top, 2003)[1:-1]
-    variance = VARIANCES[family](q)
-    for p, at in ((0.3 * top, q[::500]), (0.7 * top, q[250::500])):
-        for point in at:
-            with mp.workdps(40):
-                slope = mp.diff(lambda x, p=p: exact_divergence(family, mp.mpf(p), x, 1), mp.mpf(point))
-            assert float(slope) == pytest.approx((point - p) / VARIANCES[family](point), rel=1e-9)
-    assert (np.diff(np.log(variance), 2) <= 1e-12).all()
-    rng = np.random.default_rng(2)
-    for _ in range(30):
-        n_b, n_a = 10 ** rng.uniform(0, 7, 2)
-        epsilon = 10 ** rng.uniform(-3, -0.1) * top
-        mean_b, mean_a = rng.uniform(0, top, 2)
-        low, high = max(mean_a - epsilon, 0.0 if family != "gaussian" else -np.inf), mean_b
-        high = min(high, top - epsilon) if family == "bernoulli" else high
-        if not low < high:
-            continue
-        x = np.linspace(low, high, 1003)[1:-1]
-        v = VARIANCES[family]
-        ratio = (n_a * (x + epsilon - mean_a) * v(x)) / (n_b * (mean_b - x) * v(x + epsilon))
-        assert (np.diff(ratio) > 0).all()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_compiled_evidence_within_epsilon_is_that_of_plain_python(family):
-    from cabai.core.compiling import compiled
-
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        n_b, mean_b, n_a, mean_a, epsilon = random_case(rng, family)
-        setup = setup_of(family, epsilon)
-        b, a = arm_of(setup, n_b, mean_b), arm_of(setup, n_a, mean_a)
-        fast = compiled(setup.bound(evidence_within))
-        assert fast(setup.rules, b.fields, a.fields) == ask(setup, evidence_within, n_b, mean_b, n_a, mean_a)
-
-
 # --- Policies with an epsilon ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
+@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=6))
 def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
     from cabai.core.observe import observe
     from cabai.study.state.sampled import first_coin
@@ -350,7 +287,7 @@ HARD = {
     "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
     "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
 }  # fmt: skip
-QUICK = covering(["gaussian", "bernoulli", "poisson"], WITHOUT_BUDGET[:7])
+QUICK = covering(["gaussian", "bernoulli", "poisson"], WITHOUT_BUDGET[:7], most=4)
 PROVEN = {
     "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
     "bernoulli": ["evalue", "kt", "paper", "mixture"],
@@ -392,7 +329,7 @@ TIED = {
 }
 
 
-@pytest.mark.parametrize(("name", "policy"), covering(TIED, WITHOUT_BUDGET))
+@pytest.mark.parametrize(("name", "policy"), covering(TIED, WITHOUT_BUDGET, most=6))
 def test_tied_arms_end_a_run(name, policy):
     instance, epsilon = TIED[name]
     runs = cabai.simulate(
@@ -408,13 +345,8 @@ def test_wrong_counts_what_is_beyond_epsilon():
     by_hand = {name: getattr(runs, name) for name in runs.__dataclass_fields__}
     by_hand |= {"decisions": np.array([0, 1, 2, 3, -1]), "costs": np.ones(5), "steps": np.ones(5, int)}
     by_hand |= {"pulls": np.ones((5, 4), int)}
-    assert cabai.results.Runs(**by_hand).wrong.tolist() == [
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]  # 1 - 0.3 is not 0.7 in binary
+    # 1 - 0.3 is not 0.7 in binary
+    assert cabai.results.Runs(**by_hand).wrong.tolist() == [False, False, True, True, False]
     assert cabai.results.Runs(**by_hand | {"epsilon": 0.0}).wrong.tolist() == [False, True, True, True, False]
     assert cabai.results.Runs(**by_hand | {"epsilon": 0.31}).wrong.tolist() == [False, False, False, True, False]
     assert cabai.results.Runs(**by_hand).summary().errors == 2
@@ -422,23 +354,15 @@ def test_wrong_counts_what_is_beyond_epsilon():
     assert cabai.results.Runs(**by_hand).to_frame()["correct"].tolist() == [True, True, False, False, False]
 
 
-@pytest.mark.parametrize("epsilon", [-1e-12, math.nan, math.inf, "a lot", None])
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
+@pytest.mark.parametrize(
+    ("family", "epsilon"),
+    [("gaussian", -1e-12), ("poisson", math.nan), ("gaussian", None), ("bernoulli", 1), ("bounded", 1.5)],
+)
 def test_an_epsilon_that_makes_no_sense_is_refused(family, epsilon):
     instance = cabai.Instance(family, [0.5, 0.4], [1, 1])
-    with pytest.raises(cabai.InvalidInput, match="epsilon must be"):
+    allowed = r"epsilon must be in \[0, 1\)" if family.startswith("b") else "epsilon must be"
+    with pytest.raises(cabai.InvalidInput, match=allowed):
         cabai.simulate(instance, "co", epsilon=epsilon, trajectories=1, threshold="paper")
-
-
-def test_an_epsilon_as_large_as_all_means_is_refused_where_means_are_bounded():
-    for family in ("bernoulli", "bounded"):
-        for epsilon in (1, 1.0, 1.5):
-            with pytest.raises(cabai.InvalidInput, match=r"epsilon must be in \[0, 1\)"):
-                cabai.simulate(
-                    cabai.Instance(family, [0.5, 0.4], [1, 1]), "co", epsilon=epsilon, trajectories=1, threshold="paper"
-                )
-    poisson = cabai.Instance("poisson", [5, 4], [1, 1])
-    assert cabai.simulate(poisson, "co", threshold="evalue", epsilon=2, trajectories=5).epsilon == 2
 
 
 def test_shares_with_an_epsilon_are_those_of_lowered_gaussian_rivals():

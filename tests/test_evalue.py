@@ -21,6 +21,7 @@ from cabai.families import family_of
 from cabai.thresholds import EValue
 from combinations import covering
 from conftest import variance_of
+from worst_rule import most_often_crossed
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
@@ -323,18 +324,7 @@ def test_no_sampling_rule_makes_a_bernoulli_evalue_cross_more_often_than_promise
     tables = {(n, t - n): bernoulli_log_evalues(n, t - n) for t in range(2, horizon + 1) for n in range(1, t)}
     for x in (1.5, 2.0, 5.0, 20.0):
         crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
-        ahead = {n: crossed[n, horizon - n].astype(float) for n in range(1, horizon)}
-        for t in range(horizon - 1, 1, -1):
-            now = {}
-            for n in range(1, t):
-                after_b, after_a = ahead[n + 1], ahead[n]
-                pull_b = mu * after_b[1:, :] + (1 - mu) * after_b[:-1, :]
-                pull_a = mu * after_a[:, 1:] + (1 - mu) * after_a[:, :-1]
-                now[n] = np.where(crossed[n, t - n], 1.0, np.maximum(pull_b, pull_a))
-            ahead = now
-        start = ahead[1]
-        chance = np.array([1 - mu, mu])
-        assert chance @ start @ chance <= 1 / x
+        assert most_often_crossed(crossed, mu, horizon) <= 1 / x
 
 
 # --- Chance: by simulation, for every family -------------------------------------------------------------------------

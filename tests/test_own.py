@@ -21,12 +21,9 @@ import cabai
 from cabai.bench.suites import random_instance
 from cabai.cli.main import app
 from cabai.families import poisson
-from cabai.study.stand_ins import stored
-from cabai.thresholds import Calibrated
 from studies import check_same_pulls
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
-MODULES = ("geometric", "half_log", "thompson")
 ADDRESSES = {"family": "geometric:Geometric", "threshold": "half_log:HalfLog(extra=0.5)", "policy": "thompson:thompson"}
 ARMS = ["a", "b", "c"]
 
@@ -87,11 +84,6 @@ def test_a_study_stores_where_what_is_ones_own_is_found(own):
     assert pull_on(again, 20) == pull_on(by_address, 20)
     with pytest.raises(cabai.InvalidInput, match=r"its policy is thompson:thompson, not uniform"):
         cabai.create_study("own", arms=ARMS, storage="memory", load_if_exists=True, **own | {"policy": "uniform"})
-
-
-@pytest.mark.parametrize("text", ["calibrated(c=2, policy=thompson:thompson)", "calibrated(c=2)"])
-def test_a_threshold_of_cabais_that_names_something_own_is_not_taken_for_own(text):
-    assert isinstance(stored("threshold", text), Calibrated)
 
 
 OTHER_PROCESS = """
@@ -197,14 +189,6 @@ def test_bound_compare_and_summaries_take_ones_own(own):
         assert (summary.threshold, summary.proven) == ("half-log(extra=0.5)", False)
         assert summary.lower_bound == pytest.approx(hardness * 0.8 * 2.1972245773362196)  # kl(0.1, 0.9)
         assert summary.mean_cost > 0
-
-
-def test_calibrate_takes_a_policy_of_ones_own(own):
-    found = cabai.calibrate("gaussian", [1, 0.5], own["policy"], delta=0.2, max_pulls=20, trajectories=300)
-    assert (found.policy, found.family, found.delta) == ("thompson", "gaussian", 0.2)
-    instance = cabai.Instance("gaussian", [1.0, 0.0], [1, 0.5])
-    runs = cabai.simulate(instance, own["policy"], threshold=found.threshold, delta=0.2, trajectories=5, max_pulls=20)
-    assert runs.summary().standing == "certified by simulation, up to 20 pulls"
 
 
 def test_a_study_takes_what_was_calibrated_for_a_family_and_a_policy_of_ones_own(own):
@@ -355,11 +339,6 @@ def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch)
         cabai.simulate(instance, "co", threshold="mixture", trajectories=2)
 
 
-def test_whole_rewards_are_whole(own):
-    with pytest.raises(cabai.InvalidInput, match="reward must be a whole number, 0 or more, for the geometric family"):
-        own["family"].check_reward(0.5)
-
-
 def test_what_has_no_name_and_what_no_grid_can_draw_are_refused(own):
     class Nameless(cabai.Threshold):
         def parameters(self, family, arms, delta):
@@ -419,15 +398,6 @@ def test_the_example_is_top_two_thompson_sampling(own, means, pulls):
     plain = [plain_top_two_thompson(means, pulls, rng) for _ in range(times)]
     shares = [np.bincount(each, minlength=len(means)) / times for each in (ours, plain)]
     assert np.abs(shares[0] - shares[1]).max() < 0.07
-
-
-def test_the_second_arm_of_the_example_is_found_also_where_no_draw_finds_it(own):
-    """After 1000 draws, it is the arm that came closest, so the leader is pulled half of the time."""
-    arms = [SimpleNamespace(mean=mean, pulls=10_000) for mean in (1.0, 0.5, 0.4)]
-    run = SimpleNamespace(stream=np.uint64(1))
-    with np.errstate(over="ignore"):
-        chosen = {own["policy"].choose(arms, run, None) for _ in range(12)}
-    assert chosen == {0, 1}
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,11 @@ import pytest
 
 import cabai
 from cabai import InvalidInput, uniform
-from cabai.core.blame import blame
 from cabai.simulation.simulating import longest_run
 from cabai.thresholds import Threshold
 from combinations import covering
-from conftest import drawer
 
-ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
+ALL = covering(["co", "ctas", "top-two", "d-lucb", "tas", "uniform", "racing"], most=4)
 
 
 def same(a: cabai.results.Runs, b: cabai.results.Runs) -> bool:
@@ -32,41 +30,17 @@ def same(a: cabai.results.Runs, b: cabai.results.Runs) -> bool:
 
 @pytest.mark.parametrize("policy", ALL)
 def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
-    whole = cabai.simulate(paper_instance, policy, trajectories=130, seed=5, grid=[3, 10, 100], threshold="paper")
+    options = {"trajectories": 130, "seed": 5, "grid": [3, 10, 100], "threshold": "paper"}
+    whole = cabai.simulate(paper_instance, policy, **options)
     for workers in (1, 3):
-        assert same(
-            whole,
-            cabai.simulate(
-                paper_instance, policy, trajectories=130, seed=5, workers=workers, grid=[3, 10, 100], threshold="paper"
-            ),
-        )
+        assert same(whole, cabai.simulate(paper_instance, policy, workers=workers, **options))
     fewer = cabai.simulate(paper_instance, policy, trajectories=7, seed=5, threshold="paper")
     assert np.array_equal(fewer.costs, whole.costs[:7])
     other = cabai.simulate(paper_instance, policy, trajectories=130, seed=6, threshold="paper")
     assert not np.array_equal(other.steps, whole.steps)
 
 
-def test_all_policies_see_the_same_rewards(paper_instance):
-    """With one long trajectory each, the sum of an arm's first n rewards is the same: recompute it from the draws."""
-    draw = drawer(paper_instance, 0, 0)
-    first = [draw(a)[0] for a in range(3)]
-    again = drawer(cabai.Instance("gaussian", [1.5, 1, 0.5, 0, 0], [1] * 5, cost_model="beta"), 0, 0)
-    assert [again(a)[0] for a in range(3)] == first
-
-
-def test_cost_models_keep_the_rewards_and_the_mean(paper_instance):
-    fixed = cabai.simulate(paper_instance, "uniform", trajectories=200, threshold="paper")
-    for model in ("uniform", "two-point", "beta", "exponential"):
-        drawn = cabai.Instance("gaussian", paper_instance.means, paper_instance.costs, cost_model=model)
-        runs = cabai.simulate(drawn, "uniform", trajectories=200, threshold="paper")
-        assert np.array_equal(runs.pulls, fixed.pulls)
-        # Each cost has a standard deviation of at most its mean; so has the sum, in root mean square over pulls.
-        spread = math.sqrt((fixed.pulls * paper_instance.costs**2).sum())
-        assert abs(runs.costs.sum() - fixed.costs.sum()) < 5 * spread
-        assert not np.array_equal(runs.costs, fixed.costs)
-
-
-@pytest.mark.parametrize("policy", ["ctas", "tas", "top-two", "uniform"])
+@pytest.mark.parametrize("policy", ["ctas", "top-two"])
 def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy):
     deltas = [0.01, 0.3, 1e-6]
     options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500], "threshold": "paper"}
@@ -76,10 +50,9 @@ def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, 
         assert same(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options))
 
 
-@pytest.mark.parametrize("policy", ["co", "racing", "d-lucb"])
-def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance, policy):
+def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance):
     with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
-        cabai.simulate(paper_instance, policy, delta=[0.1, 0.01], threshold="paper")
+        cabai.simulate(paper_instance, "co", delta=[0.1, 0.01], threshold="paper")
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -223,7 +196,7 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "policy"), covering(EXTREMES, ["co", "ctas", "d-lucb"]))
+@pytest.mark.parametrize(("name", "policy"), covering(EXTREMES, ["co", "ctas", "d-lucb"], most=3))
 def test_means_as_extreme_as_allowed_take_as_long_as_others(name, policy):
     """The same gap in standard deviations: rounding must not show. Five standard errors."""
     family, easy, extreme = EXTREMES[name]
@@ -236,16 +209,6 @@ def test_means_as_extreme_as_allowed_take_as_long_as_others(name, policy):
     assert far.wrong.sum() <= 8  # at a rate of 0.001, what is seen with evalue, more once in 10^9
     noise = math.hypot(near.steps.std(), far.steps.std()) / 20
     assert abs(near.steps.mean() - far.steps.mean()) < 5 * noise
-
-
-def test_progress_is_told_how_many_are_done(paper_instance):
-    seen: list[int] = []
-    cabai.simulate(paper_instance, "co", trajectories=500, progress=seen.append, threshold="paper")
-    assert seen == sorted(seen)
-    assert seen[-1] == 500
-    seen.clear()
-    cabai.compare(paper_instance, ["co", "racing"], trajectories=100, progress=seen.append, threshold="paper")
-    assert seen[-1] == 200
 
 
 def test_own_policy_runs_and_stops_by_evidence(paper_instance):
@@ -305,16 +268,6 @@ def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_
     assert refused.value.__context__ is not None
 
 
-def test_a_compilers_message_has_no_colours():
-    def mine(arms, run, rules):
-        return 0
-
-    bold, plain = "\x1b[1m", "\x1b[0m"
-    error = ValueError(f"{bold}Failed in nopython mode{plain}\n{bold}No {plain}\x1b[1;31msuch thing{plain}")
-    said = blame(mine, None, error)
-    assert said.endswith("`return 0`: No such thing.")
-
-
 def test_a_helper_of_an_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance):
     @cabai.policy
     def mine(arms, run, rules):
@@ -369,26 +322,17 @@ def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):
     ("options", "message"),
     [
         ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
-        ({"delta": 1.0}, "delta must lie strictly between 0 and 1"),
-        ({"delta": float("nan")}, "delta must be a finite number, got nan"),
         ({"delta": "0.1"}, "delta must be a finite number, got '0.1'"),
         ({"delta": []}, "delta must be a number or a list"),
         ({"delta": [0.1, 0.1]}, "list of different numbers"),
         ({"trajectories": 0}, "trajectories must be a whole number of at least 1, got 0"),
-        ({"trajectories": 2.5}, "trajectories must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"seed": 2**64}, "seed must be below"),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
         ({"max_pulls": 2}, "max_pulls must be a whole number of at least 3, got 2"),
         ({"max_cost": 0}, "max_cost must be positive, got 0"),
-        ({"max_cost": float("inf")}, "max_cost must be a finite number"),
-        ({"threshold": "papr"}, "unknown threshold 'papr'; did you mean paper"),
-        ({"threshold": "kt"}, "threshold kt holds for bernoulli and bounded"),
         ({"policy": "cta"}, "unknown policy 'cta'; did you mean ctas"),
-        (
-            {"policy": "ctas(track=ratio)"},
-            "policy ctas cannot take 'track=ratio'; did you mean tracking? its parameters: explo",
-        ),
+        ({"policy": "ctas(track=ratio)"}, "policy ctas cannot take 'track=ratio'; did you mean tracking? its para"),
         ({"policy": "ctas(tracking=best)"}, "tracking must be one of deficit, ratio, sums, got 'best'"),
         ({"policy": "ctas(exploration=-1)"}, "exploration must not be negative, got -1"),
         ({"policy": 7}, "policy must be a name or a policy, got 7"),

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 
-def most_often_crossed(crossed, mu, horizon):
+def most_often_crossed(crossed, mu, horizon, mu_a=None):
     """The largest chance, over all rules that see everything, that a level is crossed within `horizon` pulls.
 
-    A reward is one of two values, the larger with the chance mu on either arm. crossed[n_b, n_a][i, j] says whether the
-    level is crossed after so many pulls of each arm, i and j of which had the larger value.
+    A reward is one of two values, the larger with the chance mu on arm b, and on arm a unless mu_a is given.
+    crossed[n_b, n_a][i, j]: the level is crossed after n_b and n_a pulls, i and j of which had the larger value.
     """
+    mu_a = mu if mu_a is None else mu_a
     ahead = {n: crossed[n, horizon - n].astype(float) for n in range(1, horizon)}
     for t in range(horizon - 1, 1, -1):
         now = {}
         for n in range(1, t):
             pull_b = mu * ahead[n + 1][1:, :] + (1 - mu) * ahead[n + 1][:-1, :]
-            pull_a = mu * ahead[n][:, 1:] + (1 - mu) * ahead[n][:, :-1]
+            pull_a = mu_a * ahead[n][:, 1:] + (1 - mu_a) * ahead[n][:, :-1]
             now[n] = np.where(crossed[n, t - n], 1.0, np.maximum(pull_b, pull_a))
         ahead = now
-    chance = np.array([1 - mu, mu])
-    return float(chance @ ahead[1] @ chance)
+    return float(np.array([1 - mu, mu]) @ ahead[1] @ np.array([1 - mu_a, mu_a]))
