@@ -30,6 +30,11 @@ slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled_before(monkeypatch):
+    monkeypatch.setattr(kernels, "SHARED", {})
+
+
 def settings(**options: Any) -> Any:
     arms = [f"arm {a}" for a in range(options.pop("count", 5))]
     return create_study(f"{options}", arms=arms, delta=1e-6, storage="memory", load_if_exists=True, **options).settings
@@ -60,6 +65,7 @@ def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, polic
     chance = random.Random(1)
     plain, fast = (Play(settings(family=family, policy=policy, **options | {"seed": seed})) for seed in (5, 5))
     vars(fast.settings)["kernels"] = kernels.Kernels(fast.setup)
+    fast.kernels.compiled = {}  # not those of the plain one
     fast.kernels.compile()
     assert {"choose", "stop"} <= set(fast.kernels.compiled)
     needs_lgamma = options.get("threshold") == "evalue"  # for the prices of its arms

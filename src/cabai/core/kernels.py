@@ -26,6 +26,7 @@ from cabai.support.own import told_by_line
 from cabai.support.specialise import copied
 
 T = TypeVar("T")
+SHARED: dict[Any, tuple[Any, dict[str, Any]]] = {}  # `replay` and what is compiled: studies of one kind share them
 WORTH_COMPILING = 1.0  # seconds in plain functions: about the time to compile them, so at worst it takes twice as long
 
 
@@ -38,8 +39,10 @@ class Kernels:
             "observe": setup.bound(observe), "choose": setup.choose,
             "stop": setup.stop, "surplus": setup.bound(surplus_of), "beats": setup.bound(beats_of),
         }  # fmt: skip
-        self.plain["replay"] = copied(replay, {name: self.plain[name] for name in ("choose", "observe", "stop")})
-        self.compiled: dict[str, Any] = {}
+        key = (*self.plain.values(), setup.layout)
+        if key not in SHARED:
+            SHARED[key] = copied(replay, {name: self.plain[name] for name in ("choose", "observe", "stop")}), {}
+        self.plain["replay"], self.compiled = SHARED[key]
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
 

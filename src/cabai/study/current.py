@@ -287,7 +287,7 @@ class CurrentState:
         without that code."""
         self.since_snapshot += len(transaction.events)
         is_last = transaction.events[-1].kind == STOP
-        if self.since_snapshot < max(SNAPSHOT_EVERY, self.snapshot_size // 100) and not is_last and not self.recipe.own:
+        if self.since_snapshot < max(SNAPSHOT_EVERY, self.snapshot_size // 500) and not is_last and not self.recipe.own:
             return
         state = transaction.state
         content = json.dumps(state.snapshot())

@@ -79,7 +79,7 @@ def check_event(event: Event, settings: Any) -> None:
 
 def is_allowed(reward: float, settings: Any) -> bool:
     """Whether a reward can have been told; a user's own family, which is not imported to read a log, is not asked."""
-    return ":" in settings.family.address or settings.family.allows_reward(reward)
+    return "family" in settings.own or settings.family.allows_reward(reward)
 
 
 def wrong(event: Event, *fields: str) -> ValueError:

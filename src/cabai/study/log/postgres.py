@@ -8,7 +8,7 @@ import re
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -73,17 +73,15 @@ class PostgresConnection:
             return 0.0 if now is None else float(now[0]), cursor.fetchall()
 
     def commit(self) -> None:
-        """What is to be written, and the end of the transaction, in one message."""
-        writes, self.writes = self.writes, []
+        """What is to be written, and the end of the transaction, in one message, with the values in its text. Not by a
+        pipeline: that takes the client half as long again."""
         with self.plain():
             if self.driver.info.transaction_status == INERROR:  # PostgreSQL would roll back, and psycopg say nothing
                 raise psycopg.errors.InFailedSqlTransaction("the transaction has failed")
-            if writes:
+            if self.writes:
                 self.start()
-            with self.driver.pipeline() if writes and psycopg.Pipeline.is_supported() else nullcontext():
-                for text, values in writes:
-                    self.driver.execute(text, values)
-                self.driver.commit()
+            texts, values = [text for text, _ in self.writes], [value for _, some in self.writes for value in some]
+            psycopg.ClientCursor(self.driver).execute("; ".join([*texts, "COMMIT"]), values or None)
 
     @contextmanager
     def plain(self) -> Iterator[None]:

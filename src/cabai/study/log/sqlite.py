@@ -61,19 +61,20 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that the
-        last to come is served first; here all that wait have the same chance."""
+        last to come is served first; here, those that have waited longer try more often."""
         if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
             self.driver.rollback()
-        deadline = 0.0
+        since = waited = 0.0
         while True:
             try:
                 self.driver.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
-                deadline = deadline or time.monotonic() + database.PATIENCE
-                if "locked" not in str(error) or time.monotonic() > deadline:
+                since = since or time.monotonic()
+                waited = time.monotonic() - since
+                if "locked" not in str(error) or waited > database.PATIENCE:
                     raise plain_error(error) from error
-            time.sleep(random.uniform(*PAUSE))
+            time.sleep(random.uniform(*PAUSE) / (1 + 10 * min(waited, 1.0)))
 
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
