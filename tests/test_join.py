@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai.datasets.race import Race
+from cabai.datasets.race import OpenRace, Race
 
 ARMS = ["a", "b", "c"]
 SKILLS = {"a": 0.55, "b": 0.75, "c": 0.6, "worse": 0.6, "better": 0.9, "equal": 0.75}
@@ -264,6 +264,99 @@ def test_newcomers_that_join_one_after_another_until_one_wins(items):
     assert wrong.mean() <= 0.1 + 5 * np.sqrt(0.1 / runs)
 
 
-def test_an_arm_cannot_join_a_race_itself_and_the_error_says_what_to_do(first):
-    with pytest.raises(cabai.InvalidInput, match="new arms can challenge its winner"):
+# --- While it runs: add_arm -----------------------------------------------------------------------------------------
+
+
+def open_race(name="open", url="memory", **given):
+    return cabai.create_study(name, arms=ARMS, items=600, reserve=0.1, storage=url, seed=5, **given)
+
+
+def pull(study, times):
+    for _ in range(times):
+        if not study.stopped:
+            each = study.ask()
+            study.tell(each, reward=TABLE[each.arm][each.item], cost=1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.02])
+@pytest.mark.parametrize(("new", "wins"), [("worse", False), ("better", True)])
+def test_an_arm_joins_a_race_in_its_order_while_it_runs(epsilon, new, wins, tmp_path):
+    study = open_race(url=(url := f"sqlite:///{tmp_path}/cabai.db"), epsilon=epsilon)
+    pull(study, 60)
+    study.add_arm(new, metadata={"month": "next"})
+    study.add_arm(new)  # once is enough
+    assert (study.arms, study.status().joined) == ((*ARMS, new), [new])
+    order = study.settings.items.order(5).tolist()
+    asked = study.ask(4)
+    assert [(each.arm, each.item) for each in asked] == [(new, item) for item in order[:4]]  # it catches up first
+    study.tell_many({"pull": each, "reward": TABLE[new][each.item], "cost": 1} for each in asked)
+    loaded = cabai.load_study("open", storage=url)
+    loaded.run(lambda arm, item: (TABLE[arm][item], 1))
+    assert loaded.decision == (new if wins else "b")
+    assert loaded.status().statement.endswith("these four on these 600 items, wrong with probability at most 0.05")
+    assert loaded.status().spent <= 4 * 600
+    for refused in (lambda: loaded.add_arm("equal"), lambda: loaded.drop("a")):
+        with pytest.raises(cabai.InvalidInput, match="has stopped: its arms can no longer change"):
+            refused()
+
+
+def test_what_an_open_race_refuses(first):
+    with pytest.raises(cabai.InvalidInput, match="Once it is decided, new arms can challenge its winner"):
         first.study.add_arm("new")
+    study = open_race()
+    pull(study, 30)
+    for refused, said in [
+        (lambda: study.drop("a"), "a race drops arms by itself"),
+        (lambda: study.amend(epsilon=0.1), "a test for this epsilon only"),
+        (study.accept, "nothing is proven yet"),
+        (lambda: study.add_arm("a"), "there is already an arm 'a'"),
+        (lambda: cabai.create_study("x", arms=ARMS, items=9, reserve=0.1, race="champion", storage="memory"), "paired"),
+        (lambda: cabai.create_study("x", arms=ARMS, items=9, reserve=0.1, goal="cheapest", epsilon=0.1,
+                                    storage="memory"), "only if its goal is the best arm"),
+    ]:  # fmt: skip
+        with pytest.raises(cabai.InvalidInput, match=said):
+            refused()
+
+
+def test_the_winner_of_an_open_race_must_itself_beat_every_arm():
+    """Here b beats a, and c, which joined, is as good as b. It has to show that itself, at its own level."""
+    race, costs = OpenRace(3, 200, first=2, reserve=0.2, delta=0.05), [1, 1, 2]
+    assert [race.target(a) * 0.05 for a in range(3)] == pytest.approx([2.5, 2.5, 10], rel=1e-5)
+    told = 0
+    while race.board.best[0, 1, 0] < race.target(1):
+        race.tell_many([(a, told, float(a)) for a in range(2)])
+        told += 1
+    assert (race.leader(costs), race.active(costs), race.winner(costs)) == (1, [1, 2], None)
+    race.tell_many([(1, j, 1.0) for j in range(told, 200)] + [(2, j, 1.0) for j in range(200)])
+    assert race.board.best[0, 1, 0] == race.board.best[0, 2, 0] < race.target(2)
+    assert (race.winner(costs), race.confidence(1, 0.05) >= 0.95) == (1, True)
+    costs = [1, 2, 1]  # now c, which ties, is the one to return
+    assert (race.winner(costs), race.active(costs)) == (None, [0, 1, 2])
+    while race.winner(costs) is None:
+        arm, position = race.next(costs, [()] * 3)
+        assert arm == 0
+        race.tell(arm, position, 0.0)
+    assert race.winner(costs) == 2
+
+
+def wins_by_joining(runs, delta, *, epsilon=0.0, first=3, joined=10, reserve=0.2, items=60, seed=8):
+    """How often some arm that is too bad beats the first one, ever, for an adversary who sees all scores, adds arms
+    until one of them does, and stops then. All are as close as is wrong."""
+    rng, wrong = np.random.default_rng(seed), np.zeros(runs, bool)
+    far, best = round(epsilon * items) + 1, items * 6 // 10
+    part = first / (1 - reserve)
+    leader = shuffled(runs, [best], items, rng)[:, 0]
+    for k in range(1 - first, joined + 1):
+        other = shuffled(runs, [best - far], items, rng)[:, 0]
+        level = (part if k <= 0 else 2**k / reserve) / delta
+        if k > 1 - first:
+            wrong |= largest_capitals(other - leader, epsilon, part, delta) >= level
+    return wrong.mean()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_arms_that_join_a_race_until_one_wins_are_wrong_as_rarely_as_promised(epsilon):
+    runs = 20_000
+    rate = wins_by_joining(runs, 0.1, epsilon=epsilon)
+    print(f"epsilon {epsilon}: {rate:.4f}")
+    assert rate <= 0.1 + 5 * np.sqrt(0.1 / runs)

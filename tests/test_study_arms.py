@@ -133,7 +133,10 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
         ({"policy": "d-lucb"}, "got d-lucb"),
         ({"policy": "top-two", "threshold": "stylized"}, "contrast, evalue or bets, got stylized"),
         ({"policy": "top-two", "threshold": "mixture", "family": "gaussian"}, "contrast, evalue or bets, got mixture"),
-        ({"policy": "top-two", "family": None, "items": 10}, "only if it has no items"),
+        (
+            {"policy": "top-two", "family": None, "items": 10, "race": "champion"},
+            "join only a paired race, got 'champion'",
+        ),
         (
             {"policy": "cheapest", "goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]},
             "only if its goal is the best arm, got goal 'cheapest'",

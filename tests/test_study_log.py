@@ -337,6 +337,7 @@ def played(study: Study, turns: int, seed: int) -> Study:
 MOVED = {
     "sampled": {"family": "bernoulli", "reserve": 0.1, "policy": "top-two"},
     "race": {"items": [f"q{i}" for i in range(50)], "seed": 5},
+    "open race": {"items": 50, "seed": 5, "reserve": 0.1},
     "cheapest": {"family": "bernoulli", "goal": "cheapest", "epsilon": 0.1, "running_costs": [1, 2, 3]},
     "ended": {"family": "bernoulli", "max_pulls": 10},
 }
@@ -347,7 +348,7 @@ MOVED = {
 def test_a_study_that_was_moved_is_the_same_and_goes_on_the_same(url, folder, kind):
     storage = f"sqlite:///{folder}/first.db"
     study = played(create_study("study", arms=["a", "b", "c"], storage=storage, **MOVED[kind]), 30, seed=1)
-    if kind == "sampled":
+    if "reserve" in MOVED[kind]:
         study.add_arm("d", by="me")
         study.amend(lease=50.0)
     under_way = None if study.stopped else study.ask(worker="v")

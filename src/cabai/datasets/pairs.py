@@ -22,7 +22,7 @@ def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
     return board_of(arms, items, delta, [0.0] if epsilon == 0 else [0.0, epsilon], arms - 1)
 
 
-def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: int) -> Board:
+def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: float) -> Board:
     """A board for tests with these epsilons, where this many claims may be false; the first epsilon drops arms."""
     tests = len(epsilons)
     shape = (tests, arms, arms)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.datasets import board, champion, cheapest, pairs
+from cabai.datasets.capital import ROUNDED_UP
 from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, amount, shown
 
@@ -145,14 +146,16 @@ class Race:
         active = self._active(leader)
         if len(active) > 1 and not finished[active].all():
             return None
-        if not finished[leader]:
-            return leader
-        best, *rest = np.flatnonzero(finished).tolist()  # also those that are out: now it is known
+        return self.best_finished(costs) if finished[leader] else leader
+
+    def best_finished(self, costs: Sequence[float]) -> int:
+        """Of the arms that have finished everything, also of those that are out: now it is known."""
+        best, *rest = np.flatnonzero(self.board.prefix == self.items).tolist()
         for a in rest:
             lead = self.lead(a, best)
             if lead > 0 or (lead == 0 and costs[a] < costs[best]):
                 best = a
-        return best
+        return int(best)
 
     def lead(self, a: int, b: int) -> float:
         """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
@@ -202,7 +205,7 @@ class Race:
         """For each arm, the largest capital so far against "it is better than the leader"; inf where that is known to
         be false, and for the leader."""
         if self.name == PAIRED:
-            found: NDArray[np.float64] = np.maximum(self.board.best[-1, leader], self.board.best[0].max(axis=0))
+            found: NDArray[np.float64] = self._capital(leader)
             if self.incumbent not in (None, leader):
                 found[self.incumbent] = self.board.best[0, leader, self.incumbent]
         else:
@@ -214,6 +217,11 @@ class Race:
         found[leader] = math.inf
         return found
 
+    def _capital(self, leader: int) -> NDArray[np.float64]:
+        """Of the leader, or of any arm that drops them."""
+        found: NDArray[np.float64] = np.maximum(self.board.best[-1, leader], self.board.best[0].max(axis=0))
+        return found
+
     def rivals(self, leader: int) -> list[int]:
         """The arms about which something must be shown."""
         return [a for a in np.flatnonzero(~self.board.out).tolist() if a != leader]
@@ -221,4 +229,57 @@ class Race:
     def confidence(self, leader: int, delta: float) -> float:
         """1 - the smallest delta at which the leader would have won by now. It is valid at any time."""
         least = float(self.capital(leader).min())
-        return max(0.0, 1 - self.board.target * delta / least)
+        return max(0.0, 1 - self.target(leader) * delta / least)
+
+    def target(self, arm: int) -> float:
+        """The capital with which this arm beats another."""
+        return self.board.target
+
+
+class OpenRace(Race):
+    """A paired race that more arms may join while it runs (docs/theory/race.md).
+
+    No arm is out, since there is no telling who else comes: the winner must itself beat every other arm. Each arm has a
+    share of delta for that: (1 - reserve)/K of the `first` K arms, reserve/2^k of the k-th that joins.
+
+    >>> race = OpenRace(2, 100, first=2, reserve=0.1, delta=0.05)
+    >>> [round(race.target(arm)) for arm in range(2)]
+    [44, 44]
+    """
+
+    def __init__(
+        self, arms: int, items: int, *, first: int, reserve: float, delta: float, epsilon: float = 0.0,
+        low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
+    ) -> None:  # fmt: skip
+        self.name, self.incumbent = PAIRED, None
+        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
+        parts = [first / (1 - reserve)] * first + [2**k / reserve for k in range(1, arms - first + 1)]
+        self.targets: list[float] = [each / delta * ROUNDED_UP for each in parts]
+        started = pairs.board_of(arms, items, delta, [epsilon / (high - low)], parts[0])
+        self.board = started._replace(target=max(self.targets))  # bets go on until it counts for every arm
+        self._begin(arms, items)
+
+    def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
+        super().tell_many(results)
+        self.board.out[:] = False
+
+    def leader(self, costs: Sequence[float]) -> int | None:
+        found = super().leader(costs)
+        return found if found is None or self.board.prefix[found] < self.items else self.best_finished(costs)
+
+    def _active(self, leader: int | None) -> list[int]:
+        arms = range(len(self.board.prefix))
+        if leader is None:
+            return list(arms)
+        beaten = self.board.best[0, leader] >= self.targets[leader]
+        return [a for a in arms if a == leader or not beaten[a]]
+
+    def _capital(self, leader: int) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.board.best[0, leader].copy()
+        return found
+
+    def rivals(self, leader: int) -> list[int]:
+        return [a for a in self._active(leader) if a != leader]
+
+    def target(self, arm: int) -> float:
+        return self.targets[arm]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cabai import policies
 from cabai.core.goal import BEST
+from cabai.datasets.race import PAIRED
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
 from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
@@ -137,6 +138,8 @@ def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[d
     kind, usual = family_of(Bounded() if family is None else family), defaults_for("study")
     of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate", "finish")}
     if items is not None:
+        if given.get("reserve") is not None and of_items["race"] is None and given.get("goal", BEST) == BEST:
+            of_items["race"] = PAIRED  # the only one that arms may join
         shared = {name: given.get(name, usual[name]) for name in ("epsilon", "goal")}
         items = Items.checked(items, family=kind, **shared, **of_items)
     return {"family": kind, **given}, items

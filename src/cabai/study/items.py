@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, Cheapest
 from cabai.datasets.cheapest_race import CheapestRace
 from cabai.datasets.dataset import Dataset, permutation
-from cabai.datasets.race import Race, finish_of, race_of
+from cabai.datasets.race import OpenRace, Race, finish_of, race_of
 from cabai.families import Bernoulli, Family
 from cabai.settings import STOP, WORST, settings_for
 from cabai.support.validation import InvalidInput, amount, shown
@@ -103,18 +103,20 @@ class Items:
         return permutation(self.count, seed)
 
     def new_race(
-        self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str, goal: Cheapest | None = None
-    ) -> Race:
+        self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str, goal: Cheapest | None = None,
+        reserve: float | None = None, first: int = 0,
+    ) -> Race:  # fmt: skip
+        """A race of these arms; with a reserve, there were fewer of them at `first`, and more may join."""
         low, high = family.mean_range
+        shared: dict[str, Any] = {
+            "delta": delta, "epsilon": epsilon, "low": low, "high": high, "minimize": direction == "minimize",
+            "speculate": self.speculate,
+        }  # fmt: skip
         if goal is not None:
-            return CheapestRace(
-                arms, self.count, goal=goal, delta=delta, epsilon=epsilon, low=low, high=high,
-                minimize=direction == "minimize", speculate=self.speculate,
-            )  # fmt: skip
-        return Race(
-            arms, self.count, delta=delta, epsilon=epsilon, race=self.race, low=low, high=high,
-            minimize=direction == "minimize", speculate=self.speculate, earlier=len(self.earlier),
-        )  # fmt: skip
+            return CheapestRace(arms, self.count, goal=goal, **shared)
+        if reserve is not None:
+            return OpenRace(arms, self.count, first=first, reserve=reserve, **shared)
+        return Race(arms, self.count, race=self.race, earlier=len(self.earlier), **shared)
 
     def failed_score(self, family: Family, direction: str) -> float | None:
         """What a failed evaluation counts as; None if it does not."""

@@ -6,7 +6,7 @@ An arm i beats j when E_{i,j} reaches 1/(delta w_i v_D). With K arms at first, a
 
 All v_D add up to 1, and so do all w_i if that of the k-th to join is taken 2k times, the number of its tests.
 Without a reserve no arm can join: w_i = 1/(K - 1), v_D = 1/2^D, which add up to 2 where arms are dropped.
-docs/theory/amending.md has the proof.
+docs/theory/amending.md has the proof. A race has levels of its own (`OpenRace`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cabai.core.goal import BEST
 from cabai.core.stopping import leader_beats_every_rival
+from cabai.datasets.race import PAIRED
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, Champion, Contrast, EValue
 
@@ -45,13 +46,11 @@ def log_parts(settings: Settings, arm: int) -> float:
 def check_use(settings: Settings) -> None:
     """Refuse a reserve, and arms that join or are dropped, where there is no proof."""
     refused = "arms can join a study, or be dropped by hand,"
-    if settings.items is not None:
-        raise InvalidInput(
-            f"{refused} only if it has no items: a race drops arms because of what other arms scored. Once it is "
-            "decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
-        )
     if settings.goal != BEST:
         raise InvalidInput(f"{refused} only if its goal is the best arm, got goal {settings.goal!r}.")
+    if settings.items is not None:
+        check_race(settings)
+        return
     if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:
         raise InvalidInput(
             f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
@@ -65,7 +64,21 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput("its dropped arms are not among its arms.")
     if len(settings.arms) - len(settings.dropped) < 2:
         raise InvalidInput("at least two arms must be left.")
-    if settings.joined and (
-        settings.reserve is None or settings.first_arms < 2 or settings.joined != settings.arms[settings.first_arms :]
-    ):
+    check_joined(settings)
+
+
+def check_race(settings: Settings) -> None:
+    """The same for a study with items."""
+    assert settings.items is not None
+    if settings.items.race != PAIRED or settings.items.earlier:
+        race = "one that has joined another" if settings.items.earlier else repr(settings.items.race)
+        raise InvalidInput(f"arms can join only a paired race, got {race}.")
+    if settings.dropped:
+        raise InvalidInput("arms can be dropped by hand only if a study has no items: a race drops arms by itself.")
+    check_joined(settings)
+
+
+def check_joined(settings: Settings) -> None:
+    first = settings.first_arms
+    if settings.joined and (settings.reserve is None or first < 2 or settings.joined != settings.arms[first:]):
         raise InvalidInput("its arms that joined later are not the last of its arms.")

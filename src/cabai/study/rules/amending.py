@@ -125,12 +125,10 @@ def drop(transaction: Transaction, arm: str, by: str) -> None:
 def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: Any, by: str) -> None:
     """Add an arm."""
     before, name = transaction.state.settings, transaction.row.name
-    if before.items is not None:
-        levels.check_use(before)
     if before.reserve is None:
         raise InvalidInput(
             f"study {name!r} was created without a reserve: no part of delta is left for an arm that joins later. If "
-            "arms may join, create the study with a reserve, such as reserve=0.1."
+            f"arms may join, create the study with a reserve, such as reserve=0.1.{challenge(before)}"
         )
     check_runs(transaction)
     if arm in before.dropped:
@@ -150,7 +148,8 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
     costs = None if before.costs is None else checked_costs([*before.costs, cost], names, "costs")
     after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
     levels.check_use(after)
-    after.setup()
+    if after.items is None:
+        after.setup()
     changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
     add(transaction, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
 
@@ -159,11 +158,19 @@ def cost_known(settings: Settings, arm: str) -> float | None:
     return None if settings.costs is None else settings.costs[settings.arms.index(arm)]
 
 
+def challenge(settings: Settings) -> str:
+    """What is left for new arms, if a study has items."""
+    if settings.items is None:
+        return ""
+    return " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
+
+
 def check_runs(transaction: Transaction) -> None:
     """Refuse to change the arms of a study that has stopped."""
     ended = transaction.state.ended
     if ended is not None:
-        more = "" if ended.words in ENDED else " Raise its budget with amend() first."
+        more = challenge(transaction.state.settings)
+        more = more if ended.words in ENDED else " Raise its budget with amend() first."
         raise InvalidInput(f"study {transaction.row.name!r} has stopped: its arms can no longer change.{more}")
 
 
@@ -201,6 +208,8 @@ def raised(settings: Settings, given: Any) -> float:
         why = f"with goal {settings.goal!r}, epsilon is part of the question"
     elif not decides_by_pairs(settings):
         why = "champion looks for the best arm itself; once the leader is close enough, use accept()"
+    elif settings.items is not None and settings.reserve is not None:
+        why = "arms may join this race, which has a test for this epsilon only"
     elif isinstance(settings.threshold, Calibrated):
         why = "the certificate of the threshold is for this epsilon only"
     if why is not None and epsilon != settings.epsilon:

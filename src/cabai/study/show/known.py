@@ -190,6 +190,8 @@ def race_known_of(state: RaceState, leader: int | None, rival: int | None = None
     arms."""
     race, arms = state.race, len(state.settings.arms)
     possible = ~race.board.out
+    if state.settings.reserve is not None:  # these statements are only for arms that never change
+        return Known(possible, None, None)
     if decided and leader is not None and state.settings.epsilon == 0:
         possible = np.arange(arms) == leader
     if leader is not None:

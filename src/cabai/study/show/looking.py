@@ -294,7 +294,7 @@ class RaceLooking:
 
         self.pairs: Pairs = [None] * len(state.settings.arms)
         if leader is not None:
-            capital, required = self.race.capital(leader), math.log(self.race.board.target)
+            capital, required = self.race.capital(leader), math.log(self.race.target(leader))
             self.pairs = [None if a == leader else (math.log(capital[a]), required) for a in range(len(capital))]
 
     def remaining(self) -> Remaining | None:

@@ -432,9 +432,9 @@ class Status:
         about += "" if self.slack is None else f", goal {self.goal}, slack {self.slack:g}"
         if self.items is None:
             about += f", policy {self.policy}, threshold {self.threshold}"
-            about += f", reserve {self.reserve:g}" if self.reserve else ""
         else:
             about += f", {self.items} items, {self.threshold} race"
+        about += f", reserve {self.reserve:g}" if self.reserve else ""
         more = []
         if self.under_way:
             lapsed = f", {self.lapsed} of them released or expired" if self.lapsed else ""

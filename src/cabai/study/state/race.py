@@ -48,7 +48,7 @@ class RaceState(Accounts):
         settings = self.settings
         return self.items.new_race(
             len(settings.arms), settings.family, delta=settings.delta, epsilon=settings.epsilon,
-            direction=settings.direction, goal=settings.cheapest,
+            direction=settings.direction, goal=settings.cheapest, reserve=settings.reserve, first=settings.first_arms,
         )  # fmt: skip
 
     @property
@@ -76,12 +76,22 @@ class RaceState(Accounts):
         self._score(lease.arm, int(lease.item), event.reward, paid=True)  # type: ignore[arg-type]
 
     def _amend(self, event: Event) -> None:
-        before = self.settings.epsilon
+        before, scores = self.settings, self.race.scores
         super()._amend(event)
-        if self.settings.epsilon != before:  # the same scores, tested with another epsilon
-            scores = self.race.scores
+        for _ in range(len(before.arms), len(self.settings.arms)):
+            self._join()
+        if (self.settings.epsilon, self.settings.arms) != (before.epsilon, before.arms):  # other tests, the same scores
             self._race = self._new_race()
             self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
+
+    def _join(self) -> None:
+        """One more arm, about which nothing is known."""
+        for name in ("accounts", "live", "gone", "scored", "paid_for"):
+            old = getattr(self, name)
+            setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
+        self.busy.append(set())
+        self._known = np.vstack([self._known, np.zeros((1, self.items.count), np.bool_)])
+        self._passed.clear()
 
     def _import(self, event: Event) -> None:
         """A score that was told, and paid for, in another study."""
@@ -179,7 +189,7 @@ class RaceState(Accounts):
             rival = min(rivals, key=lambda a: capital[a])
         else:  # decided: the arm that is least behind
             rival = min((a for a in range(len(capital)) if a != leader), key=lambda a: self.lead(leader, a) or 0.0)
-        return rival, math.log(capital[rival]), math.log(self.race.board.target)
+        return rival, math.log(capital[rival]), math.log(self.race.target(leader))
 
     def claims(self) -> list[Claim]:
         """What is still to be shown. Here evidence is the capital now, and not the largest so far."""
@@ -191,7 +201,7 @@ class RaceState(Accounts):
         else:
             test, by = (0, 0) if race.name == CHAMPION else (len(board.epsilons) - 1, leader)
             found = [(test, by, leader, a) for a in race.active(self.prices) if a != leader]
-        least = math.log(board.target)
+        least = math.log(race.target(leader))
         return [
             Claim(b, a, float(board.epsilons[test]), math.log(max(float(board.capital[test, by, a].sum()), 1e-300)),
                   least)
