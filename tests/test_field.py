@@ -219,8 +219,7 @@ def test_a_live_study_of_any_policy_ends_with_its_leader_before_a_pull_that_may_
 
 
 @pytest.mark.parametrize(
-    "policy",
-    ["successive-rejects", "sequential-halving", "sequential-halving(reuse=false)", "continuous-rejects"],
+    "policy", ["successive-rejects", "sequential-halving", "sequential-halving(reuse=false)", "continuous-rejects"]
 )
 def test_with_another_budget_a_live_study_plans_again_for_all_arms(policy):
     """Raised before the first drop, it makes the pulls of a study that had that budget from the start; raised after

@@ -393,10 +393,7 @@ def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "why"),
-    [
-        ("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"),
-        ("sleep 30", "it took longer than the timeout"),
-    ],
+    [("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"), ("sleep 30", "it took longer than the timeout")],
 )
 def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, why, tmp_path):
     lines = [
