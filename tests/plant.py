@@ -1,24 +1,26 @@
 """Plant small faults, one at a time, and see whether the tests notice: python tests/plant.py [--only WORDS] [--list]
 
-Each fault is a file of src/cabai, a text that occurs there once, what to put in its place, and the test files that
-should fail. A fault is planted in a copy of this clone, which is then tested; the clone itself stays as it is. The exit
-status is 1 if a fault was missed, or no longer applies because the source has changed: then change it here too.
+Each fault is a file of src/cabai, a text that occurs there once, what to put in its place, and the tests that should
+fail: files, or one test of a file. A fault is planted in a copy of this clone, which is then tested; the clone itself
+stays as it is. Printed are the CPU time and the first test that failed; a test that does not end has noticed nothing.
+The exit status is 1 if a fault was missed, or no longer applies since the source has changed: then change it too.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-LIMIT = 900  # seconds for the tests of one fault
+LIMIT = 900  # seconds for the tests of one fault: the machine may be busy
 
 
 class Fault(NamedTuple):
@@ -35,94 +37,117 @@ class Fault(NamedTuple):
 
 FAULTS = [Fault(*each) for each in [
     # families: what a reward is
-    ("families/bernoulli.py", "psi(-difference / complement)", "psi(difference / complement)", "test_families"),
-    ("families/bernoulli.py", "return 1.0 - 2.0 * q", "return 2.0 * q - 1.0", "test_families test_bound"),
+    ("families/bernoulli.py", "psi(-difference / complement)", "psi(difference / complement)",
+     "test_families::test_divergence_is_accurate_to_1e_12"),
+    ("families/bernoulli.py", "return 1.0 - 2.0 * q", "return 2.0 * q - 1.0",
+     "test_families::test_the_slope_of_the_variance_is_its_derivative"),
     ("families/bernoulli.py", "1.0 if uniform(arm) < arm.mean else 0.0", "1.0 if uniform(arm) > arm.mean else 0.0",
-     "test_sampling"),
-    ("families/poisson.py", "return q * psi(difference / q)", "return psi(difference / q)", "test_families"),
+     "test_sampling::test_bernoulli_rewards_are_zero_or_one_with_the_right_chance"),
+    ("families/poisson.py", "return q * psi(difference / q)", "return psi(difference / q)",
+     "test_families::test_divergence_is_accurate_to_1e_12"),
     ("families/poisson.py", "return gamma(record, 1.0 + total) / n", "return gamma(record, total) / n",
-     "test_sampling"),
+     "test_field::test_means_are_drawn_from_their_posterior"),
     ("families/gaussian.py", "return mean - math.sqrt(2.0 * rules.variance * level)",
-     "return mean - math.sqrt(rules.variance * level)", "test_families"),
+     "return mean - math.sqrt(rules.variance * level)",
+     "test_families::test_interval_ends_are_where_the_divergence_is_the_level"),
     ("families/gaussian.py", "return arm.mean + arm.spread * normal(arm)", "return arm.mean + normal(arm)",
-     "test_sampling"),
+     "test_sampling::test_gaussian_rewards_are_normal"),
     ("families/gaussian.py", "(2.0 * rules.variance * (n_a + n_b))", "(rules.variance * (n_a + n_b))",
-     "test_evidence"),
+     "test_evidence::test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls"),
     ("families/gaussian.py", "leader.pulls * (leader.cost / challenger.cost)",
-     "leader.pulls * (challenger.cost / leader.cost)", "test_exactness"),
-    ("families/gaussian.py", "n_a * (mean_a - epsilon)", "n_a * (mean_a + epsilon)", "test_epsilon"),
+     "leader.pulls * (challenger.cost / leader.cost)", "test_exactness::test_same_pulls_as_the_reference"),
+    ("families/gaussian.py", "n_a * (mean_a - epsilon)", "n_a * (mean_a + epsilon)",
+     "test_epsilon::test_evidence_within_epsilon_is_the_least_of_all"),
     # core: evidence, leader, stopping, shares
     ("core/evidence.py", "to_a, to_b = gap * (n_b / n), -gap * (n_a / n)",
-     "to_a, to_b = gap * (n_a / n), -gap * (n_b / n)", "test_evidence"),
+     "to_a, to_b = gap * (n_a / n), -gap * (n_b / n)",
+     "test_evidence::test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls"),
     ("core/evidence.py", "if not a.tested_mean > b.tested_mean:", "if a.tested_mean == b.tested_mean:",
-     "test_evidence"),
+     "test_evidence::test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls"),
     ("core/evidence.py", "(part_b / V_b + part_a / V_a) / 6.0", "(part_b / V_b + part_a / V_a) / 12.0",
-     "test_evidence"),
+     "test_evidence::test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_it"),
     ("core/observe.py", "arm.mean = arm.rewards / arm.pulls", "arm.mean = arm.rewards / (arm.pulls + 1)",
-     "test_exactness"),
-    ("core/observe.py", "    run.spent += cost\n", "    run.spent += charged\n", "test_simulation test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("core/observe.py", "    run.spent += cost\n", "    run.spent += charged\n",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("core/observe.py", "if mean > best or (mean == best and changed < run.leader):", "if mean >= best:",
-     "test_exactness"),
-    ("core/observe.py", "    elif not mean > run.second:", "    elif mean < run.second - 1.0:", "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("core/observe.py", "    elif not mean > run.second:", "    elif mean < run.second - 1.0:",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("core/stopping.py", "return z > rules.level and z > required(t, rules)", "return z > rules.level",
-     "test_thresholds test_exactness"),
+     "test_thresholds::test_b_beats_a_exactly_when_the_reference_says_so"),
     ("core/stopping.py", "evidence(rules, b, a) - b.price - a.price - required(t, rules)",
-     "evidence(rules, b, a) - b.price - required(t, rules)", "test_evalue test_thresholds"),
+     "evidence(rules, b, a) - b.price - required(t, rules)", "test_study_budgets"),
     ("core/stopping.py",
      "        if a != run.leader and not is_settled(rules, run.t, leader, arms[a]):\n            run.rival = a",
      "        if a > run.leader and not is_settled(rules, run.t, leader, arms[a]):\n            run.rival = a",
-     "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("core/shares.py", "arm.share = math.sqrt(arm.cost) if arm.mean == leader.mean else 0.0",
-     "arm.share = arm.cost if arm.mean == leader.mean else 0.0", "test_exactness test_bound"),
-    ("core/shares.py", "arm.share = arm.cost / arm.u", "arm.share = 1.0 / arm.u", "test_bound"),
+     "arm.share = arm.cost if arm.mean == leader.mean else 0.0",
+     "test_bound::test_arms_tied_for_the_best_share_by_the_root_of_their_costs"),
+    ("core/shares.py", "arm.share = arm.cost / arm.u", "arm.share = 1.0 / arm.u",
+     "test_bound::test_hard_means_and_costs_agree_with_direct_optimisation"),
     # the lower bound
-    ("bound.py", "(1 - 2 * delta) * (math.log1p(-delta)", "(1 - delta) * (math.log1p(-delta)", "test_bound"),
-    ("bound.py", "if chance >= 0.5:", "if chance > 0.5:", "test_bound"),
-    ("bound.py", "means, means - slack)", "means, means + slack)", "test_bound test_epsilon"),
+    ("bound.py", "(1 - 2 * delta) * (math.log1p(-delta)", "(1 - delta) * (math.log1p(-delta)",
+     "test_bound::test_the_least_cost_is_hardness_times_kl"),
+    ("bound.py", "if chance >= 0.5:", "if chance > 0.5:", "test_bound::test_what_has_no_bound_is_refused"),
+    ("bound.py", "means, means - slack)", "means, means + slack)",
+     "test_bound::test_with_an_epsilon_the_best_arm_is_told_from_arms_that_are_better_by_epsilon"),
     # thresholds: when one arm beats another
-    ("thresholds/evalue.py", "math.log((arms - 1) / delta)", "math.log(1 / delta)", "test_evalue"),
-    ("thresholds/evalue.py", "arm.tested = arm.pulls - 1", "arm.tested = arm.pulls", "test_evalue"),
-    ("thresholds/evalue.py", "arm.price = lost - remainder", "arm.price = -remainder", "test_evalue"),
-    ("thresholds/evalue.py", "math.log(arms / (arms - 1))", "math.log((arms - 1) / arms)", "test_evalue"),
+    ("thresholds/evalue.py", "math.log((arms - 1) / delta)", "math.log(1 / delta)",
+     "test_evalue::test_b_beats_a_when_the_evalue_reaches_k_minus_1_over_delta"),
+    ("thresholds/evalue.py", "arm.tested = arm.pulls - 1", "arm.tested = arm.pulls",
+     "test_evalue::test_log_e_is_exact_for_few_pulls"),
+    ("thresholds/evalue.py", "arm.price = lost - remainder", "arm.price = -remainder",
+     "test_evalue::test_log_e_is_exact_for_few_pulls"),
+    ("thresholds/evalue.py", "math.log(arms / (arms - 1))", "math.log((arms - 1) / arms)",
+     "test_evalue::test_the_intervals_of_all_arms_share_delta"),
     ("thresholds/paper.py", "math.log(2 * arms) if self.alpha == 1", "math.log(arms) if self.alpha == 1",
-     "test_thresholds"),
-    ("thresholds/paper.py", "log_B - math.log(delta) + alpha * log_t", "log_B + alpha * log_t", "test_thresholds"),
+     "test_thresholds::test_a_threshold_in_t_equals_the_reference"),
+    ("thresholds/paper.py", "log_B - math.log(delta) + alpha * log_t", "log_B + alpha * log_t",
+     "test_thresholds::test_B_is_the_smallest_for_which_the_proof_holds"),
     ("thresholds/paper.py", "return False  # whether a given B", "return True  # whether a given B",
-     "test_thresholds"),
+     "test_thresholds::test_a_threshold_is_proven_for"),
     # policies: what to pull next
     ("policies/co.py", "return arms[a].costs * arms[a].pulls", "return arms[a].pulls * arms[a].pulls",
-     "test_exactness"),
-    ("policies/co.py", "            run.left -= 1\n", "", "test_exactness"),
-    ("policies/co.py", "if leader == run.dropped_for and last != leader:", "if last != leader:", "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("policies/co.py", "            run.left -= 1\n", "", "test_exactness::test_same_pulls_as_the_reference"),
+    ("policies/co.py", "if leader == run.dropped_for and last != leader:", "if last != leader:",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("policies/ctas.py", "run.counted * arm.share - arm.costs", "run.counted * arm.share + arm.costs",
-     "test_exactness"),
-    ("policies/tracking.py", "math.sqrt(run.t) - rules.slack", "math.sqrt(run.t) + rules.slack", "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("policies/tracking.py", "math.sqrt(run.t) - rules.slack", "math.sqrt(run.t) + rules.slack",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("policies/top_two.py", "uniform(run) * (h_l + h_c) < h_l else c", "uniform(run) * (h_l + h_c) < h_c else c",
-     "test_exactness"),
-    ("policies/top_two.py", "level = math.log(run.t)", "level = math.log(run.t + 1)", "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("policies/top_two.py", "level = math.log(run.t)", "level = math.log(run.t + 1)",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("policies/top_two.py", "if abs(arm.known) - arm.price <= least:", "if abs(arm.known) - arm.price < least:",
-     "test_exactness"),
-    ("policies/d_lucb.py", "run.waiting = run.rival", "run.waiting = -1", "test_exactness"),
+     "test_exactness::test_same_pulls_as_the_reference"),
+    ("policies/d_lucb.py", "run.waiting = run.rival", "run.waiting = -1",
+     "test_exactness::test_same_pulls_as_the_reference"),
     ("policies/d_lucb.py", "highest_rival(arms, run, rules) - rules.epsilon", "highest_rival(arms, run, rules)",
-     "test_epsilon"),
+     "test_epsilon::test_errors_beyond_epsilon_stay_below_delta"),
     # simulation
     ("simulation/truth.py", "truth[a].cost_stream = mix(start)", "truth[a].cost_stream = truth[a].stream",
-     "test_sampling test_simulation"),
+     "test_sampling::test_rewards_come_from_the_splitmix64_stream_of_their_arm"),
     ("simulation/costs.py", "return arm.cost * (0.5 + next_uniform(arm))",
-     "return arm.cost * (0.6 + next_uniform(arm))", "test_sampling"),
+     "return arm.cost * (0.6 + next_uniform(arm))", "test_sampling::test_random_costs_follow_their_law"),
     ("simulation/loop.py", "if run.t >= max_pulls or run.spent >= max_cost:",
-     "if run.t > max_pulls or run.spent >= max_cost:", "test_simulation"),
+     "if run.t > max_pulls or run.spent >= max_cost:", "test_simulation::test_limits_leave_a_trajectory_unfinished"),
     ("simulation/sums.py", "errors=self.errors + other.errors,", "errors=self.errors,",
-     "test_engines test_simulation"),
-    ("simulation/sums.py", "total += exact_sum(whole) << shift", "total += int(whole.sum()) << shift", "test_engines"),
-    ("simulation/results.py", "se_cost=std / math.sqrt(n)", "se_cost=std / n", "test_simulation"),
+     "test_engines::test_totals_say_what_rows_say"),
+    ("simulation/sums.py", "total += exact_sum(whole) << shift", "total += int(whole.sum()) << shift",
+     "test_engines::test_sums_are_exact"),
+    ("simulation/results.py", "se_cost=std_cost / math.sqrt(trajectories)", "se_cost=std_cost / trajectories",
+     "test_simulation::test_summary_agrees_with_the_arrays"),
     ("simulation/work.py", "largest = max(instances", "largest = min(instances", "test_plan"),
-    ("simulation/parallel.py", "if part.done != count:", "if part.done > count:", "test_engines test_interrupts"),
+    ("simulation/parallel.py", "if part.done != count:", "if part.done > count:", "test_interrupts"),
     # datasets: races and readers
     ("datasets/board.py", "carry += (total - more) + share", "carry += (more - total) + share", "test_race"),
     ("datasets/board.py", "mine > others or (mine == others and costs[a] < costs[b])",
-     "mine > others or (mine == others and costs[a] > costs[b])", "test_race test_replay"),
-    ("datasets/board.py", "return alone or finished", "return alone", "test_race test_replay"),
+     "mine > others or (mine == others and costs[a] > costs[b])", "test_race " "test_replay"),
+    ("datasets/board.py", "return alone or finished", "return alone", "test_race " "test_replay"),
     ("datasets/capital.py", "if not -1.0 < m < 1.0:", "if not -1.0 < m < 2.0:", "test_race"),
     ("datasets/capital.py", "return items * (ROUNDING - board.epsilons[test]) - lead < 1.0 - (items - j)",
      "return items * (ROUNDING - board.epsilons[test]) - lead < 2.0 - (items - j)", "test_race"),
@@ -133,30 +158,37 @@ FAULTS = [Fault(*each) for each in [
     ("datasets/pairs.py", "board.out[a] = board.beaten[a] and left > 0", "board.out[a] = board.beaten[a]",
      "test_race"),
     ("datasets/race.py", "if lead > 0 or (lead == 0 and costs[a] < costs[best]):", "if lead > 0:",
-     "test_race test_replay"),
+     "test_race "
+     "test_replay"),
     ("datasets/race.py", "((self.high - score) if self.minimize", "((score - self.low) if self.minimize",
-     "test_race test_items"),
+     "test_race "
+     "test_items"),
     ("datasets/sheets.py", 'if "_" in text:', 'if "__" in text:', "test_replay"),
     ("datasets/sheets.py", "if (np.bincount(cell) > 1).any():", "if (np.bincount(cell) > 2).any():", "test_replay"),
     ("datasets/dataset.py", "each.id is None or each.id != other.id", "each.id is None", "test_readers"),
-    ("datasets/reading.py", "if not np.nansum(costs) > 0:", "if np.nansum(costs) < 0:", "test_readers test_replay"),
+    ("datasets/reading.py", "if not np.nansum(costs) > 0:", "if np.nansum(costs) < 0:",
+     "test_readers "
+     "test_replay"),
     # planning
     ("planning/bills.py", "within = self.decided & (self.costs <= budget * (1 + 1e-12))",
-     "within = self.costs <= budget * (1 + 1e-12)", "test_plan"),
-    ("planning/bills.py", "np.where(self.decided | self.cut, self.costs, math.inf)", "self.costs", "test_plan"),
+     "within = self.costs <= budget * (1 + 1e-12)", "test_plan::test_what_was_cut_is_never_told_as_a_bill"),
+    ("planning/bills.py", "np.where(self.decided | self.cut, self.costs, math.inf)", "self.costs",
+     "test_plan::test_what_was_cut_is_never_told_as_a_bill"),
     ("planning/pilots.py", "random.beta(0.5 + good, 0.5 + n - good, draws)",
-     "random.beta(0.5 + n - good, 0.5 + good, draws)", "test_plan"),
+     "random.beta(0.5 + n - good, 0.5 + good, draws)", "test_plan::test_a_pilot_says_what_its_posterior_says"),
     ("planning/truths.py", "np.sort(goodness, axis=1)[:, -2] + gap", "np.sort(goodness, axis=1)[:, -1] + gap",
-     "test_plan"),
+     "test_plan::test_a_gap_is_that_of_the_best_arm_and_the_next"),
     ("planning/answers.py", "bills.up_to(limit)[:count] - less.up_to(limit)", "bills.costs[:count] - less.costs",
-     "test_plan"),
+     "test_plan::test_an_arm_that_is_never_best_adds_to_the_bill"),
     # calibration
-    ("calibration/binomial.py", "(n - i + 1) / i", "(n - i) / i", "test_calibration"),
+    ("calibration/binomial.py", "(n - i + 1) / i", "(n - i) / i",
+     "test_calibration::test_the_most_errors_that_certify_a_rate_are_those_of_the_exact_binomial_test"),
     ("calibration/binomial.py", "if log_cdf(middle, n, delta) <= math.log(alpha) else (low, middle)",
-     "if log_cdf(middle, n, delta) <= math.log(2 * alpha) else (low, middle)", "test_calibration"),
+     "if log_cdf(middle, n, delta) <= math.log(2 * alpha) else (low, middle)",
+     "test_calibration::test_the_most_errors_that_certify_a_rate_are_those_of_the_exact_binomial_test"),
     # a live study: its state
     ("study/state/accounts.py", "return event.time + self.settings.lease", "return event.time",
-     "test_study_order test_study"),
+     "test_study_order::test_a_lapsed_pull_is_offered_first_also_while_the_results_in_hand_decide"),
     ("study/state/accounts.py", "pulls >= most.max_pulls", "pulls > most.max_pulls", "test_study_budgets"),
     ("study/state/accounts.py", "self.told + self.in_sums + len(self.pulls), self.settings",
      "self.told + self.in_sums, self.settings", "test_study_budgets"),
@@ -166,49 +198,64 @@ FAULTS = [Fault(*each) for each in [
     ("study/state/accounts.py", "bool(self.bill >= limit * (1 - ROUNDING))", "bool(self.bill > limit)",
      "test_study_budgets"),
     ("study/state/accounts.py", "(self.gone if pull.withdrawn else self.live)[a] -= 1", "self.live[a] -= 1",
-     "test_study_order test_study_arms"),
-    ("study/state/sampled.py", "while self.waiting_order and self.waiting_order[0] < missing:",
-     "while self.waiting_order:", "test_study_order"),
-    ("study/state/sampled.py", "self.through > certified", "self.through > certified + 1",
-     "test_study_budgets test_calibration"),
-    ("study/state/sampled.py", 'arms["costs"] += pending * arms["cost"]', 'arms["costs"] += pending',
-     "test_study_order test_study"),
-    ("study/levels.py", "math.log(settings.first_arms - 1) + drops", "math.log(settings.first_arms) + drops",
+     "test_study_order "
      "test_study_arms"),
-    ("study/levels.py", "return math.log(2 * k) + k * math.log(2)", "return math.log(2 * k)", "test_study_arms"),
+    ("study/state/sampled.py", "while self.waiting_order and self.waiting_order[0] < missing:",
+     "while self.waiting_order:", "test_study_order::test_what_is_told_early_waits_and_is_shown"),
+    ("study/state/sampled.py", "self.through > certified", "self.through > certified + 1",
+     "test_study_status::test_a_study_stops_without_a_decision_where_its_certificate_ends "
+     "test_study_status::test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_it_is_none"),
+    ("study/state/sampled.py", 'arms["costs"] += pending * arms["cost"]', 'arms["costs"] += pending',
+     "test_study_order "
+     "test_study"),
+    ("study/levels.py", "math.log(settings.first_arms - 1) + drops", "math.log(settings.first_arms) + drops",
+     "test_study_arms::test_the_level_is_that_of_the_formula"),
+    ("study/levels.py", "return math.log(2 * k) + k * math.log(2)", "return math.log(2 * k)",
+     "test_study_arms::test_the_level_is_that_of_the_formula "
+     "test_study_arms::test_the_shares_of_delta_add_up_to_one"),
     # a live study: its rules
     ("study/rules/asking.py", "and pull.expires > transaction.now\n", "\n", "test_study_requests"),
     ("study/rules/asking.py", "if len(handed) < count and state.affords(pull.arm, without=1):",
      "if len(handed) < count:", "test_study_budgets"),
     ("study/rules/asking.py", "        if not state.affords(arm):\n", "        if False:\n", "test_study_budgets"),
     ("study/rules/telling.py", "if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):",
-     "if told.reward != result.reward:", "test_study_durability test_study test_study_refusals"),
-    ("study/rules/telling.py", "held.worker not in (None, worker)", "False", "test_study_workers test_study_order"),
+     "if told.reward != result.reward:",
+     "test_study_refusals::test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing"),
+    ("study/rules/telling.py", "held.worker not in (None, worker)", "False", "test_study_workers"),
     ("study/rules/amending.py", "len(before.arms) - len(before.dropped) == 2",
      "len(before.arms) - len(before.dropped) == 1", "test_study_arms"),
     ("study/rules/amending.py", "if after.error >= 1:", "if after.error > 1:", "test_study_arms"),
     ("study/rules/counts.py", "if total >= MOST:", "if total > 2 * MOST:", "test_counts_limits"),
-    ("study/given.py", "        if cost < 0:\n", "        if cost < -1:\n", "test_study_refusals test_items"),
+    ("study/given.py", "        if cost < 0:\n", "        if cost < -1:\n",
+     "test_study_refusals::test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing"),
     # a live study: its storage
     ("study/current.py", "        if kind in MAY_DECIDE:\n            self.decide()\n", "", "test_study"),
     ("study/current.py", "            if len(transaction.events) > before:\n                raise\n", "",
-     "test_study_together test_study_broken"),
+     "test_study_together "
+     "test_study_broken"),
     ("study/log/sqlite.py", 'self.driver.execute("BEGIN IMMEDIATE")', 'self.driver.execute("BEGIN")',
-     "test_study_together test_study_durability"),
+     "test_study_together "
+     "test_study_durability"),
     ("study/log/sqlite.py", "PRAGMA synchronous = FULL", "PRAGMA synchronous = OFF",
-     "test_study_stores test_study_durability"),
+     "test_study_durability::test_sqlite_waits_for_the_disk"),
     # server
-    ("server/access.py", "if digest(tokens[READ]) == digest(tokens[WORK]):", "if False:", "test_server"),
-    ("server/access.py", "now - times[0] < WINDOW", "now - times[0] > WINDOW", "test_server"),
-    ("server/rates.py", "if left < 1:", "if left < 0:", "test_server"),
+    ("server/access.py", "if digest(tokens[READ]) == digest(tokens[WORK]):", "if False:",
+     "test_server::test_tokens_come_from_a_file_which_only_its_owner_can_read"),
+    ("server/access.py", "now - times[0] < WINDOW", "now - times[0] > WINDOW",
+     "test_server::test_wrong_tokens_are_limited_and_a_right_one_is_let_in_all_the_same"),
+    ("server/rates.py", "if left < 1:", "if left < 0:",
+     "test_server::test_a_loop_that_has_lost_its_way_is_slowed_down"),
     # support
     ("support/validation.py", "if not 0 < result < 1:", "if not 0 <= result < 1:",
-     "test_simulation test_cli test_bound"),
+     "test_simulation::test_bad_input_is_refused_by_name"),
     ("support/validation.py", "isinstance(value, (int, np.integer)) or value < least:",
-     "isinstance(value, (int, np.integer)) or value < least - 1:", "test_simulation test_cli"),
-    ("support/files.py", "partial.replace(target)", "target.write_bytes(content)", "test_files test_reproduce"),
-    ("support/streams.py", "if x < EDGE[layer + 1]:", "if x < EDGE[layer]:", "test_sampling"),
-    ("support/specialise.py", "target = functions.get(value.slot, value)", "target = value", "test_exactness"),
+     "isinstance(value, (int, np.integer)) or value < least - 1:",
+     "test_simulation::test_bad_input_is_refused_by_name"),
+    ("support/files.py", "partial.replace(target)", "target.write_bytes(content)", "test_files"),
+    ("support/streams.py", "if x < EDGE[layer + 1]:", "if x < EDGE[layer]:",
+     "test_sampling::test_gaussian_rewards_are_normal"),
+    ("support/specialise.py", "target = functions.get(value.slot, value)", "target = value",
+     "test_exactness::test_same_pulls_as_the_reference"),
 ]]  # fmt: skip
 
 
@@ -221,25 +268,33 @@ def copied(to: Path) -> None:
             shutil.copyfile(ROOT / name, to / name)
 
 
-def is_caught(fault: Fault, clone: Path) -> bool:
-    """Whether one of its tests fails."""
+def caught_by(fault: Fault, clone: Path) -> str | None:
+    """The first of its tests that fails."""
     path = clone / "src" / "cabai" / fault.file
     whole = path.read_text(encoding="utf-8")
     path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
-    tests = [f"tests/{name}.py" for name in fault.tests.split()]
-    options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+    names = [name.partition("::") for name in fault.tests.split()]
+    tests = [f"tests/{file}.py{colons}{test}" for file, colons, test in names]
+    options = ["-x", "-q", "--tb=no", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests], cwd=clone, timeout=LIMIT, capture_output=True,
             env=os.environ | {"PYTHONPATH": str(clone / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
-    except subprocess.TimeoutExpired:  # such as a run that no longer ends
-        return True
+    except subprocess.TimeoutExpired:
+        return None
     finally:
         path.write_text(whole, encoding="utf-8")
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(done.stdout.decode()[-2000:] + done.stderr.decode()[-2000:])
-    return done.returncode != 0
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout.decode(), re.MULTILINE)
+    return failed[1].removeprefix("tests/") if failed else None
+
+
+def cpu_seconds() -> float:
+    """Of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
@@ -258,12 +313,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copied(Path(folder))
         for fault in (fault for fault in chosen if fault.applies):
-            started = time.monotonic()
-            caught = is_caught(fault, Path(folder))
-            missed += [] if caught else [fault]
-            word = "caught" if caught else "MISSED"
-            seconds = time.monotonic() - started
-            print(f"{word}  {seconds:4.0f} s  {fault.file}: {fault.old!r} -> {fault.new!r}", flush=True)
+            before = cpu_seconds()
+            found = caught_by(fault, Path(folder))
+            missed += [] if found else [fault]
+            said = f"{fault.file}: {fault.old.strip()!r} -> {fault.new.strip()!r}"
+            print(f"{cpu_seconds() - before:4.0f} s  {found or 'MISSED'}  {said}", flush=True)
     print(f"{len(chosen) - len(lost) - len(missed)} caught, {len(missed)} missed, {len(lost)} do not apply.")
     return bool(missed or lost)
 

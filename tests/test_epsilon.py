@@ -287,7 +287,9 @@ HARD = {
     "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
     "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
 }  # fmt: skip
-QUICK = covering(["gaussian", "bernoulli", "poisson"], WITHOUT_BUDGET[:7], most=4)
+QUICK = covering(
+    ["gaussian", "bernoulli", "poisson"], ["top-two", "tas", "ctas", "uniform", "d-lucb", "racing", "co"], most=4
+)
 PROVEN = {
     "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
     "bernoulli": ["evalue", "kt", "paper", "mixture"],

@@ -17,6 +17,7 @@ from cabai.core.evidence import evidence
 from cabai.core.observe import weigh
 from cabai.core.setup import Setup
 from cabai.core.state import Record
+from cabai.core.stopping import interval_level
 from cabai.families import family_of
 from cabai.thresholds import EValue
 from combinations import covering
@@ -205,6 +206,15 @@ def test_b_beats_a_when_the_evalue_reaches_k_minus_1_over_delta(family):
         more = Statistics(kind, [*pulls, 5, 5], [*rewards, 2, 2], first=[*first, 1, 1])
         assert rule.beats(more, 0, 1, delta=0.3) == (log_e > math.log(3 / 0.3))
     assert answers == {True, False}
+
+
+def test_the_intervals_of_all_arms_share_delta():
+    """The mean of an arm with a price p after n pulls that count is ruled out where n d > log(K/delta) + p."""
+    setup = Setup(family_of("poisson"), EValue(), arms=3, delta=0.1)
+    arms, run = Statistics("poisson", [40, 50, 60], [30, 60, 90], first=[1, 0, 2]).state(setup)
+    for arm in arms:
+        level = setup.bound(interval_level)(Record(arm), int(run["t"]), Record(setup.rules), 3)
+        assert level == pytest.approx((math.log(3 / 0.1) + arm["price"]) / (arm["pulls"] - 1), rel=1e-12)
 
 
 # --- The mixtures ----------------------------------------------------------------------------------------------------

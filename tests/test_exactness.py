@@ -21,54 +21,42 @@ MEANS = {
     "bounded": lambda rng, K: rng.uniform(0, 1, K),
 }
 POLICIES = [
-    "co",
-    "racing",
-    "uniform",
-    "d-lucb",
-    "ctas",
-    "ctas(tracking=ratio)",
-    "ctas(exploration=0.3, slack=0.5)",
-    "tas",
-    "top-two",
-    "top-two(randomized=false)",
-]
+    "co", "racing", "uniform", "d-lucb", "ctas", "ctas(tracking=ratio)", "ctas(exploration=0.3, slack=0.5)", "tas",
+    "top-two", "top-two(randomized=false)",
+]  # fmt: skip
 FIELD = [
-    "eb-tci",
-    "eb-tci(coin=half, challenger=tc)",
-    "eb-tci(challenger=tc, epsilon=0.1)",
-    "thompson",
-    "thompson(challenger=resample, coin=ids)",
-    "at2",
-    "at2(challenger=tci)",
-    "fws",
-    "lma",
-    "dkm",
-    "ugape",
-    "tas(tracking=sums)",
-    "ctas(tracking=sums)",
-]
+    "eb-tci", "eb-tci(coin=half, challenger=tc)", "eb-tci(challenger=tc, epsilon=0.1)", "thompson",
+    "thompson(challenger=resample, coin=ids)", "at2", "at2(challenger=tci)", "fws", "lma", "dkm", "ugape",
+    "tas(tracking=sums)", "ctas(tracking=sums)",
+]  # fmt: skip
 SPENDING = [
-    "ocba",
-    "successive-rejects",
-    "sequential-halving",
-    "sequential-halving(reuse=false)",
-    "sequential-halving(reuse=equal)",
-    "continuous-rejects",
-    "continuous-rejects(gap=next)",
-]
+    "ocba", "successive-rejects", "sequential-halving", "sequential-halving(reuse=false)",
+    "sequential-halving(reuse=equal)", "continuous-rejects", "continuous-rejects(gap=next)",
+]  # fmt: skip
 THRESHOLDS = ["paper", "stylized", "mixture", "mixture(pairwise=false)", "evalue", "paper(alpha=1.2, B=50)"]
 MOST = 400  # pulls a trajectory is followed for
 
 
-def random_instance(rng: np.random.Generator, family: str) -> cabai.Instance:
+def random_instance(rng: np.random.Generator, family: str, cost_model: str) -> cabai.Instance:
     K = int(rng.integers(2, 6))
+    variance = float(rng.choice([0.25, 1.0, 4.0])) if family == "gaussian" else None
     return cabai.Instance(
-        family,
-        MEANS[family](rng, K),
-        10 ** rng.uniform(-3, 0, K),
-        cost_model=rng.choice(["fixed", "uniform"]),
-        variance=float(rng.choice([0.25, 1.0, 4.0])) if family == "gaussian" else None,
+        family, MEANS[family](rng, K), 10 ** rng.uniform(-3, 0, K), cost_model=cost_model, variance=variance
     )
+
+
+def compare_some(policy: str, family: str, of: list[str], thresholds: list[str], seeds: int) -> None:
+    """On random instances; one threshold and one model of costs per policy and family, since each is compiled."""
+    rng = np.random.default_rng([of.index(policy), list(MEANS).index(family)])
+    threshold, cost_model = str(rng.choice(thresholds)), str(rng.choice(["fixed", "uniform"]))
+    whole = tried = 0
+    for seed in range(seeds):
+        instance = random_instance(rng, family, cost_model)
+        if len(instance.best_arms) > 1:
+            continue
+        tried += 1
+        whole += compare(instance, policy, threshold, float(rng.choice([0.3, 0.05, 1e-6])), seed)
+    assert whole >= tried / 2
 
 
 def parameters_of(text: str) -> dict:
@@ -90,16 +78,9 @@ def compare(
     are right, and the comparison ends there.
     """
     runs = cabai.simulate(
-        instance,
-        policy,
-        threshold=threshold,
-        delta=delta,
-        trajectories=1,
-        seed=seed,
-        max_pulls=MOST if budget is None else None,
-        budget=budget,
-        grid=range(1, MOST + 1),
-    )
+        instance, policy, threshold=threshold, delta=delta, trajectories=1, seed=seed, budget=budget,
+        max_pulls=MOST if budget is None else None, grid=range(1, MOST + 1),
+    )  # fmt: skip
     K = len(instance)
     path = np.vstack([np.zeros((1, K), int), runs.path[0][: runs.steps[0]]])
     pulled = np.diff(path[K:], axis=0).argmax(axis=1).tolist()
@@ -111,19 +92,11 @@ def compare(
             key: lambda of=of: compiled(of)(stream[0]) for key, of in {"uniform": uniform, "normal": normal}.items()
         }
     expected = (field_run if policy in FIELD + SPENDING else reference_run)(
-        name,
-        family=instance.family.name,
-        variance=variance_of(instance.family),
-        arms=K,
-        threshold=threshold.partition("(")[0],
-        threshold_parameters=parameters_of(threshold),
-        delta=delta,
-        draw=drawer(instance, seed, 0),
-        **random,
-        max_pulls=MOST,
-        **({} if budget is None else {"budget": budget}),
+        name, family=instance.family.name, variance=variance_of(instance.family), arms=K, delta=delta,
+        threshold=threshold.partition("(")[0], threshold_parameters=parameters_of(threshold),
+        draw=drawer(instance, seed, 0), **random, max_pulls=MOST, **({} if budget is None else {"budget": budget}),
         **parameters_of(policy),
-    )
+    )  # fmt: skip
     close = [i for i, margin in enumerate(expected.margins) if margin < 1e-7]
     order = expected.pulls_in_order
     if close and pulled != order[K:]:
@@ -142,34 +115,15 @@ def compare(
     return True
 
 
-@pytest.mark.parametrize(("policy", "family"), covering(POLICIES, MEANS, times=2))
+@pytest.mark.parametrize(("policy", "family"), covering(POLICIES, MEANS))
 def test_same_pulls_as_the_reference(policy, family):
-    rng = np.random.default_rng([POLICIES.index(policy), list(MEANS).index(family)])
-    whole = tried = 0
-    for seed in range(2 if "tas" in policy else 6):
-        threshold = str(rng.choice(THRESHOLDS))
-        if policy == "d-lucb" and threshold == "evalue":
-            threshold = "paper"
-        instance = random_instance(rng, family)
-        if len(instance.best_arms) > 1:
-            continue
-        tried += 1
-        whole += compare(instance, policy, threshold, float(rng.choice([0.3, 0.05, 1e-6])), seed)
-    assert whole >= tried / 2
+    thresholds = [each for each in THRESHOLDS if policy != "d-lucb" or each != "evalue"]
+    compare_some(policy, family, POLICIES, thresholds, 2 if "tas" in policy else 6)
 
 
 @pytest.mark.parametrize(("policy", "family"), covering(FIELD, MEANS))
 def test_policies_of_the_literature_make_the_pulls_of_their_listings(policy, family):
-    rng = np.random.default_rng([FIELD.index(policy), list(MEANS).index(family)])
-    whole = tried = 0
-    for seed in range(2):
-        threshold = str(rng.choice(["paper", "stylized"] if policy == "ugape" else ["paper", "stylized", "evalue"]))
-        instance = random_instance(rng, family)
-        if len(instance.best_arms) > 1:
-            continue
-        tried += 1
-        whole += compare(instance, policy, threshold, float(rng.choice([0.3, 0.05, 1e-6])), seed)
-    assert whole >= tried / 2
+    compare_some(policy, family, FIELD, ["paper", "stylized", *(["evalue"] if policy != "ugape" else [])], 2)
 
 
 @pytest.mark.parametrize(("policy", "family"), covering(SPENDING, MEANS))
@@ -184,7 +138,7 @@ def test_policies_that_spend_a_budget_make_the_pulls_of_their_listings(policy, f
     assert whole >= 2
 
 
-@pytest.mark.parametrize("policy", ["co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"])
+@pytest.mark.parametrize("policy", covering(["co", "ctas", "tas", "top-two", "d-lucb", "racing", "uniform"], most=3))
 def test_same_pulls_as_the_reference_with_the_bernoulli_threshold(policy):
     instance = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01], cost_model="uniform")
     assert compare(instance, policy, "kt", 0.05, seed=3)
@@ -199,10 +153,10 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("family", list(EDGES))
-def test_top_two_makes_the_same_pulls_with_many_arms_at_the_edges(family):
+@pytest.mark.parametrize(("family", "policy"), covering(EDGES, ["top-two", "top-two(randomized=false)"]))
+def test_top_two_makes_the_same_pulls_with_many_arms_at_the_edges(family, policy):
     """30 arms, means at the edge of the family, costs over six orders of magnitude: upper ends and evidence tie."""
     rng = np.random.default_rng(list(EDGES).index(family))
-    for seed, policy in enumerate(["top-two", "top-two(randomized=false)"]):
+    for seed in range(2):
         instance = cabai.Instance(family, rng.permutation(EDGES[family](rng)), 10 ** rng.uniform(-6, 0, 30))
         assert compare(instance, policy, "stylized", 0.05, seed)
