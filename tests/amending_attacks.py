@@ -139,8 +139,3 @@ def join_levels(first: int, K: int, delta: float, reserve: float) -> np.ndarray:
     """By the number of arms, and by arm."""
     own = [first / (1 - reserve)] * first + [2 * k * 2**k / reserve for k in range(1, K - first + 1)]
     return np.array([[math.log(part / (1 - reserve) / delta) for part in own]] * (K + 1))
-
-
-def naive_join_levels(K: int, delta: float) -> np.ndarray:
-    """As if the arms that are there now had always been all."""
-    return np.array([[math.log(max(n - 1, 1) / delta)] * K for n in range(K + 1)])

@@ -16,6 +16,7 @@ import pytest
 from shell import apart, here
 
 PAPER = ["--family", "gaussian", "--means", "1.5,1,0.5", "--costs", "1,0.1,0.01"]
+PAIR = ["--means", "1,0", "--costs", "1,1"]
 
 
 def test_bound_prints_the_papers_optimum():
@@ -74,14 +75,8 @@ def test_compare_takes_a_file_of_instances_and_draws_a_panel_each(tmp_path):
     """)
     options = ["--policies", "co,uniform", "--trajectories", "20", "--delta", "0.3"]
     done = here("compare", str(file), *options, "--plot", str(picture))
-    assert re.findall(r"^(easy|hard|co|uniform)\b", done.stdout, re.MULTILINE) == [
-        "easy",
-        "co",
-        "uniform",
-        "hard",
-        "co",
-        "uniform",
-    ]
+    named = re.findall(r"^(easy|hard|co|uniform)\b", done.stdout, re.MULTILINE)
+    assert named == ["easy", "co", "uniform", "hard", "co", "uniform"]
     for name in ("easy", "hard"):
         assert f"{name}: total cost per trajectory, delta 0.3" in picture.read_text()
     rows = json.loads(here("compare", str(file), *options, "--json").stdout)["policies"]
@@ -96,10 +91,7 @@ def test_compare_takes_a_file_of_instances_and_draws_a_panel_each(tmp_path):
     ("content", "message"),
     [
         ("", "compare takes a cabai.Instance, or a list or a dictionary of them, got {}"),
-        (
-            "[a]\nmeans = [1]",
-            "[a] in FILE must be a table with family, means and costs, and may have names, cost_model",
-        ),
+        ("[a]\nmeans = [1]", "[a] in FILE must be a table with family, means and costs, and may have names, cost_mod"),
         ("[a]\nfamily = 'gaussian'\nmeans = [1]\ncosts = [1]", "[a] in FILE: an instance needs at least 2 arms"),
         ("a =", "cannot read the instances in FILE"),
     ],
@@ -120,42 +112,24 @@ def test_compare_needs_one_instance_or_a_file():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["bound", "--family", "gausian", "--means", "1,0", "--costs", "1,1"],
-            "unknown family 'gausian'; did you mean gaussian?",
-        ),
-        (["bound", "--family", "bernoulli", "--means", "1.5,0", "--costs", "1,1"], "means[0] must be in [0, 1]"),
+        (["bound", "--family", "gausian", *PAIR], "unknown family 'gausian'; did you mean gaussian?"),
         (
             ["bound", "--family", "gaussian", "--means", "1,x", "--costs", "1,1"],
-            "--means must be numbers separated by commas",
+            "--means must be numbers",
         ),
         (["bound", "--family", "gaussian", "--means", "", "--costs", "1,1"], "means must not be empty"),
-        (
-            ["bound", "--family", "gaussian", "--means", "1,nan", "--costs", "1,1"],
-            "means[1] must be a finite number, got nan",
-        ),
-        (
-            ["bound", "--family", "gaussian", "--means", "1,inf", "--costs", "1,1"],
-            "means[1] must be a finite number, got inf",
-        ),
-        (["bound", "--family", "gaussian", "--means", "1", "--costs", "1"], "at least 2 arms"),
+        (["bound", "--family", "gaussian", "--means", "1,nan", "--costs", "1,1"], "means[1] must be a finite number"),
         (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1"], "same length, got 2 means and 1 costs"),
-        (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,0"], "costs[1] must be positive, got 0"),
-        (["bound", "--family", "gaussian", "--means", "1,0", "--costs", "1,-2"], "costs[1] must be positive, got -2"),
         (
             ["bound", "--family", "gaussian", "--means", "1,1", "--costs", "1,2"],
-            "the best arm is not unique: 1, 2 share",
+            "the best arm is not unique: 1, 2",
         ),
         (["bound", *PAPER, "--delta", "0"], "delta must lie strictly between 0 and 1, got 0"),
-        (["bound", *PAPER, "--delta", "1"], "delta must lie strictly between 0 and 1, got 1"),
         (["bound", *PAPER, "--delta", "0.6"], "the lower bound holds for delta below 0.5 only, got 0.6"),
         (["bound", *PAPER, "--delta", "small"], "Invalid value for '--delta'"),
         (["bound", *PAPER, "--names", "a,b"], "names must be 3 non-empty strings"),
-        (
-            ["bound", "--family", "gaussian(variance=-1)", "--means", "1,0", "--costs", "1,1"],
-            "variance must be positive, got -1",
-        ),
-        (["bound", "--means", "1,0", "--costs", "1,1"], "Missing option '--family'"),
+        (["bound", "--family", "gaussian(variance=-1)", *PAIR], "variance must be positive, got -1"),
+        (["bound", *PAIR], "Missing option '--family'"),
         (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
         (["plan", "--max-cost", "5"], "No such option: --max-cost; did you mean --budget?"),
         (["study", "amend", "x", "--budget", "5"], "No such option: --budget; did you mean --max-cost?"),
@@ -163,24 +137,17 @@ def test_compare_needs_one_instance_or_a_file():
         (["bond"], "No such command 'bond'; did you mean bound?"),
         (["compare", *PAPER, "--trajectories", "2", "--plot", "x.gif"], "must end in .png or .svg, got 'x.gif'"),
         (["simulate", *PAPER, "--policy", "best"], "unknown policy 'best'; known: co,"),
-        (["simulate", *PAPER, "--policy", "co", "--cost-model", "wild"], "unknown cost model 'wild'; known: fixed,"),
+        (["simulate", *PAPER, "--cost-model", "wild"], "unknown cost model 'wild'; known: fixed,"),
+        (["simulate", *PAPER, "--trajectories", "0"], "trajectories must be a whole number of at least 1"),
         (
-            ["simulate", *PAPER, "--policy", "co", "--trajectories", "0"],
-            "trajectories must be a whole number of at least 1",
+            ["simulate", *PAPER, "--trajectories", "2", "--out", "/dev/null/x"],
+            "cannot write /dev/null/x: /dev/null is",
         ),
-        (
-            ["simulate", *PAPER, "--policy", "co", "--trajectories", "2", "--out", "/dev/null/x"],
-            "cannot write /dev/null/x: /dev/null is not a folder",
-        ),
-        (["simulate", *PAPER, "--policy", "co", "--out", "/dev/null"], "cannot write /dev/null: it is a device"),
-        (["simulate", *PAPER, "--policy", "co", "--out", ""], "a file's name must not be empty"),
-        (["compare", *PAPER, "--plot", ""], "must end in .png or .svg, got ''"),
+        (["simulate", *PAPER, "--out", "/dev/null"], "cannot write /dev/null: it is a device"),
+        (["simulate", *PAPER, "--out", ""], "a file's name must not be empty"),
         (["calibrate", "--family", "gaussian", "--costs", "1,2", "--out", ""], "--out must end in .json, got ''"),
-        (
-            ["simulate", *PAPER, "--policy", "co", "--max-pulls", str(2**63)],
-            f"max_pulls must be below 2**63, got {2**63}",
-        ),
-        (["simulate", *PAPER, "--policy", "co", "--seed", str(2**64)], f"seed must be below 2**64, got {2**64}"),
+        (["simulate", *PAPER, "--max-pulls", str(2**63)], f"max_pulls must be below 2**63, got {2**63}"),
+        (["simulate", *PAPER, "--seed", str(2**64)], f"seed must be below 2**64, got {2**64}"),
         (["reproduce", "table1", "--out", ""], "--out must name a folder, got ''"),
     ],
 )

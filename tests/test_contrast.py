@@ -413,8 +413,7 @@ def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls, epsilon=0
     return errors
 
 
-@pytest.mark.parametrize("sampler", ["spoil", "co"])
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize(("family", "sampler"), [("gaussian", "co"), ("bernoulli", "spoil")])
 def test_tied_arms_are_told_apart_as_rarely_as_promised(family, sampler):
     """5000 trajectories of at most 1000 pulls."""
     errors = assert_errs_rarely(family, sampler, 2, 5000, 1000)

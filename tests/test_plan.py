@@ -100,31 +100,11 @@ def test_two_gaussian_arms_pay_what_the_closed_form_says():
     assert 1.0 < planned.bills.costs.mean() / least.mean() < 1.35
 
 
-def test_a_bill_is_above_the_lower_bound(three):
-    truths = three.truths
-    pairs = zip(truths.means, truths.costs, strict=True)
-    floors = [cabai.bound(cabai.Instance("bernoulli", mean, cost)).cost(0.05) for mean, cost in pairs]
-    limit = 10 * 150.0  # where a bill is cut
-    assert three.bills.up_to(limit).mean() > np.minimum(floors, limit).mean()
-
-
 def test_the_truths_are_uniform_within_their_ranges(three):
     means = np.sort(cabai.plan(**TWO, draws=1000, worth=False).truths.means, axis=0)
     for a, (low, high) in enumerate([(0.7, 0.9), (0.4, 0.6)]):
         far = np.abs((means[:, a] - low) / (high - low) - np.arange(1000) / 1000).max()
         assert far < 2.7 / math.sqrt(1000)  # Kolmogorov's distance exceeds that by chance once in 1e6
-
-
-def test_means_that_scale_with_the_deviation_pay_the_same():
-    one = cabai.plan(family="gaussian(variance=1)", means=["1..2", "0..0.5"], costs=[1, 1], draws=100)
-    two = cabai.plan(family="gaussian(variance=4)", means=["2..4", "0..1"], costs=[1, 1], draws=100)
-    assert one.bills.costs.tolist() == two.bills.costs.tolist()
-
-
-def test_the_mirror_image_pays_the_same():
-    up = cabai.plan(family="bernoulli", means=[0.8, 0.5], costs=[1, 0.5], draws=60, worth=False)
-    down = cabai.plan(family="bernoulli", means=[0.2, 0.5], costs=[1, 0.5], draws=60, direction="minimize", worth=False)
-    assert up.bills.costs.tolist() == down.bills.costs.tolist()
 
 
 @pytest.mark.slow
@@ -221,24 +201,11 @@ def test_what_a_budget_is_enough_for_is_enough_and_no_more(three):
 
 
 def test_a_gap_is_that_of_the_best_arm_and_the_next():
-    exact = {
-        "family": "gaussian(variance=1)",
-        "costs": [1, 1],
-        "budget": 100,
-        "draws": 150,
-        "epsilon": 0.0,
-        "delta": 0.05,
-    }
+    exact = {"family": "gaussian(variance=1)", "costs": [1, 1], "budget": 100, "draws": 150}
+    exact |= {"epsilon": 0.0, "delta": 0.05}
     found = cabai.plan(means=[1.0, 0.7], **exact).solved["gap"]
     assert cabai.plan(means=[0.7 + found.value, 0.7], **exact).chance.value == found.chance.value >= 0.8
     assert cabai.plan(means=[0.7 + found.value / 1.2, 0.7], **exact).chance.value < 0.8
-
-
-def test_what_was_given_is_not_solved_for():
-    planned = cabai.plan(**TWO, budget=50, delta=0.1, epsilon=0.05, draws=40)
-    assert planned.solved["epsilon"] is planned.solved["delta"] is None
-    assert planned.solved["gap"] is not None
-    assert (planned.delta, planned.epsilon) == (0.1, 0.05)
 
 
 def test_without_a_budget_the_one_that_is_enough_is_told():
@@ -324,13 +291,10 @@ def test_what_a_family_does_not_have_is_drawn_again():
         ({"means": ["0.3..1.2", 0.5]}, r"means\[0\] must be in \[0, 1\] for the bernoulli family, got 1.2."),
         ({"means": ["a lot", 0.5]}, r"means\[0\] must be a number, a range such as 0.02..0.03, or one of beta\(a, b\)"),
         ({"means": ["beta(3)", 0.5]}, r"means\[0\]: beta\(a, b\) takes two numbers, a and b positive, got 'beta\(3\)'"),
-        ({"means": ["beta(-1, 2)", 0.5]}, r"takes two numbers, a and b positive"),
         ({"means": ["normal(7, 0.1)", 0.5]}, r"means\[0\], almost always: normal\(7, 0.1\) must be in \[0, 1\]"),
         ({"means": [(0.1, 0.2, 0.3), 0.5]}, r"in Python a range is \(low, high\)"),
         ({"means": 0.5}, "means must be a list"),
-        ({"means": [0.5]}, "a study needs at least 2 arms"),
         ({"costs": [1, 2, 3]}, "there are 2 arms, got 3 costs: give one for each arm."),
-        ({"costs": ["-1..2", 1]}, r"costs\[0\] must be positive, got -1.0."),
         ({"costs": {"a": 1}}, "costs must name every arm once"),
         ({"arms": ["a", "b", "c"]}, "there are 3 arms, got 2 means: give one for each arm."),
         ({"budget": 0}, "budget must be positive, got 0."),
@@ -338,7 +302,6 @@ def test_what_a_family_does_not_have_is_drawn_again():
         ({"draws": 3}, "draws must be a whole number of at least 20, got 3."),
         ({"curve": "delta"}, "curve must be one of gap, epsilon, got 'delta'."),
         ({"family": None}, "a study needs a family"),
-        ({"family": "gaussian"}, "a gaussian study needs the variance"),
         ({"means": None}, "a plan needs what is known of each arm's mean"),
         ({"law": "beta"}, "law and sd are only for bounded rewards"),
         ({"family": "bounded", "sd": 0.1}, "sd needs a law"),
@@ -497,7 +460,6 @@ def test_the_shell_prints_what_python_does(tmp_path):
     ("arguments", "message"),
     [
         (["--family", "bernoulli", "--means", "0.3..0.2,0.5"], "means[0]: a range goes from low to high"),
-        (["--family", "bernoulli", "--means", "0.2,0.5", "--costs", "1"], "there are 2 arms, got 1 costs"),
         (["nowhere.csv"], "cannot read nowhere.csv"),
         (["nowhere.toml"], "cannot read nowhere.toml"),
         (["a.csv", "--study", "x"], "give a file or --study, not both."),
@@ -509,12 +471,6 @@ def test_an_error_of_the_shell_is_one_line(tmp_path, arguments, message):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"cabai: {message}")
     assert done.stderr.count("\n") == 1
-
-
-def test_help_teaches():
-    text = " ".join(here("plan", "--help").stdout.split())
-    assert "what can I conclude with my budget?" in text
-    assert "cabai plan scores.csv --items 5000" in text
 
 
 # --- Races on a dataset ---------------------------------------------------------------------------------------------
@@ -549,11 +505,6 @@ def test_a_race_is_planned_from_a_table_and_pays_what_a_replay_pays():
     assert (planned.bills.costs <= planned.full_cost * (1 + 1e-9)).all()
     assert 0.5 < planned.formula / planned.bills.mean.value < 2
     assert planned.bills.wrong.mean() <= 0.05
-
-
-def test_a_small_pilot_leaves_more_open():
-    wide, narrow = (cabai.plan(scores(items), items=2000, draws=100, worth=False).bills for items in (40, 2000))
-    assert wide.costs.std() > 1.3 * narrow.costs.std()
 
 
 def test_what_a_budget_is_enough_for_on_a_dataset():

@@ -274,18 +274,6 @@ def test_a_lead_that_sums_in_floating_point_would_hide_decides(race):
     assert run(Race(2, 3, delta=0.1, race=race), better[::-1], [1, 2])[0] == 1
 
 
-@pytest.mark.parametrize("race", RACES)
-def test_one_item_decides(race):
-    table = np.array([[0.2], [0.9], [0.9]])
-    assert run(Race(3, 1, delta=0.1, race=race), table, [1, 2, 1]) == (2, 3)
-
-
-@pytest.mark.parametrize("score", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("race", RACES)
-def test_equal_scores_everywhere_are_a_tie(race, score):
-    assert run(Race(4, 25, delta=0.1, race=race), np.full((4, 25), score), [2, 3, 1, 2]) == (2, 100)
-
-
 @pytest.mark.parametrize("epsilon", [1.0 + 2**-40, 1.5, 100.0])
 def test_an_epsilon_above_the_range_is_decided_by_the_first_item(epsilon):
     table = np.array([[0.0] * 50, [1.0] * 50])

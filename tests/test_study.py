@@ -26,12 +26,12 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET))
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET, most=8))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
     check_same_pulls(*CASES[family][:1], policy, *CASES[family][1:], most=40, seed=3)
 
 
-@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
+@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=5))
 def test_a_study_that_is_loaded_anew_before_every_step_makes_the_same_pulls(policy):
     instance, threshold, epsilon = CASES["bounded"]
     check_same_pulls(instance, policy, threshold, epsilon, most=40, seed=5, reload=True)

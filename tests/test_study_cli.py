@@ -101,13 +101,8 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
     ("arguments", "message"),
     [
         (["study", "status", "nope"], "there are no studies in sqlite:///cabai.db: the file does not exist"),
-        (["study", "create", "x", "--arms", "a", "--family", "bernoulli"], "at least 2 arms"),
-        (["study", "create", "x", "--arms", "a,a", "--family", "bernoulli"], "differ"),
         (["study", "create", "x", "--arms", "a,b", "--family", "bernouli"], "did you mean bernoulli"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--threshold", "kt"], "kt holds for"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--delta", "0"], "strictly between 0 and 1"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--epsilon", "-1"], "epsilon"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--direction", "up"], "maximize, minimize"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 numbers, one per arm"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--storage", "mysql://h/d"], "sqlite:///FILE"),
@@ -367,11 +362,9 @@ def test_an_async_function_is_awaited(tmp_path, monkeypatch, more):
         ('arms = ["a", "b"]\ncommand = "true"', "there is no 'family'"),
         ('family = "bernoulli"\narms = ["a", "b"]', "arm 'a' needs either a command or a function"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nfunction = "x:y"', "not both"),
-        ('family = "bernoulli"\narms = ["a", "a"]\ncommand = "true"', "differ"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true \'"', "cannot be read"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "x"', "module:function"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "no_such_module:y"', "cannot be found"),
-        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = ":y"', "cannot be loaded: ValueError"),
         ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "half:y"', "cannot be loaded: SyntaxError: '(' was"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 numbers"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
@@ -379,7 +372,6 @@ def test_an_async_function_is_awaited(tmp_path, monkeypatch, more):
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nbudget = 3', "did you mean max_cost?"),
         ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nworkers = 0', "workers"),
         ('family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"', "one table [arms.NAME] each"),
-        ('family = "bernoulli"\narms = ["a"]\ncommand = "true"', "at least 2 arms"),
     ],
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
@@ -396,14 +388,8 @@ def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
     [("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"), ("sleep 30", "it took longer than the timeout")],
 )
 def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, why, tmp_path):
-    lines = [
-        'family = "bernoulli"',
-        'arms = ["a", "b"]',
-        f"command = '''{command}'''",
-        "timeout = 0.3",
-        "max_failures = 2",
-    ]
-    (tmp_path / "study.toml").write_text("\n".join(lines))
+    lines = f"command = '''{command}'''\ntimeout = 0.3\nmax_failures = 2\n"
+    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\n' + lines)
     done = here("run", "study.toml", cwd=tmp_path)
     assert done.returncode == 1
     assert "arm 'a' failed 2 times in a row, the last time with: " in done.stderr
@@ -417,12 +403,9 @@ def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, w
     ("command", "why"),
     [
         ("echo hello", "its last line of output is not JSON: 'hello'"),
-        ("true", "its last line of output is not JSON: ''"),
         ("""echo '{"cost": 1}'""", "has no reward"),
         ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
         ("""echo '{"reward": 1}'""", "tell needs a cost"),
-        ("""echo '{"reward": 1, "cost": -1}'""", "cost must be positive"),
-        ("""echo '{"reward": 1, "cost": true}'""", "cost must be a number, got True"),
         ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
     ],
 )

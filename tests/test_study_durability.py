@@ -60,7 +60,7 @@ def pulls_under_way(study: Study) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [80, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
     policy = "co" if url.startswith("postgresql") else "top-two"
@@ -192,7 +192,7 @@ def test_eight_threads_in_one_process(quick_url: str) -> None:
 def test_several_processes_make_the_same_storage_at_once(
     url: str, folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    for i in range(3):
+    for i in range(2):
         if url.startswith("sqlite"):
             fresh = f"sqlite:///{folder}/{i}.db"
         else:
