@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+
+import cabai
 
 ITEMS = 200
 SKILLS = {"small": 60, "large": 90}
@@ -74,3 +77,29 @@ def test_langfuse(recipes):
     tasks = {name: lambda item, name=name: knows(name, item) for name in SKILLS}
     evaluator = lambda output: SimpleNamespace(value=output)  # noqa: E731
     assert recipes.langfuse(client, range(ITEMS), tasks, evaluator, seed=1).decision == "large"
+
+
+PROMPTFOO = """#!{python}
+import json, sys
+given = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+skill = {{"small": 60, "large": 90}}[given["--filter-providers"]]
+if given["-c"] == "broken.yaml":
+    sys.exit(1)
+tests = json.load(open(given["-t"]))
+rows = [{{"testIdx": i, "score": float(each["vars"]["q"] * 37 % 100 < skill)}} for i, each in enumerate(tests)]
+json.dump({{"results": {{"results": rows[::-1]}}}}, open(given["-o"], "w"))
+sys.exit(100)  # some tests failed
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script with #!")
+def test_promptfoo(recipes, tmp_path, monkeypatch):
+    (tmp_path / "promptfoo").write_text(PROMPTFOO.format(python=sys.executable))
+    (tmp_path / "promptfoo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    tests = [{"vars": {"q": i}} for i in range(ITEMS)]
+    found = recipes.promptfoo(list(SKILLS), tests, "config.yaml", seed=1)
+    assert found.decision == "large"
+    assert all(score == knows(arm, item) for arm, scores in found.scores.items() for item, score in scores.items())
+    with pytest.raises(cabai.RunFailed, match="FileNotFoundError"):
+        recipes.promptfoo(list(SKILLS), tests, "broken.yaml", retries=0)

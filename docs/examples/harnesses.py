@@ -1,7 +1,8 @@
 """A race with other tools: what `cabai.evaluate` needs is a function that scores one arm, here in batches or alone.
 
-Each function is a recipe: copy it, and put your models, tasks and metrics in. The tests run all but promptfoo, with
-stand-ins for the tools.
+Each function is a recipe: copy it, and put your models, tasks and metrics in. The tests have stand-ins for the tools.
+The recipes have run with lm-eval 0.4.13, DSPy 3.4.1, promptfoo 0.121.20, Langfuse 5.0.4 and Optuna 5.0.0, and models
+that need no network.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import cabai
@@ -61,12 +64,12 @@ def promptfoo(providers: Sequence[str], tests: Sequence[dict[str, Any]], config:
     """Providers in a promptfoo configuration without tests, on these `tests`."""
 
     def score_many(provider: str, some: Sequence[dict[str, Any]]) -> list[float]:
-        with open("batch.json", "w", encoding="utf-8") as file:
-            json.dump(list(some), file)
-        options = ["--filter-providers", provider, "-t", "batch.json", "-o", "found.json", "--no-cache"]
-        subprocess.run(["promptfoo", "eval", "-c", config, *options], check=False)
-        with open("found.json", encoding="utf-8") as file:
-            rows = json.load(file)["results"]["results"]
+        with TemporaryDirectory() as folder:
+            batch, found = Path(folder, "batch.json"), Path(folder, "found.json")
+            batch.write_text(json.dumps(list(some)), encoding="utf-8")
+            options = ["--filter-providers", provider, "-t", str(batch), "-o", str(found), "--no-cache"]
+            subprocess.run(["promptfoo", "eval", "-c", config, *options], check=False)  # 100 if some tests fail
+            rows = json.loads(found.read_text(encoding="utf-8"))["results"]["results"]
         return [row["score"] for row in sorted(rows, key=lambda row: row["testIdx"])]
 
     return cabai.evaluate(list(providers), tests, score_many, **{"batch": 32, **race})
