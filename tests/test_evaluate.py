@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -439,3 +440,43 @@ def test_items_may_be_a_frame():
     frame = pd.DataFrame({"id": np.arange(60), "number": range(60)}, index=range(5, 65))
     assert cabai.evaluate(ARMS, frame, score).decision == "b"
     assert cabai.evaluate(ARMS, frame["number"], lambda arm, item: arm == "a").decision == "a"
+
+
+MODES = {
+    "one by one": {}, "workers": {"workers": 8}, "batches": {"batch": 32}, "both": {"workers": 3, "batch": 7},
+    "paired": {"race": "paired"}, "speculating": {"workers": 16, "speculate": math.inf},
+    "finish": {"epsilon": 0.05, "finish": 100.0}, "cheapest": {"goal": "cheapest", "epsilon": 0.1, "slack": 0.01},
+    "minimize": {"direction": "minimize"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [*MODES, "resume", "reuse", "join", "add_arm"])
+def test_no_mode_costs_more_than_evaluating_everything(mode, tmp_path):
+    """Arms that tie on 90 items, so that much is needed: nothing is called twice, so at most everything is paid."""
+    calls, arms, items = Counter(), ["a", "b", "c"], range(90)
+
+    def score(arm, item):
+        calls.update((arm, each) for each in (item if isinstance(item, list) else [item]))
+        return [each % 2 for each in item] if isinstance(item, list) else item % 2
+
+    if mode in MODES:
+        found = cabai.evaluate(arms, items, score, seed=1, **MODES[mode])
+    elif mode == "resume":
+        stored = {"name": "again", "storage": f"sqlite:///{tmp_path}/cabai.db", "seed": 1}
+        for most in (50, 120, 200, 1000):
+            found = cabai.evaluate(arms, items, score, max_cost=most, **stored)
+    elif mode == "add_arm":
+        study = cabai.create_study("open to all", arms=arms[:2], items=90, reserve=0.1, costs=[1, 1], storage="memory")
+        for each in study.ask(3):
+            study.tell(each, score(each.arm, each.item))
+        study.add_arm("c", cost=1)
+        study.run(score)
+        found = study.status()
+    else:
+        first = cabai.evaluate(arms[:2], items, score, seed=1)
+        found = cabai.evaluate(arms, items, score, **{mode: first})
+    assert found.decision is not None
+    assert max(calls.values()) == 1
+    assert sum(calls.values()) <= 3 * 90
+    assert found.spent <= 3 * 90
+    assert mode == "cheapest" or set(calls) == {(arm, item) for arm in arms for item in items}

@@ -27,9 +27,12 @@ from shell import here
 inspect_ai = pytest.importorskip("inspect_ai")
 
 from inspect_ai import Epochs, task_with  # noqa: E402
+from inspect_ai.agent import agent  # noqa: E402
 from inspect_ai.hooks import Hooks, hooks  # noqa: E402
 from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
-from inspect_ai.solver import generate, system_message  # noqa: E402
+from inspect_ai.model import ChatMessageSystem, ModelOutput, get_model  # noqa: E402
+from inspect_ai.solver import generate, solver, system_message  # noqa: E402
+from inspect_ai.util import sandbox  # noqa: E402
 
 import fake_provider as fake  # noqa: E402
 from cabai.inspect import evaluate  # noqa: E402
@@ -242,6 +245,7 @@ def test_arms_may_be_solvers_or_tasks():
     solvers = {"plain": generate(), "wrong": [system_message("Be brief."), generate()]}
     found = evaluate(fake.sums(30), solvers, model="fake/b-75")
     assert found.status.is_complete  # they do the same
+    assert (found.spent, calls_of("fake/b-75")) == (60, 60)  # as much as evaluating everything, and no more
     tasks = {"one": fake.sums(50), "two": task_with(fake.sums(50), scorer=fake.SCORERS["keyed"])}
     assert evaluate(None, {"one": tasks["one"], "two": fake.sums(50)}, model="fake/b-75").decision in tasks
     for wrong, said in [
@@ -255,6 +259,40 @@ def test_arms_may_be_solvers_or_tasks():
     for option in ("sample_id", "sample_shuffle", "log_samples"):
         with pytest.raises(cabai.InvalidInput, match=f"{option} is not for a race"):
             evaluate(fake.sums(), MODELS, **{option: 1})
+
+
+@agent
+def careful(prompt):
+    """Asks the model with the prompt in front of what it was given."""
+
+    async def execute(state):
+        state.output = await get_model().generate([ChatMessageSystem(content=prompt), *state.messages])
+        state.messages.append(state.output.message)
+        return state
+
+    return execute
+
+
+@solver
+def by_shell(words):
+    """Answers with what a command prints in the sandbox: the question's last word, or nothing."""
+
+    async def solve(state, generate):
+        done = await sandbox().exec(["sh", "-c", f"echo {words}", "sh", state.input_text.split()[-1]])
+        state.output = ModelOutput.from_content("shell", done.stdout)
+        return state
+
+    return solve
+
+
+def test_arms_may_be_agents_and_may_work_in_a_sandbox():
+    found = evaluate(fake.sums(40), {"agent": careful("Think."), "plain": generate()}, model="fake/b-75")
+    assert (found.status.is_complete, found.scores["agent"]) == (True, found.scores["plain"])
+    boxed = task_with(fake.sums(60), sandbox="local")
+    found = evaluate(boxed, {"right": by_shell("$1"), "wrong": by_shell("nothing")}, model="fake/b-75")
+    assert (found.decision, [log.status for log in found.logs]) == ("right", ["success"] * 2)
+    assert set(found.scores["right"].values()) == {1.0}
+    assert found.spent < 0.5 * found.full_cost
 
 
 def test_another_dataset_under_the_same_name_is_refused():
