@@ -229,7 +229,7 @@ class Player:
             return Call(lambda transaction: [str(each) for each in telling.tell(transaction, [what])])
 
         def ask(transaction: Transaction) -> Any:
-            pulls, why, warned = asking.ask(transaction, what, None)
+            pulls, why, warned = asking.ask(transaction, asking.Asked(what))
             names = transaction.state.settings.arms
             handed = [(pull.number, names[pull.arm], pull.offers) for pull in pulls]
             return handed, why and why[-40:], [str(each) for each in warned]

@@ -6,6 +6,7 @@ import getpass
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -133,27 +134,19 @@ def checked_worker(worker: Any) -> str | None:
 def amender(by: Any) -> str:
     """Who amends a study: as given, or else the user and the machine."""
     if by is None:
-        by = f"{user()}@{socket.gethostname()}"[:LONGEST_LABEL]
+        user = "somebody"
+        with suppress(KeyError, OSError, ImportError):  # the user has no name
+            user = getpass.getuser()
+        by = f"{user}@{socket.gethostname()}"[:LONGEST_LABEL]
     kept = checked_worker(by)
     if not kept:
         raise InvalidInput("by must say who amends the study.")
     return kept
 
 
-def user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # the user has no name
-        return "somebody"
-
-
 def checked_period(period: Any) -> str:
     """The name of a period; without one, it gets a unique name, so that it counts once."""
     return checked_label(period, "period") or secrets.token_hex(16)
-
-
-def checked_request(request: Any) -> str | None:
-    return checked_label(request, "request")
 
 
 def storable(text: str) -> str:

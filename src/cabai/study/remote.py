@@ -11,22 +11,16 @@ from typing import Any
 
 from cabai.families import Gaussian
 from cabai.settings import settings_for
-from cabai.study.given import (
-    Pull,
-    amender,
-    checked_request,
-    checked_result,
-    checked_worker,
-)
+from cabai.study.given import Pull, checked_label, checked_result, checked_worker
 from cabai.study.http import Server
 from cabai.study.rules.counts import Sum
-from cabai.study.settings import Settings, checked_metadata
+from cabai.study.settings import Settings
 from cabai.study.show.status import Status
 from cabai.study.stand_ins import KINDS, StandIn
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, status_from
-from cabai.support.validation import InvalidInput, amount, shown
+from cabai.support.validation import InvalidInput
 from cabai.views.study_view import StudyView
 
 
@@ -67,7 +61,7 @@ class RemoteStudy(Study):
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
-        name = checked_request(request)
+        name = checked_label(request, "request")
         key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
         body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
@@ -88,26 +82,8 @@ class RemoteStudy(Study):
         found: dict[str, int] = self._get("split", pulls=str(pulls))["pulls"]
         return found
 
-    def stop(self) -> None:
-        self._post("stop", {})
-
-    def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
-        most = None if epsilon is None else amount(epsilon, "epsilon")
-        self._post("accept", {"epsilon": most, "by": amender(by)})
-
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        self._post("amend", {**plain(given), "by": amender(by)})
-        self._renewed()
-
-    def drop(self, arm: str, *, by: str | None = None) -> None:
-        self._post("drop", {"arm": arm, "by": amender(by)})
-        self._renewed()
-
-    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        paid = None if cost is None else amount(cost, "cost")
-        kept = checked_metadata({"it": metadata})["it"]
-        self._post("add-arm", {"arm": arm, "cost": paid, "metadata": kept, "by": amender(by)})
-        self._renewed()
+    def _do(self, name: str, **given: Any) -> None:
+        self._post(name.replace("_", "-"), given)
 
     def amendments(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._get("amendments")["amendments"]
@@ -198,18 +174,6 @@ def settings_of(server: Server, name: str) -> tuple[int, Settings]:
     """How often a study was amended, and its settings."""
     found = server.get("studies", name, "settings")
     return found.get("amended", 0), Settings.from_json(json.dumps(found["settings"]))
-
-
-def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Amendments as JSON: numbers of any type become JSON numbers."""
-    found = {name: settings_for("amend")[name].checked(value) for name, value in given.items()}
-    if "metadata" in found:
-        if not isinstance(found["metadata"], Mapping):
-            raise InvalidInput(
-                f"metadata must be a dictionary with names of arms as keys, got {shown(found['metadata'])}."
-            )
-        found["metadata"] = checked_metadata(found["metadata"])
-    return found
 
 
 def list_remote(address: str) -> dict[str, list[Any]]:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cabai.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
-from cabai.study.given import (
-    Pull,
-    amender,
-    checked_request,
-    checked_result,
-    checked_worker,
-)
+from cabai.study.given import Pull, checked_label, checked_result, checked_worker
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
 from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
@@ -24,7 +18,7 @@ from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease, Point
 from cabai.study.study import Study, warn
-from cabai.support.validation import InvalidInput, amount, shown
+from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
     from cabai.study.show.exporting import End
@@ -33,6 +27,10 @@ if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell`
 
 T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
+CHANGES: dict[str, Callable[..., None]] = {
+    "stop": telling.stop, "accept": amending.accept, "amend": amending.amend, "drop": amending.drop,
+    "add_arm": amending.add_arm,
+}  # fmt: skip
 DIGITS = re.compile(r"[1-9][0-9]{0,17}")  # of a pull's number, in its id
 
 
@@ -79,10 +77,10 @@ class StoredStudy(Study):
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
-        name, key = checked_worker(worker), checked_request(request)
+        asked = asking.Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
 
         def work(transaction: Transaction) -> tuple[list[Pull], str | None, list[UserWarning]]:
-            leases, why, warned = asking.ask(transaction, count, name, key, extra, batch=batch)
+            leases, why, warned = asking.ask(transaction, asked)
             return [self._handed(each, transaction.state.settings) for each in leases], why, warned
 
         pulls, why, warned = self._change(work)
@@ -119,30 +117,8 @@ class StoredStudy(Study):
         self._prepare()
         return self._current.look(work)
 
-    def stop(self) -> None:
-        self._change(telling.stop)
-
-    def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
-        from cabai.study.show.known import within_of
-
-        most, who = None if epsilon is None else amount(epsilon, "epsilon"), amender(by)
-        self._change(lambda transaction: amending.accept(transaction, within_of, most, who))
-
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        if not given:
-            raise InvalidInput("amend needs something to change: max_cost, max_pulls, epsilon, lease or metadata.")
-        who = amender(by)
-        self._change(lambda transaction: amending.amend(transaction, given, who))
-
-    def drop(self, arm: str, *, by: str | None = None) -> None:
-        who = amender(by)
-        self._change(lambda transaction: amending.drop(transaction, arm, who))
-
-    def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        who = amender(by)
-        if not isinstance(arm, str):
-            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
-        self._change(lambda transaction: amending.add_arm(transaction, arm, cost, metadata, who))
+    def _do(self, name: str, **given: Any) -> None:
+        self._change(lambda transaction: CHANGES[name](transaction, **given))
 
     def amendments(self) -> list[dict[str, Any]]:
         names = ("made", "by", "changes", "reopened")

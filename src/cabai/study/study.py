@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from cabai.study.given import MOST_PULLS, Pull, as_now, checked_period, fields
+from cabai.settings import settings_for
+from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, fields
 from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
-from cabai.study.settings import Settings
+from cabai.study.settings import Settings, checked_metadata
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, optional, whole
+from cabai.support.validation import InvalidInput, amount, optional, shown, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -36,11 +37,29 @@ class Study(ABC):
 
     >>> from cabai import create_study
     >>> study = create_study("which model", arms=["small", "large"], family="bernoulli", storage="memory")
+    >>> study.name, study.arms, study.storage, study.settings.delta
+    ('which model', ('small', 'large'), 'memory', 0.05)
     >>> while not study.stopped:
     ...     pull = study.ask()
     ...     study.tell(pull, reward=pull.arm == "large", cost=0.02)
     >>> study.decision
     'large'
+
+    What happened, in several forms:
+
+    >>> [(event["kind"], event["arm"]) for event in study.events()][:2]
+    [('ask', 'small'), ('tell', 'small')]
+    >>> [study.observations()[0][name] for name in study.columns[1:4]]
+    ['small', 0.0, 0.02]
+    >>> list(study.to_frame()) == study.columns, study.amendments()
+    (True, [])
+    >>> last = study.history()[-1]
+    >>> last.leader, last.evidence > last.required
+    ('large', True)
+    >>> "large has the largest mean, wrong with probability at most 0.05" in study.report()
+    True
+    >>> study.plot()
+    <Figure size ...>
     """
 
     _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
@@ -58,43 +77,22 @@ class Study(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The study's name.
-
-        >>> from cabai import create_study
-        >>> create_study("name", arms=["a", "b"], family="bernoulli", storage="memory").name
-        'name'
-        """
+        """The study's name."""
 
     @property
     @abstractmethod
     def settings(self) -> Settings:
-        """The settings that `create_study` was given, checked, and as amended since.
-
-        >>> from cabai import create_study
-        >>> study = create_study("settings", arms=["a", "b"], family="bernoulli", storage="memory")
-        >>> study.settings.delta, study.settings.lease
-        (0.05, 3600.0)
-        """
+        """The settings that `create_study` was given, checked, and as amended since."""
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The arms' names.
-
-        >>> from cabai import create_study
-        >>> create_study("arms", arms=["small", "large"], family="bernoulli", storage="memory").arms
-        ('small', 'large')
-        """
+        """The arms' names."""
         return self.settings.arms
 
     @property
     @abstractmethod
     def storage(self) -> str:
-        """Where the study is stored, without a password.
-
-        >>> from cabai import create_study
-        >>> create_study("storage", arms=["a", "b"], family="bernoulli", storage="memory").storage
-        'memory'
-        """
+        """Where the study is stored, without a password."""
 
     @property
     @abstractmethod
@@ -102,14 +100,6 @@ class Study(ABC):
         """Whether the study has ended: with a decision, or without one at a limit or by hand.
 
         It never continues, unless it stopped at a limit that you raise: see `amend`.
-
-        >>> from cabai import create_study
-        >>> study = create_study("stopped", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
-        >>> study.stopped
-        False
-        >>> study.tell(study.ask(), reward=1, cost=0.02)
-        >>> study.stopped
-        True
         """
 
     @property
@@ -119,14 +109,6 @@ class Study(ABC):
 
         None until there is enough evidence. A study that stopped at its budget, or where the certificate of its
         threshold ends, has no decision; `status().leader` is the best guess.
-
-        >>> from cabai import create_study
-        >>> study = create_study("decision", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
-        >>> print(study.decision)
-        None
-        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
-        >>> study.decision
-        'b'
         """
 
     @overload
@@ -275,7 +257,6 @@ class Study(ABC):
         """
         self._lease(pull, worker, renew=True)
 
-    @abstractmethod
     def stop(self) -> None:
         """End the study by hand, for good and without a decision.
 
@@ -289,8 +270,8 @@ class Study(ABC):
         >>> study.status().sentence
         'Undecided: a leads, but nothing is proven. Stopped by hand; 1 spent.'
         """
+        self._do("stop")
 
-    @abstractmethod
     def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
         """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
 
@@ -306,6 +287,7 @@ class Study(ABC):
         >>> study.status().reason, study.decision is not None, study.status().epsilon < 0.1
         ('accepted', True, True)
         """
+        self._do("accept", epsilon=None if epsilon is None else amount(epsilon, "epsilon"), by=amender(by))
 
     def amend(
         self,
@@ -338,7 +320,18 @@ class Study(ABC):
         given = {"max_cost": max_cost, "max_pulls": max_pulls, "epsilon": epsilon, "lease": lease, "metadata": metadata}
         self._amend({name: value for name, value in given.items() if value is not None}, by)
 
-    @abstractmethod
+    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
+        if not given:
+            raise InvalidInput("amend needs something to change: max_cost, max_pulls, epsilon, lease or metadata.")
+        values = {name: settings_for("amend")[name].checked(value) for name, value in given.items()}
+        if "metadata" in values:
+            if not isinstance(values["metadata"], Mapping):
+                raise InvalidInput(
+                    f"metadata must be a dictionary with names of arms as keys, got {shown(values['metadata'])}."
+                )
+            values["metadata"] = checked_metadata(values["metadata"])
+        self._do("amend", **values, by=amender(by))
+
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
@@ -354,8 +347,8 @@ class Study(ABC):
         >>> {study.ask().arm for _ in range(10)} == {"b", "c"}
         True
         """
+        self._do("drop", arm=arm, by=amender(by))
 
-    @abstractmethod
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
         """Add an arm to a study that was created with a `reserve`, a share of delta for such arms.
 
@@ -368,19 +361,16 @@ class Study(ABC):
         >>> study.arms
         ('a', 'b', 'new')
         """
+        if not isinstance(arm, str):
+            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
+        paid, kept = None if cost is None else amount(cost, "cost"), checked_metadata({arm: metadata})[arm]
+        self._do("add_arm", arm=arm, cost=paid, metadata=kept, by=amender(by))
 
     @abstractmethod
     def amendments(self) -> list[dict[str, Any]]:
         """Every amendment, the oldest first: when, by whom, and what it changed (from, to).
 
         `reopened` says why the study had stopped, if the amendment made it continue.
-
-        >>> from cabai import create_study
-        >>> study = create_study("amendments", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
-        >>> study.amend(max_pulls=100, by="me")
-        >>> [made] = study.amendments()
-        >>> made["by"], made["changes"], made["reopened"]
-        ('me', {'max_pulls': [1, 100]}, None)
         """
 
     def run(
@@ -453,13 +443,6 @@ class Study(ABC):
 
         Each has told (results so far), time, spent, arms (still in play), leader, rival, lead (of the one over the
         other), evidence, required and progress. There are fewer where results come within milliseconds of each other.
-
-        >>> from cabai import create_study
-        >>> study = create_study("a history", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
-        >>> last = study.history()[-1]
-        >>> last.told, last.spent, last.leader, last.evidence > last.required
-        (9, 12.0, 'b', True)
         """
 
     @abstractmethod
@@ -469,12 +452,6 @@ class Study(ABC):
         One dictionary each, with its place, kind, time and whatever else the event has: pull, arm, item, reward, cost,
         worker. Kinds are ask, offer (a lapsed pull is handed out again), renew, release, lapse, withdraw (its arm is
         out), tell, lose (it lapsed, and that counts as a failure), counts, import, amend and stop.
-
-        >>> from cabai import create_study
-        >>> study = create_study("events", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
-        >>> study.tell(study.ask(worker="me"), reward=1, cost=0.02)
-        >>> [(event["kind"], event["arm"]) for event in study.events()]
-        [('ask', 'a'), ('tell', 'a'), ('stop', 'a')]
         """
 
     @abstractmethod
@@ -484,23 +461,11 @@ class Study(ABC):
         One dictionary each: pull, arm, reward, cost, failed, asked, told, worker, offers (how often it was handed out),
         counted (whether its reward has entered the test), late, which marks what came after the study had stopped,
         pulls (more than 1: reward and cost are sums, of `tell_counts`), period and, if it was imported, its origin.
-
-        >>> from cabai import create_study
-        >>> study = create_study("observations", arms=["a", "b"], family="bernoulli", storage="memory")
-        >>> study.tell(study.ask(worker="me"), reward=1, cost=0.02)
-        >>> [seen] = study.observations()
-        >>> seen["arm"], seen["reward"], seen["cost"], seen["failed"], seen["worker"], seen["late"]
-        ('a', 1.0, 0.02, None, 'me', False)
         """
 
     @property
     def columns(self) -> list[str]:
-        """The names of the fields of each observation.
-
-        >>> from cabai import create_study
-        >>> create_study("columns", arms=["a", "b"], family="bernoulli", storage="memory").columns[:3]
-        ['pull', 'arm', 'reward']
-        """
+        """The names of the fields of each observation."""
         from cabai.study.show.exporting import columns
 
         return columns(self.settings)
@@ -519,15 +484,7 @@ class Study(ABC):
         """
 
     def to_frame(self) -> pd.DataFrame:
-        """The observations as a DataFrame, one row each, with times in UTC (extra `frames`).
-
-        >>> from cabai import create_study
-        >>> study = create_study("to_frame", arms=["a", "b"], family="bernoulli", storage="memory")
-        >>> study.tell(study.ask(), reward=1, cost=0.02)
-        >>> study.to_frame()[["arm", "reward", "cost", "late"]]
-          arm  reward  cost   late
-        0   a     1.0  0.02  False
-        """
+        """The observations as a DataFrame, one row each, with times in UTC (extra `frames`)."""
         pd = optional("pandas")
         frame = pd.DataFrame(self.observations(), columns=self.columns)
         for name in ("asked", "told"):
@@ -538,13 +495,6 @@ class Study(ABC):
         """The study as one HTML page that needs no other files: the question, the assumptions, the bill, the decision.
 
         Returns the page, and writes it to `file` if you name one.
-
-        >>> from cabai import create_study
-        >>> study = create_study("a report", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
-        >>> page = study.report()
-        >>> "b has the largest mean, wrong with probability at most 0.05" in page, "<script" in page
-        (True, False)
         """
         from cabai.views.rendering import report
 
@@ -557,14 +507,7 @@ class Study(ABC):
         return page
 
     def plot(self) -> Figure:
-        """A figure of the arms, the progress, the leader's lead and the bill (extra `plots`).
-
-        >>> from cabai import create_study
-        >>> study = create_study("a plot", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> status = study.run(lambda arm: 1 if arm == "b" else 0)
-        >>> study.plot()
-        <Figure size ...>
-        """
+        """A figure of the arms, the progress, the leader's lead and the bill (extra `plots`)."""
         optional("matplotlib")
         from cabai.plots import study_figure
 
@@ -606,7 +549,8 @@ class Study(ABC):
     def _split(self, pulls: int) -> dict[str, int]: ...
 
     @abstractmethod
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None: ...
+    def _do(self, name: str, **given: Any) -> None:
+        """Change the study by a rule of that name: `stored.CHANGES`."""
 
     @abstractmethod
     def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None: ...

@@ -168,15 +168,7 @@ def reading(name: str, storage: str, *, own: bool = False) -> Iterator[None]:
     """Errors inside are reported as damage of the stored study; not those of a user's `own` code."""
     try:
         yield
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        AssertionError,
-    ) as error:
+    except DAMAGE as error:
         if own and isinstance(error, InvalidInput):
             raise
         reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cabai.core.goal import BEST, checked_costs
 from cabai.datasets.race import PAIRED
 from cabai.study import levels
 from cabai.study.current import Transaction
-from cabai.study.log.events import (
-    ACCEPTED,
-    AMEND,
-    BY_HAND,
-    CERTIFICATE,
-    DECISIONS,
-    EVIDENCE,
-    MAX_COST,
-    MAX_PULLS,
-    STOP,
-)
+from cabai.study.log.events import ACCEPTED, AMEND, BY_HAND, CERTIFICATE, DECISIONS, EVIDENCE, MAX_PULLS, STOP
 from cabai.study.rules.telling import stop_at_limit
-from cabai.study.settings import RUN, Settings, checked_arms, checked_metadata
-from cabai.support.validation import InvalidInput, positive, shown, whole
+from cabai.study.settings import RUN, Settings, checked_arms
+from cabai.support.validation import InvalidInput, shown
 from cabai.thresholds import Calibrated
 
 ENDED = {
@@ -39,7 +29,7 @@ ENDED = {
 }
 
 
-def amend(transaction: Transaction, given: Mapping[str, Any], by: str) -> None:
+def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
     """Change settings; a study that stopped at a limit continues if that limit is no longer reached."""
     before, ended = transaction.state.settings, transaction.state.ended
     after = amended(before, given)
@@ -61,14 +51,14 @@ def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
     stop_at_limit(transaction)
 
 
-def accept(
-    transaction: Transaction, within_of: Callable[[Any, int], float | None], most: float | None, by: str
-) -> None:
-    """Take as the decision what is proven about the leader: it is within some epsilon of the best, at most `most`.
+def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
+    """Take as the decision what is proven about the leader: it is within some epsilon of the best, at most this one.
 
-    `within_of(state, arm)` is that epsilon. Where its test is not the one that decides (`champion`), or not at the
-    same level (with a reserve), either of the two may be wrong, so the decision is at 2 delta.
+    Where its test is not the one that decides (`champion`), or not at the same level (with a reserve), either of the
+    two may be wrong, so the decision is at 2 delta.
     """
+    from cabai.study.show.known import within_of
+
     state, name = transaction.state, transaction.row.name
     settings, ended = state.settings, state.ended
     if ended is not None and ended.words in DECISIONS:
@@ -82,10 +72,10 @@ def accept(
     within = None if leader is None else within_of(state, leader)
     if leader is None or within is None:
         raise InvalidInput(f"nothing is proven yet about the leader of study {name!r}: there is nothing to accept.")
-    if most is not None and within > most:
+    if epsilon is not None and within > epsilon:
         raise InvalidInput(
             f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best, got epsilon "
-            f"{most:g}: accept that much, or go on."
+            f"{epsilon:g}: accept that much, or go on."
         )
     is_joint = settings.reserve is None and decides_by_pairs(settings)
     error = settings.error if is_joint else 2 * settings.delta
@@ -175,19 +165,13 @@ def check_runs(transaction: Transaction) -> None:
 
 
 def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """The settings with new values where they may change, checked."""
-    values = dict(given)
-    for name in (MAX_COST, "lease"):
-        if name in values:
-            values[name] = positive(values[name], name)
-    if MAX_PULLS in values:
-        values[MAX_PULLS] = whole(values[MAX_PULLS], MAX_PULLS, 1)
-        certified = settings.certified_pulls
-        if certified is not None and values[MAX_PULLS] > certified:
-            raise InvalidInput(
-                f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
-                f"got {values[MAX_PULLS]}."
-            )
+    """The settings with new values where they may change."""
+    values, certified = dict(given), settings.certified_pulls
+    if certified is not None and values.get(MAX_PULLS, 0) > certified:
+        raise InvalidInput(
+            f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
+            f"got {values[MAX_PULLS]}."
+        )
     if "epsilon" in values:
         values["epsilon"] = raised(settings, values["epsilon"])
     if "metadata" in values:
@@ -217,12 +201,12 @@ def raised(settings: Settings, given: Any) -> float:
     return epsilon
 
 
-def merged(settings: Settings, given: Any) -> dict[str, Any]:
+def merged(settings: Settings, given: dict[str, Any]) -> dict[str, Any]:
     """The arms' metadata with new values for some arms."""
-    if not isinstance(given, Mapping) or not set(given) <= set(settings.arms):
+    if not set(given) <= set(settings.arms):
         raise InvalidInput(
             f"metadata must be a dictionary with names of arms as keys ({', '.join(settings.arms)}), got "
             f"{shown(given)}."
         )
-    both = settings.metadata | checked_metadata(given)
+    both = settings.metadata | given
     return {arm: both[arm] for arm in settings.arms if both.get(arm) is not None}

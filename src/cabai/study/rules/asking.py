@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cabai.settings import FAIL
 from cabai.study.current import Transaction
 from cabai.study.log.events import ASK, LOSE, MAX_COST, OFFER, RENEW, WITHDRAW
@@ -11,22 +13,23 @@ from cabai.study.state.accounts import Lease
 LAPSED = "the lease ended without a result"
 
 
-def ask(
-    transaction: Transaction,
-    count: int,
-    worker: str | None,
-    request: str | None = None,
-    extra: int = 0,
-    *,
-    batch: bool = False,
-) -> tuple[list[Lease], str | None, list[UserWarning]]:
-    """The pulls handed out, as a `batch` all of one arm; if there are none, why not, or None if the study has stopped;
-    and warnings."""
+class Asked(NamedTuple):
+    """What a worker asks for."""
+
+    pulls: int
+    worker: str | None = None
+    request: str | None = None
+    extra: int = 0  # evaluations that may be under way in addition to the usual number
+    batch: bool = False  # all of one arm, of which nothing else is under way
+
+
+def ask(transaction: Transaction, asked: Asked) -> tuple[list[Lease], str | None, list[UserWarning]]:
+    """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
     state = transaction.state
     transaction.decide()  # reused scores may decide a race before it begins
     if state.ended is not None:
         return [], None, []
-    again = handed_before(transaction, worker, request)
+    again = handed_before(transaction, asked)
     if again:
         return again, None, []
     warned = settle_lapsed(transaction)
@@ -34,11 +37,11 @@ def ask(
         return [], None, warned
     live = state.waited_for()
     lapsed = [pull for pull in live if pull.expires <= transaction.now]
-    if batch:
+    if asked.batch:
         lapsed = [pull for pull in lapsed if pull.arm == lapsed[0].arm]
-    handed = offer_again(transaction, lapsed, count, worker, request, warned)
-    unpaid = sum(pull.expires <= transaction.now for pull in live) if len(handed) < count else 0
-    why = hand_out(transaction, handed, count, worker, request, extra, batch=batch)
+    handed = offer_again(transaction, lapsed, asked, warned)
+    unpaid = sum(pull.expires <= transaction.now for pull in live) if len(handed) < asked.pulls else 0
+    why = hand_out(transaction, handed, asked)
     if handed:
         return handed, None, warned
     if len(live) > unpaid:
@@ -47,14 +50,14 @@ def ask(
     return [], None, warned
 
 
-def handed_before(transaction: Transaction, worker: str | None, request: str | None) -> list[Lease]:
+def handed_before(transaction: Transaction, asked: Asked) -> list[Lease]:
     """The pulls leased to this worker for this very request, whose answer was lost; their leases are renewed."""
-    if request is None:
+    if asked.request is None:
         return []
     found = [
         pull
         for pull in transaction.state.waited_for()
-        if (pull.worker, pull.request) == (worker, request) and pull.expires > transaction.now
+        if (pull.worker, pull.request) == (asked.worker, asked.request) and pull.expires > transaction.now
     ]
     for pull in found:
         transaction.add(RENEW, pull=pull.number)
@@ -86,20 +89,13 @@ def settle_lapsed(transaction: Transaction) -> list[UserWarning]:
             return warned
 
 
-def offer_again(
-    transaction: Transaction,
-    lapsed: list[Lease],
-    count: int,
-    worker: str | None,
-    request: str | None,
-    warned: list[UserWarning],
-) -> list[Lease]:
+def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked, warned: list[UserWarning]) -> list[Lease]:
     """Up to `count` of the lapsed pulls, as far as the budget pays for them a second time."""
     state, handed = transaction.state, list[Lease]()
     for pull in lapsed:
-        if len(handed) < count and state.affords(pull.arm, without=1):
+        if len(handed) < asked.pulls and state.affords(pull.arm, without=1):
             before = warnings.lapses_of(state, pull.arm)
-            transaction.add(OFFER, pull=pull.number, worker=worker, request=request)
+            transaction.add(OFFER, pull=pull.number, worker=asked.worker, request=asked.request)
             handed.append(pull)
             after = warnings.lapses_of(state, pull.arm)
             if after > before and after in warnings.MILESTONES and state.settings.items is None:
@@ -107,21 +103,14 @@ def offer_again(
     return handed
 
 
-def hand_out(
-    transaction: Transaction,
-    handed: list[Lease],
-    count: int,
-    worker: str | None,
-    request: str | None,
-    extra: int,
-    *,
-    batch: bool,
-) -> str:
+def hand_out(transaction: Transaction, handed: list[Lease], asked: Asked) -> str:
     """Add new pulls to those handed out, up to `count` in all; returns why there are no more."""
     state = transaction.state
     why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
-    while len(handed) < count and state.limit() is None:
-        found = state.choose(extra, count if batch else 0, handed[0].arm if batch and handed else None)
+    while len(handed) < asked.pulls and state.limit() is None:
+        found = state.choose(
+            asked.extra, asked.pulls if asked.batch else 0, handed[0].arm if asked.batch and handed else None
+        )
         if found is None:
             return str(state.why_none)
         arm, item = found
@@ -132,7 +121,8 @@ def hand_out(
                 why = f"the cost of {what} is not known yet, and the first one is under way"
             break
         transaction.add(
-            ASK, pull=state.asked + 1, arm=arm, item=item, worker=worker, request=request, words=state.kept_choice()
-        )
+            ASK, pull=state.asked + 1, arm=arm, item=item, worker=asked.worker, request=asked.request,
+            words=state.kept_choice(),
+        )  # fmt: skip
         handed.append(state.pulls[state.asked])
     return why

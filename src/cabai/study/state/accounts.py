@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,11 +82,18 @@ class Verdict(NamedTuple):
 class Accounts:
     """A state: a fold over the events of a log. Only `take` changes it.
 
-    Each kind of study adds what the rules leave to it: `choose(extra)`, the arm and the item to pull next, or None
-    while results under way may decide (it leaves no trace until it is asked); `next_if_idle()`, the arm to pull if
-    nothing were under way; `verdict()`, the decision that the results which count show; `confidence()`, 1 - the
-    smallest delta at which the leader would have been decided for by now; `overflows(arm, reward, cost)`, whether
-    these, added to what was told before, are too large for a double; and the following.
+    Each kind of study adds what the rules leave to it:
+
+    - `bill`; `rewards_told`, the number of pulls of each arm that returned a reward that was paid for here; `leader`,
+      by the results that count; `in_play`; `running_costs`, with goal cheapest, inf where they are not known
+    - `choose(extra)`, the arm and the item to pull next, or None while results under way may decide (it leaves no
+      trace until it is asked); `next_if_idle()`, the arm to pull if nothing were under way
+    - `verdict()`, the decision that the results which count show; `confidence()`, 1 - the smallest delta at which the
+      leader would have been decided for by now; `closest()`, the rival that the leader is furthest from beating, the
+      evidence against it, and what is required; `lead(b, a)`, how much better than a the arm b is on average
+    - `remaining()`, what is still to come before it decides, as far as that can be told
+    - `overflows(arm, reward, cost)`, whether these, added to what was told before, are too large for a double
+    - `result(event, lease)`: a pull has returned something, or failed; its accounts are settled
     """
 
     KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "accounts", "ended", "told_at_stop", "bill_at_stop",
@@ -107,33 +114,15 @@ class Accounts:
         self.points: list[Point] = []  # some of the past, for pictures
         self.last_result: float | None = None  # when it came
 
-    # What each kind of study has in its own way.
+    if TYPE_CHECKING:
 
-    bill: float  # what was paid in all
-
-    @property
-    def rewards_told(self) -> NDArray[np.int64]:
-        """How many pulls of each arm have returned a reward that was paid for here."""
-        raise NotImplementedError
-
-    @property
-    def running_costs(self) -> list[float]:
-        """What arms cost to run, with goal cheapest; inf where it is not known."""
-        raise NotImplementedError
-
-    @property
-    def leader(self) -> int | None:
-        """The arm that leads by the results that count."""
-        raise NotImplementedError
-
-    @property
-    def in_play(self) -> NDArray[Any]:
-        raise NotImplementedError
+        def __getattr__(self, name: str) -> Any:
+            """What each kind of study has in its own way: see above."""
 
     @property
     def unbeaten(self) -> NDArray[Any]:
         """The arms that no test has beaten."""
-        return self.in_play
+        return self.in_play  # type: ignore[no-any-return]
 
     why_none = "the results told so far decide, once those of pulls asked before them are told"
 
@@ -145,28 +134,12 @@ class Accounts:
         """Whether a lapsed pull of an arm is to be offered again."""
         return bool(self.in_play[arm])
 
-    def closest(self) -> tuple[int, float, float] | None:
-        """The rival that the leader is furthest from beating, the evidence against it, and what is required."""
-        raise NotImplementedError
-
-    def remaining(self) -> Remaining | None:
-        """What is still to come before it decides, as far as that can be told."""
-        raise NotImplementedError
-
     def progress(self, remaining: Remaining) -> float:
         """The share of the expected bill that is paid, from what is left and from the last point of the history."""
         last = next((point for point in reversed(self.points) if point.progress), None)
         return remaining.progress(
             None if last is None or last.progress == 1 else (last.spent, float(last.progress or 0))
         )
-
-    def lead(self, b: int, a: int) -> float | None:
-        """How much better than a the arm b is on average, by the results that count."""
-        raise NotImplementedError
-
-    def result(self, event: Event, lease: Lease) -> None:
-        """A pull has returned something, or failed; its accounts are settled."""
-        raise NotImplementedError
 
     # The fold.
 

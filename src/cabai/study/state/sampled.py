@@ -79,7 +79,7 @@ class SampledState(Evidence, Accounts):
         self._ahead: tuple[bool, int] | None = None  # what the results in hand would decide, if it is known
 
     @property
-    def bill(self) -> float:  # type: ignore[override]
+    def bill(self) -> float:
         return float(self.told_view.run["spent"])
 
     @property
