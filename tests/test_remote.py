@@ -65,8 +65,9 @@ def plain(value):
 
 def test_everything_that_a_study_has_is_there_over_http():
     public = {name for name in vars(Study) if not name.startswith("_")}
-    same = {"name", "amend", "arms", "columns", "to_frame", "run", "release", "renew", "report", "plot", "ask", "tell",
-            "tell_many", "tell_counts", "split"}  # written once, for both  # fmt: skip
+    # Written once, for both.
+    same = {"name", "accept", "add_arm", "amend", "arms", "columns", "drop", "to_frame", "run", "release", "renew",
+            "report", "plot", "ask", "stop", "tell", "tell_many", "tell_counts", "split"}  # fmt: skip
     assert public - same <= set(vars(RemoteStudy))
     for name in public - same:
         ours, theirs = inspect.getattr_static(Study, name), inspect.getattr_static(RemoteStudy, name)

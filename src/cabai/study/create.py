@@ -1,4 +1,4 @@
-"""Create, load, list and delete studies. The database code is loaded when one is first opened."""
+"""Create, load, list and delete studies."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from cabai.datasets.race import PAIRED
 from cabai.families import Bounded, Family, Gaussian, family_of
 from cabai.policies import Policy
 from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
+from cabai.study import catalogue
+from cabai.study.given import amender
 from cabai.study.items import Items, ids_or_dataset
+from cabai.study.log.storage import open_storage
+from cabai.study.rules import importing
+from cabai.study.rules.amending import ENDED
 from cabai.study.settings import AMENDABLE, RUN, Settings, checked_name
+from cabai.study.stored import StoredStudy
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cabai.study.stored import StoredStudy
     from cabai.study.study import Study
 
 
@@ -160,10 +165,6 @@ def open_study(
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
     is, amended where it differs in the settings that `amend` names: see `as_amended`. A new one imports what there is
     in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
-    from cabai.study import catalogue
-    from cabai.study.log.storage import open_storage
-    from cabai.study.stored import StoredStudy
-
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = settings_of(chosen, items)
     if is_served(storage):
@@ -177,9 +178,7 @@ def open_study(
     opened = open_storage(storage)
     first = list(catalogue.reused(numbered(known, settings)))
     if source is not None:
-        from cabai.study.rules.importing import observations
-
-        first = observations(source[0], settings, unseen=source[1])
+        first = importing.observations(source[0], settings, unseen=source[1])
         settings = dataclasses.replace(settings, elsewhere=len(first))
     made = catalogue.create(opened, checked_name(name), settings, first, request=request)
     row = catalogue.find(opened, name)
@@ -190,9 +189,7 @@ def open_study(
         if not load_if_exists and (request is None or request != row.request):
             raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
         if source is not None:
-            from cabai.study.rules.importing import check_begun
-
-            check_begun(study, first)
+            importing.check_begun(study, first)
         if chosen.get("threshold") is None:  # whatever it was created with
             settings = dataclasses.replace(settings, threshold=study.settings.threshold)
         if "seed" not in chosen:
@@ -253,15 +250,11 @@ def log_given(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -
 
 def is_ended(study: StoredStudy) -> bool:
     """Whether a study has stopped for good."""
-    from cabai.study.rules.amending import ENDED
-
     ended = study._ended()
     return ended is not None and ended.words in ENDED
 
 
 def by_run() -> str:
-    from cabai.study.given import amender
-
     return amender(None)[: 200 - len(RUN)] + RUN
 
 
@@ -314,16 +307,12 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     >>> load_study("made before", storage="memory").arms
     ('small', 'large')
     """
-    from cabai.study.catalogue import find
-    from cabai.study.log.storage import open_storage
-    from cabai.study.stored import StoredStudy
-
     if is_served(storage):
         from cabai.study.remote import load_remote
 
         return load_remote(storage, checked_name(name))
     opened = open_storage(storage, make=False)
-    return StoredStudy(opened, find(opened, checked_name(name)))
+    return StoredStudy(opened, catalogue.find(opened, checked_name(name)))
 
 
 def list_studies(*, storage: str = STORAGE) -> list[str]:
@@ -333,14 +322,11 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
     >>> list_studies(storage="memory")[-1]
     'one of many'
     """
-    from cabai.study.catalogue import names
-    from cabai.study.log.storage import open_storage
-
     if is_served(storage):
         from cabai.study.remote import list_remote
 
         return [str(each["name"]) for each in list_remote(storage)["studies"]]
-    return names(open_storage(storage, make=False))
+    return catalogue.names(open_storage(storage, make=False))
 
 
 def delete_study(name: str, *, storage: str = STORAGE) -> None:
@@ -351,12 +337,9 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     >>> "soon gone" in list_studies(storage="memory")
     False
     """
-    from cabai.study.catalogue import delete
-    from cabai.study.log.storage import open_storage
-
     if is_served(storage):
         raise InvalidInput("studies cannot be deleted over HTTP: use the database's URL, where the server runs.")
-    delete(open_storage(storage, make=False), checked_name(name))
+    catalogue.delete(open_storage(storage, make=False), checked_name(name))
 
 
 def import_study(file: str | os.PathLike[str], *, name: str | None = None, storage: str = STORAGE) -> Study:
@@ -375,14 +358,11 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
     >>> copy.status().spent
     0.02
     """
-    from cabai.study.catalogue import restore
-    from cabai.study.log.storage import open_storage
-
     if is_served(storage):
         raise InvalidInput("studies cannot be imported over HTTP: use the database's URL, where the server runs.")
     try:
         with open(file, encoding="utf-8") as lines:
-            found = restore(open_storage(storage), lines, name)
+            found = catalogue.restore(open_storage(storage), lines, name)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{os.fspath(file)} cannot be read: {error}.") from None
     return load_study(found, storage=storage)

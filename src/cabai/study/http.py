@@ -72,12 +72,7 @@ class Server:
         return self.send("POST", path, {} if body is None else body, key)
 
     def send(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        body: Any = None,
-        key: str | None = None,
-        query: dict[str, str] | None = None,
+        self, method: str, path: tuple[str, ...], body: Any = None, key: str | None = None, query: Any = None
     ) -> Any:
         """Make a request, and repeat it if its answer is lost; returns the answer, or raises what Python would."""
         target = "/api/" + "/".join(quote(part, safe="") for part in path)

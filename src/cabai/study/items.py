@@ -42,17 +42,9 @@ class Items:
 
     @classmethod
     def checked(
-        cls,
-        items: Any,
-        *,
-        family: Family,
-        epsilon: float,
-        race: Any,
-        failed: Any,
-        speculate: Any,
-        goal: Any = BEST,
+        cls, items: Any, *, family: Family, epsilon: float, race: Any, failed: Any, speculate: Any, goal: Any = BEST,
         finish: Any = None,
-    ) -> Items:
+    ) -> Items:  # fmt: skip
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # or a family derived from it: bounded
             raise InvalidInput(
@@ -92,11 +84,8 @@ class Items:
         """How to describe a difference between the items of two studies."""
         first = ", ".join(str(self.id(item)) for item in range(min(self.count, 3)))
         more = f"race {self.race}, failed {self.failed}, speculate {self.speculate:g}"
-        return f"{self.count} ({first}{', ...' if self.count > 3 else ''}; {more}{self._content})"
-
-    @property
-    def _content(self) -> str:
-        return "" if self.digest is None else f"; fingerprint {self.digest[:8]}"
+        more += "" if self.digest is None else f"; fingerprint {self.digest[:8]}"
+        return f"{self.count} ({first}{', ...' if self.count > 3 else ''}; {more})"
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The items in the order of the race."""

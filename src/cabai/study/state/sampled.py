@@ -180,7 +180,7 @@ class SampledState(Evidence, Accounts):
     def _ask(self, event: Event) -> None:
         self._see_rival()
         if event.words is not None and self._choice is None:
-            self._keep_stored(json.loads(event.words))
+            self._keep_fields(json.loads(event.words))
         elif self.settings.is_present:
             self._keep(self._choice or self._choose())
         super()._ask(event)
@@ -509,42 +509,37 @@ class SampledState(Evidence, Accounts):
             return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
     def _keep(self, choice: tuple[int, Any, Any, bool]) -> None:
-        """Keep what choosing has left. What was computed with pulls that are not told yet must not be used later as if
-        it were true."""
+        """Keep what choosing has left."""
         _, arms, run, is_pending = choice
-        if run is None:
-            return
-        view, settings = self.told_view, self.settings
-        if is_pending:
-            for name in ("stream", *settings.policy.keeps):
-                view.run[name] = run[name]
-        elif settings.policy.is_own:  # the policy may have written where it should not
-            for name in settings.arm_memory:
-                view.arms[name] = arms[name]
-            for name in settings.run_memory:
-                view.run[name] = run[name]
+        if is_pending or self.settings.policy.is_own:  # which may have written where it should not
+            self._keep_fields(self._kept_fields(choice))
         else:
-            view.arms[:], view.run.base[:] = arms, run.base
+            self.told_view.arms[:], self.told_view.run.base[:] = arms, run.base
 
-    def kept_choice(self) -> str | None:
-        if not self.settings.own or self._choice is None:
-            return None
-        _, arms, run, is_pending = self._choice
+    def _kept_fields(self, choice: tuple[int, Any, Any, bool]) -> dict[str, dict[str, Any]]:
+        """What choosing has left, by name. What was computed with pulls that are not told yet must not be used later
+        as if it were true."""
+        (_, arms, run, is_pending), settings = choice, self.settings
         if run is None:
-            return "{}"
-        settings, kept = self.settings, {}
-        if not is_pending:
-            kept["arms"] = {name: arms[name].tolist() for name in settings.arm_memory}
-        names = ("stream", *settings.policy.keeps) if is_pending else settings.run_memory
-        kept["run"] = {name: run[name].tolist() for name in names}
-        return json.dumps(kept)
+            return {}
+        if is_pending:
+            return {"run": {name: run[name] for name in ("stream", *settings.policy.keeps)}}
+        return {
+            "arms": {name: arms[name] for name in settings.arm_memory},
+            "run": {name: run[name] for name in settings.run_memory},
+        }
 
-    def _keep_stored(self, kept: dict[str, dict[str, Any]]) -> None:
-        """The same, as the event says; what is not known here, since the user's code was not imported, is left out."""
+    def _keep_fields(self, kept: dict[str, dict[str, Any]]) -> None:
+        """Keep these; what is not known here, since the user's code was not imported, is left out."""
         for part, records in (("arms", self.told_view.arms), ("run", self.told_view.run)):
             for name, value in kept.get(part, {}).items():
                 if name in (records.dtype.names or ()):
                     records[name] = value
+
+    def kept_choice(self) -> str | None:
+        if not self.settings.own or self._choice is None:
+            return None
+        return json.dumps(self._kept_fields(self._choice), default=lambda value: value.tolist())
 
     def overflows(self, a: int, reward: float | None, cost: float) -> bool:
         known, arm, run = self.settings.steering_costs, self.told_view.arms[a], self.told_view.run
