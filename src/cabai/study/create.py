@@ -195,71 +195,44 @@ def open_study(
         if "seed" not in chosen:
             settings = dataclasses.replace(settings, seed=study.settings.seed)
         study._renewed()
-        different = study.settings.differences(as_amended(study, settings, amend))
-        changes = {each: getattr(settings, each) for each in amend if each in different}
-        changes = {each: value for each, value in changes.items() if value is not None}
-        check_same(study, {each: words for each, words in different.items() if each not in changes})
+        same, given_now = settled(study, settings, amend)
+        different = study.settings.differences(dataclasses.replace(settings, **same))
+        check_same(study, {each: words for each, words in different.items() if each not in given_now})
+        changes = {each: value for each, value in given_now.items() if each in different}
         if "metadata" in changes:
             changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
+        if given_now:
+            study._amend(changes or given_now, amender(None)[: 200 - len(RUN)] + RUN)
         if changes:
-            study._amend(changes, by_run())
             study._latest = study.amendments()[-1]
-        elif amend:
-            log_given(study, settings, amend)
     return study
 
 
-def as_amended(study: StoredStudy, settings: Settings, repeated: Sequence[str] = ()) -> Settings:
-    """The settings, with what they had before an amendment replaced by what the study has now: so the call that created
-    a study still finds it. Of the settings that every run `repeated`, only the value that the last run gave is
-    replaced; and no run spends more than it gives as max_cost itself."""
-    names = (*AMENDABLE, "arms", "costs", "joined", "dropped")
-    different = [name for name in study.settings.differences(settings) if name in names]
-    if not different:
-        return settings
-    made, runs, changed = study.amendments(), not is_ended(study), {}
-    for name in different:
+def settled(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where a call gives other settings than a study has now: what it has instead, if the call gives what the study had
+    before an amendment, so that the call that created a study still finds it; and what the call gives as new.
+
+    Of the settings that every run has `repeated`, only the value that the last run gave is taken to be an old one; and
+    no run spends more than it gives as max_cost itself. A new value is logged even if others have amended the study to
+    that very value: a later run may give something else.
+    """
+    made, ended, same, new = study.amendments(), study._ended(), dict[str, Any](), dict[str, Any]()
+    runs = ended is None or ended.words not in ENDED
+    for name in (*AMENDABLE, "arms", "costs", "joined", "dropped"):
         now, given = getattr(study.settings, name), getattr(settings, name)
-        before = [each["changes"][name][0] for each in made if name in each["changes"]]
-        if name in repeated and runs and before:
-            is_less = name == "max_cost" and given is not None and (now is None or given < now)
-            before = [] if is_less else [last_given(made, name)]
-        if as_json(given) in before:
-            changed[name] = now
-    return dataclasses.replace(settings, **changed)
-
-
-def last_given(made: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """What the last run gave for a setting that was amended."""
-    changes = [(each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
-    created = changes[0][0][0]
-    return [created, *(new for (_, new), by in changes if by.endswith(RUN))][-1]
-
-
-def log_given(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> None:
-    """Log what a run gives, where it now agrees with what others have amended: a later run may give something else."""
-    made, values = study.amendments(), {}
-    for name in repeated:
-        value = getattr(settings, name)
-        was_amended = any(name in each["changes"] for each in made) and name != "metadata"
-        if was_amended and value == getattr(study.settings, name) and as_json(value) != last_given(made, name):
-            values[name] = value
-    if values and not is_ended(study):
-        study._amend(values, by_run())
-
-
-def is_ended(study: StoredStudy) -> bool:
-    """Whether a study has stopped for good."""
-    ended = study._ended()
-    return ended is not None and ended.words in ENDED
-
-
-def by_run() -> str:
-    return amender(None)[: 200 - len(RUN)] + RUN
-
-
-def as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+        changes = [(*each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
+        before, as_json = [old for old, _, _ in changes], list(given) if isinstance(given, tuple) else given
+        is_repeated = name in repeated and runs and bool(changes)
+        if is_repeated:
+            before = [before[0], *(value for _, value, by in changes if by.endswith(RUN))][-1:]
+        is_less = is_repeated and name == "max_cost" and given is not None and (now is None or given < now)
+        if given != now and as_json in before and not is_less:
+            same[name] = now
+        elif name in repeated and given is not None:
+            is_logged = is_repeated and name != "metadata" and as_json not in before
+            if given != now or is_logged:
+                new[name] = given
+    return same, new
 
 
 def check_same(study: Study, different: Mapping[str, str]) -> None:
