@@ -6,19 +6,18 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cabai.errors import StudyNotFound
 from cabai.study.current import Row, append, new_state
 from cabai.study.log import tables
 from cabai.study.log.database import Conflict, Connection, Storage
-from cabai.study.log.events import IMPORT, Event, check_event
+from cabai.study.log.events import Event, check_event
 from cabai.study.settings import Settings, checked_name
 from cabai.support.validation import InvalidInput
 
 FORMAT = 1  # of a whole log in a file
-REUSED = "reused"  # the worker of scores that were told in another study
 
 
 def create(
@@ -99,12 +98,6 @@ def check_sums(settings: Settings, first: Iterable[Event]) -> None:
     ]  # fmt: skip
     if not all(map(math.isfinite, sums)):
         raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
-
-
-def reused(known: Sequence[tuple[int, int, float]]) -> Iterator[Event]:
-    """Scores that a new study has from another: arms, items and scores."""
-    for number, (arm, item, score) in enumerate(known, 1):
-        yield Event(number, IMPORT, 0.0, number, arm, item, score, 0.0, REUSED)
 
 
 def find(storage: Storage, name: str) -> Row:

@@ -16,6 +16,7 @@ from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
 from cabai.study import catalogue
 from cabai.study.given import amender
 from cabai.study.items import Items, ids_or_dataset
+from cabai.study.log.events import IMPORT, Event
 from cabai.study.log.storage import open_storage
 from cabai.study.rules import importing
 from cabai.study.rules.amending import ENDED
@@ -176,7 +177,7 @@ def open_study(
             raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
-    first = list(catalogue.reused(numbered(known, settings)))
+    first = reused(known, settings)
     if source is not None:
         first = importing.observations(source[0], settings, unseen=source[1])
         settings = dataclasses.replace(settings, elsewhere=len(first))
@@ -253,8 +254,8 @@ def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Setting
     return Settings.checked(**given, items=items)
 
 
-def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[tuple[int, int, float]]:
-    """The scores that a study can use, once each, by the numbers of arms and items."""
+def reused(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[Event]:
+    """The first events of a study that has scores from another: those that it can use, once each."""
     if not known:
         return []
     assert settings.items is not None
@@ -265,7 +266,8 @@ def numbered(known: Sequence[tuple[str, str | int, float]], settings: Settings) 
             found.setdefault((arms[arm], settings.items.numbers[item]), settings.family.check_reward(score))
     if not found:
         raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
-    return [(arm, item, score) for (arm, item), score in found.items()]
+    scores = enumerate(found.items(), 1)
+    return [Event(n, IMPORT, 0.0, n, arm, item, score, 0.0, "reused") for n, ((arm, item), score) in scores]
 
 
 def names_bare_gaussian(family: Any) -> bool:
