@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cabai.core.kernels import with_part
 from cabai.core.observe import credit, find_leader, weigh
-from cabai.core.state import Record, Records, copy_of
+from cabai.core.state import Record, Records, copy_of, copy_of_all
 from cabai.simulation.truth import open_streams
 from cabai.study.log.events import ASK, TELL, Event, check_event
 from cabai.study.settings import Settings
@@ -35,7 +35,7 @@ class View:
         self._is_complete = is_complete  # the following, once it is true
 
     def copy(self) -> View:
-        return View(self.arms.copy(), copy_of(self.run), is_complete=self._is_complete)
+        return View(copy_of_all(self.arms), copy_of(self.run), is_complete=self._is_complete)
 
     @property
     def everything_pulled(self) -> bool:
@@ -474,7 +474,7 @@ class SampledState(Evidence, Accounts):
             new = np.flatnonzero(self.here & ~among & (pending == 0))
             if len(new):  # an arm that has just joined
                 return int(new[0]), None, None, True
-        arms, run, is_pending = view.arms.copy(), copy_of(view.run), bool(pending.any())
+        arms, run, is_pending = copy_of_all(view.arms), copy_of(view.run), bool(pending.any())
         if is_pending:
             arms["pulls"] += pending
             arms["rewards"] += pending * arms["mean"]
@@ -514,7 +514,7 @@ class SampledState(Evidence, Accounts):
         if is_pending or self.settings.policy.is_own:  # which may have written where it should not
             self._keep_fields(self._kept_fields(choice))
         else:
-            self.told_view.arms[:], self.told_view.run.base[:] = arms, run.base
+            self.told_view.arms, self.told_view.run = arms, run
 
     def _kept_fields(self, choice: tuple[int, Any, Any, bool]) -> dict[str, dict[str, Any]]:
         """What choosing has left, by name. What was computed with pulls that are not told yet must not be used later
