@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from cabai.server.problems import SCHEMA
+from cabai.study import Pull, Status
+from cabai.study.state.accounts import Point
+from cabai.study.wire import HANDED, LISTED
 
 
-class Listed(BaseModel):
-    name: str
-    stopped: bool
-    reason: str | None
-    decision: str | None
-    leader: str | None
-    pulls: int
-    spent: float
-    sentence: str
+def fields_of(name: str, kind: type, names: Iterable[str], **more: Any) -> Any:
+    """Some fields of a class as JSON, none of them left out; and others."""
+    hints = get_type_hints(kind)
+    fields: dict[str, Any] = {each: (hints[each], ...) for each in names}
+    return create_model(name, **fields | {each: (what, ...) for each, what in more.items()})
+
+
+Listed = fields_of("Listed", Status, LISTED, sentence=str)
+Handed = fields_of("Handed", Pull, HANDED)
+UnderWay = fields_of("UnderWay", Pull, (each for each in HANDED if each != "metadata"), asked=float, worker=str | None)
+Past = fields_of("Past", Point, Point._fields)
 
 
 class Overview(BaseModel):
-    studies: list[Listed]
+    studies: list[Listed]  # type: ignore[valid-type]
     damaged: list[str]
 
 
@@ -30,53 +36,17 @@ class Created(BaseModel):
     arms: list[str]
 
 
-class Handed(BaseModel):
-    """A pull, as `ask` hands it out."""
-
-    id: str
-    arm: str
-    item: str | int | None
-    number: int
-    expires: float
-    offers: int
-    metadata: Any
-
-
 class Pulls(BaseModel):
-    pulls: list[Handed]
+    pulls: list[Handed]  # type: ignore[valid-type]
     amended: int
 
 
-class UnderWay(BaseModel):
-    id: str
-    arm: str
-    item: str | int | None
-    number: int
-    asked: float
-    expires: float
-    offers: int
-    worker: str | None
-
-
 class AllUnderWay(BaseModel):
-    pulls: list[UnderWay]
-
-
-class Past(BaseModel):
-    told: int
-    time: float
-    spent: float
-    arms: int
-    leader: str | None
-    rival: str | None
-    evidence: float | None
-    required: float | None
-    progress: float | None
-    lead: float | None
+    pulls: list[UnderWay]  # type: ignore[valid-type]
 
 
 class History(BaseModel):
-    history: list[Past]
+    history: list[Past]  # type: ignore[valid-type]
 
 
 class Failure(BaseModel):

@@ -78,17 +78,74 @@ def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> Fas
     return app
 
 
+# What a request does with a study: its path below the study's, what is answered or asked, the work, and a sentence.
+Rows = list[tuple[str, Any, Callable[..., Any], str]]
+READS: Rows = [
+    ("", Status, lambda study: study.status().to_dict(),
+     "Every arm, the progress, the bill, what is still to come, and the decision."),
+    ("/decision", answers.InShort, in_short,
+     "Whether the study has stopped, and with which decision: a short status, without delay."),
+    ("/settings", answers.About, lambda study: settings_of(study),
+     "The study's settings, as created and amended since."),
+    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": service.under_way(study)},
+     "The pulls that are under way, and who has them."),
+    ("/history", answers.History, lambda study: {"history": [each._asdict() for each in study.history()]},
+     "How evidence and the bill grew: a few hundred points at most."),
+    ("/failures", answers.Failures, service.failures, "Why pulls have failed, the most frequent reasons first."),
+    ("/amendments", answers.Amendments, lambda study: {"amendments": study.amendments()},
+     "The amendments: what, when and by whom."),
+    ("/log", answers.Log, lambda study: {"log": study.events()}, "Everything that ever happened to the study."),
+    ("/scores", answers.Scores, lambda study: {"scores": scores_of(study)}, "All known scores of a study with items."),
+]  # fmt: skip
+CHANGES: Rows = [  # answered with the short status
+    ("/tell", Tell, lambda study, asked: study.tell(**asked.model_dump()),
+     "What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."),
+    ("/tell-many", TellMany, lambda study, asked: study.tell_many(each.model_dump() for each in asked.results),
+     "Tell several pulls: all of them, or none if one is refused."),
+    ("/renew", Lease, lambda study, asked: study.renew(held(asked), worker=asked.worker),
+     "Renew the lease of a pull that is still being tried."),
+    ("/release", Lease, lambda study, asked: study.release(held(asked), worker=asked.worker),
+     "Release a pull that was not tried: it is offered next."),
+    ("/lapse", Lapse, lambda study, asked: service.lapse(study, set(asked.workers)),
+     "Offer the pulls of lost workers again now."),
+    ("/stop", Nothing, lambda study, _: study.stop(), "End the study by hand: for good, and without a decision."),
+    ("/accept", Accept, lambda study, asked: study.accept(**asked.model_dump()),
+     "Take as the decision what is proven: by how much the leader can be worse than the best."),
+    ("/amend", Amend, lambda study, asked: study.amend(**asked.model_dump()),
+     "Change the budget, epsilon, the lease or arms' metadata, for everybody. A study that stopped at its budget "
+     "continues if the new one allows it."),
+    ("/drop", Drop, lambda study, asked: study.drop(**asked.model_dump()),
+     "Drop an arm by hand: it is not pulled any more, and cannot be the decision."),
+    ("/add-arm", AddArm, lambda study, asked: add_arm(study, asked),
+     "Add an arm to a study that was created with a reserve."),
+]  # fmt: skip
+OF_STUDY = "/api/studies/{name}"
+
+
 def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     """All paths. Names in paths are still encoded: `studies.do` decodes them."""
 
-    def changed(name: str, work: Callable[[StoredStudy], object]) -> Response:
-        """Change a study, and answer with its short status."""
+    def reading(work: Callable[[StoredStudy], Any]) -> Callable[..., Response]:
+        return lambda name: Json(studies.do(name, work))
 
-        def both(study: StoredStudy) -> dict[str, Any]:
-            work(study)
+    def changing(work: Callable[[StoredStudy, Any], object]) -> Callable[..., Response]:
+        def both(study: StoredStudy, asked: Any) -> dict[str, Any]:
+            work(study, asked)
             return in_short(study)
 
-        return Json(studies.do(name, both))
+        return lambda name, asked: Json(studies.do(name, lambda study: both(study, asked)))
+
+    def add(
+        method: str, path: str, sentence: str, endpoint: Callable[..., Response], answer: Any, **asked: Any
+    ) -> None:
+        endpoint.__annotations__ = {"name": str, **asked}
+        how = {"response_model": answer, "description": sentence, "name": path[1:].replace("-", "_") or "status"}
+        app.add_api_route(OF_STUDY + path, endpoint, methods=[method], **how)
+
+    for path, answer, work, sentence in READS:
+        add("GET", path, sentence, reading(work), answer)
+    for path, kind, work, sentence in CHANGES:
+        add("POST", path, sentence, changing(work), answers.InShort, asked=kind)
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
@@ -121,67 +178,28 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         study = create(asked, studies.url, key)
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
-    @app.get("/api/studies/{name}", response_model=Status)
-    def status(name: str) -> Response:
-        """Every arm, the progress, the bill, what is still to come, and the decision."""
-        return Json(studies.do(name, lambda study: study.status().to_dict()))
+    def unless_stopped(name: str, work: Callable[[StoredStudy], Any]) -> Response:
+        def answer(study: StoredStudy) -> Response:
+            try:
+                return Json(work(study))
+            except StudyStopped as error:
+                return problems.stopped(study, str(error))
 
-    @app.get("/api/studies/{name}/decision", response_model=answers.InShort)
-    def decision(name: str) -> Response:
-        """Whether the study has stopped, and with which decision: a short status, without delay."""
-        return Json(studies.do(name, in_short))
+        return studies.do(name, answer)
 
-    @app.get("/api/studies/{name}/settings", response_model=answers.About)
-    def settings(name: str) -> Response:
-        """The study's settings, as created and amended since."""
-
-        def work(study: StoredStudy) -> dict[str, Any]:
-            known, amended = service.about(study)
-            return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
-
-        return Json(studies.do(name, work))
-
-    @app.get("/api/studies/{name}/pulls", response_model=answers.AllUnderWay)
-    def pulls(name: str) -> Response:
-        """The pulls that are under way, and who has them."""
-        return Json({"pulls": studies.do(name, service.under_way)})
-
-    @app.get("/api/studies/{name}/history", response_model=answers.History)
-    def history(name: str) -> Response:
-        """How evidence and the bill grew: a few hundred points at most."""
-        return Json({"history": [each._asdict() for each in studies.do(name, lambda study: study.history())]})
-
-    @app.get("/api/studies/{name}/failures", response_model=answers.Failures)
-    def failures(name: str) -> Response:
-        """Why pulls have failed, the most frequent reasons first."""
-        return Json(studies.do(name, service.failures))
-
-    @app.post("/api/studies/{name}/ask", response_model=answers.Pulls)
+    @app.post(f"{OF_STUDY}/ask", response_model=answers.Pulls)
     def ask(name: str, asked: Ask, key: Key = None) -> Response:
         """What to pull next. Repeated with the same Idempotency-Key by the same worker, the request has the same answer
         as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull, or if it
         has stopped without a decision."""
 
-        def work(study: StoredStudy) -> Response:
-            try:
-                handed = handed_out(study, asked, key)
-            except StudyStopped as error:
-                return problems.stopped(study, str(error))
-            return Json({"pulls": [pull_to(pull) for pull in handed], "amended": in_short(study)["amended"]})
+        def work(study: StoredStudy) -> dict[str, Any]:
+            pulls = [pull_to(pull) for pull in handed_out(study, asked, key)]
+            return {"pulls": pulls, "amended": in_short(study)["amended"]}
 
-        return studies.do(name, work)
+        return unless_stopped(name, work)
 
-    @app.post("/api/studies/{name}/tell", response_model=answers.InShort)
-    def tell(name: str, told: Tell) -> Response:
-        """What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."""
-        return changed(name, lambda study: study.tell(**told.model_dump()))
-
-    @app.post("/api/studies/{name}/tell-many", response_model=answers.InShort)
-    def tell_many(name: str, told: TellMany) -> Response:
-        """Tell several pulls: all of them, or none if one is refused."""
-        return changed(name, lambda study: study.tell_many(each.model_dump() for each in told.results))
-
-    @app.post("/api/studies/{name}/tell-counts", response_model=answers.Told)
+    @app.post(f"{OF_STUDY}/tell-counts", response_model=answers.Told)
     def tell_counts(name: str, told: TellCounts, key: Key = None) -> Response:
         """The sums of many pulls per arm. A period with a name counts once; so does one without, by its
         Idempotency-Key."""
@@ -195,85 +213,12 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
         return Json(studies.do(name, work))
 
-    @app.get("/api/studies/{name}/split", response_model=answers.Split)
+    @app.get(f"{OF_STUDY}/split", response_model=answers.Split)
     def split(name: str, pulls: Annotated[int, Query(ge=1, lt=2**53)]) -> Response:
         """How the policy would divide this many pulls among the arms."""
+        return unless_stopped(name, lambda study: {"pulls": study.split(pulls)})
 
-        def work(study: StoredStudy) -> Response:
-            try:
-                return Json({"pulls": study.split(pulls)})
-            except StudyStopped as error:
-                return problems.stopped(study, str(error))
-
-        return studies.do(name, work)
-
-    @app.post("/api/studies/{name}/renew", response_model=answers.InShort)
-    def renew(name: str, asked: Lease) -> Response:
-        """Renew the lease of a pull that is still being tried."""
-        return changed(name, lambda study: study.renew(held(asked), worker=asked.worker))
-
-    @app.post("/api/studies/{name}/release", response_model=answers.InShort)
-    def release(name: str, asked: Lease) -> Response:
-        """Release a pull that was not tried: it is offered next."""
-        return changed(name, lambda study: study.release(held(asked), worker=asked.worker))
-
-    @app.post("/api/studies/{name}/lapse", response_model=answers.InShort)
-    def lapse(name: str, asked: Lapse) -> Response:
-        """Offer the pulls of lost workers again now."""
-        return changed(name, lambda study: service.lapse(study, set(asked.workers)))
-
-    @app.post("/api/studies/{name}/stop", response_model=answers.InShort)
-    def stop(name: str, _: Nothing) -> Response:
-        """End the study by hand: for good, and without a decision."""
-        return changed(name, lambda study: study.stop())
-
-    @app.post("/api/studies/{name}/accept", response_model=answers.InShort)
-    def accept(name: str, asked: Accept) -> Response:
-        """Take as the decision what is proven: that the leader is at most so much worse than the best."""
-        return changed(name, lambda study: study.accept(epsilon=asked.epsilon, by=asked.by))
-
-    @app.post("/api/studies/{name}/amend", response_model=answers.InShort)
-    def amend(name: str, asked: Amend) -> Response:
-        """Change the budget, epsilon, the lease or arms' metadata, for everybody. A study that stopped at its budget
-        continues if the new one allows it."""
-        return changed(name, lambda study: study.amend(**asked.model_dump()))
-
-    @app.post("/api/studies/{name}/drop", response_model=answers.InShort)
-    def drop(name: str, asked: Drop) -> Response:
-        """Drop an arm by hand: it is not pulled any more, and cannot be the decision."""
-        return changed(name, lambda study: study.drop(**asked.model_dump()))
-
-    @app.post("/api/studies/{name}/add-arm", response_model=answers.InShort)
-    def add_arm(name: str, asked: AddArm) -> Response:
-        """Add an arm to a study that was created with a reserve."""
-
-        def work(study: StoredStudy) -> None:
-            if len(study.arms) >= MOST_ARMS:
-                raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
-            study.add_arm(**asked.model_dump())
-
-        return changed(name, work)
-
-    @app.get("/api/studies/{name}/amendments", response_model=answers.Amendments)
-    def amendments(name: str) -> Response:
-        """The amendments: what, when and by whom."""
-        return Json({"amendments": studies.do(name, lambda study: study.amendments())})
-
-    @app.get("/api/studies/{name}/log", response_model=answers.Log)
-    def log(name: str) -> Response:
-        """Everything that ever happened to the study."""
-        return Json({"log": studies.do(name, lambda study: study.events())})
-
-    @app.get("/api/studies/{name}/scores", response_model=answers.Scores)
-    def scores(name: str) -> Response:
-        """All known scores of a study with items."""
-        found = studies.do(name, lambda study: study.scores())
-        rows = [
-            {"arm": a, "item": item, "score": score} for a, of_arm in found.items() for item, score in of_arm.items()
-        ]
-        return Json({"scores": rows})
-
-    @app.get("/api/studies/{name}/export", responses=answers.text("text/csv", "One row for each pull that was told."))
+    @app.get(f"{OF_STUDY}/export", responses=answers.text("text/csv", "One row for each pull that was told."))
     def export(name: str, format: Literal["csv", "json"] = "csv") -> Response:
         """Everything that was told, in the order of telling."""
         file = studies.do(name, lambda study: spooled(study, format))
@@ -286,7 +231,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
         return StreamingResponse(chunks(), media_type=TYPES[format])
 
     @app.get(
-        "/api/studies/{name}/events",
+        f"{OF_STUDY}/events",
         responses=answers.text("text/event-stream", "A `status` event, with the status as JSON, after every change."),
     )
     async def events(name: str) -> Response:
@@ -296,6 +241,22 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
         await anyio.to_thread.run_sync(studies.do, name, in_short)  # does it exist?
         return EventStream(streams, of(name))
+
+
+def settings_of(study: StoredStudy) -> dict[str, Any]:
+    known, amended = service.about(study)
+    return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
+
+
+def scores_of(study: StoredStudy) -> list[dict[str, Any]]:
+    found = study.scores().items()
+    return [{"arm": arm, "item": item, "score": score} for arm, of in found for item, score in of.items()]
+
+
+def add_arm(study: StoredStudy, asked: AddArm) -> None:
+    if len(study.arms) >= MOST_ARMS:
+        raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
+    study.add_arm(**asked.model_dump())
 
 
 def handed_out(study: StoredStudy, asked: Ask, key: str | None) -> list[Pull]:
