@@ -100,7 +100,7 @@ CREATED = "study file http"
 SIMULATED = "simulate compare"
 PLACES = (
     "study", "evaluate", "run", "amend", "plan", "simulate", "compare", "calibrate", "replay", "scores", "instance",
-    "bound", "reproduce", "inspect", "file", "http",
+    "bound", "reproduce", "bench", "inspect", "file", "http",
 )  # fmt: skip
 REWARDS = (
     f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: gaussian(variance=4), "
@@ -178,7 +178,7 @@ SETTINGS = (
             "Random seed of the policy, or of the order of items. Default: 0; with items, random.",
             f"{CREATED} evaluate inspect", from_0),
     Setting("seed", "whole", 0, "Random seed: the same seed gives the same results.",
-            f"{SIMULATED} plan calibrate replay reproduce", from_0),
+            f"{SIMULATED} plan calibrate replay reproduce bench", from_0),
     # Workers
     Setting("lease", "number", LEASE, "Seconds a worker has to tell a pull before it lapses.", f"{CREATED} amend",
             positive, other_defaults={"amend": None}),
@@ -187,7 +187,7 @@ SETTINGS = (
             choices=ON_LAPSE),
     Setting("workers", "whole", 1, "Number of pulls to run in parallel.", "run evaluate file", from_1),
     Setting("workers", "whole", None, "Number of simulations to run in parallel. Default: one per core.",
-            f"{SIMULATED} plan calibrate replay reproduce", from_1),
+            f"{SIMULATED} plan calibrate replay reproduce bench", from_1),
     Setting("retries", "whole", RETRIES, "With items: how often to try a failed evaluation again.", "evaluate file",
             from_0),
     Setting("max_failures", "whole", 5, "End the run when an arm fails this often in a row.",
@@ -260,15 +260,15 @@ SETTINGS = (
     Setting("policies", "names", ("top-two", "co", "ctas", "tas", "d-lucb", "racing", "uniform"),
             f"Policies to compare, separated by commas: {', '.join(policies.POLICIES.names)}. Parameters go in "
             "brackets: ctas(tracking=ratio). For your own: module:name.", "compare"),
-    Setting("trajectories", "whole", 1000, "Number of simulated runs.", f"{SIMULATED} reproduce", from_1),
+    Setting("trajectories", "whole", 1000, "Number of simulated runs.", f"{SIMULATED} reproduce bench", from_1),
     Setting("trajectories", "whole", 4000, "Simulated runs per hard instance. More runs find a smaller c.", "calibrate",
             from_1),
     Setting("confidence", "number", 0.99, "Probability that the certificate is correct.", "calibrate"),
     Setting("engine", "text", None, f"Where to run: {', '.join(ENGINES)}. Default: in threads of this process.",
-            f"{SIMULATED} plan calibrate reproduce"),
+            f"{SIMULATED} plan calibrate reproduce bench"),
     Setting("address", "text", None,
             "With engine dask or ray: address of the cluster: tcp://host:8786, ray://host:10001 or auto.",
-            f"{SIMULATED} plan calibrate reproduce"),
+            f"{SIMULATED} plan calibrate reproduce bench"),
     Setting("keep", "text", "rows",
             "rows (every trajectory) or summary (any number of trajectories in little memory, with quantiles accurate "
             "to 0.05 %).", SIMULATED),

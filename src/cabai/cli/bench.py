@@ -4,49 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import read_names, takes
+from cabai.cli.options import argument, option, read_names, takes
 from cabai.cli.tools import progress_bar, told_what_is_cancelled
 from cabai.support.validation import InvalidInput
 
 SUITES = "kanarios24, gk16, menard19, cr23, shrr24, random"
 
 
-@takes()
+@takes("bench")
 def bench(
-    suites: Annotated[list[str] | None, typer.Argument(help=f"Suites of instances: {SUITES}. Default: all.")] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option("--policies", help="Policies, separated by commas. Your own: mine.py:name. Default: all."),
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="Instead of the suites' own.")] = None,
-    budget: Annotated[float | None, typer.Option("--budget", help="Spend this on every instance, then decide.")] = None,
-    threshold: Annotated[str | None, typer.Option("--threshold", help="Instead of the suites' own.")] = None,
-    trajectories: Annotated[int, typer.Option("--trajectories", help="Runs of each policy on each instance.")] = 1000,
-    reference: Annotated[
-        str, typer.Option("--reference", help="The policy that others are compared with.")
-    ] = "top-two",
-    seed: Annotated[int, typer.Option("--seed", help="Random seed: the same seed gives the same results.")] = 0,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="Where to run: processes, dask, ray or cuda. Default: in threads.")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="With engine dask or ray: address of the cluster.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Trajectories at a time. Default: one per core.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Two instances and 50 trajectories: under a minute.")] = False,
-    bibtex: Annotated[bool, typer.Option("--bibtex", help="Only print what to cite for the policies.")] = False,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", help="Folder for bench.parquet, leaderboard.html and .md; a stopped run continues there."
-        ),
-    ] = None,
+    suites: list[str] | None = argument(f"Suites of instances: {SUITES}. Default: all.", None),
+    policies: str | None = option("Policies, separated by commas. Your own: mine.py:name. Default: all."),
+    delta: float | None = option("Instead of the suites' own."),
+    budget: float | None = option("Spend this on every instance, then decide."),
+    threshold: str | None = option("Instead of the suites' own."),
+    reference: str = option("The policy that others are compared with.", "top-two"),
+    quick: bool = option("Two instances and 50 trajectories: under a minute.", False),
+    bibtex: bool = option("Only print what to cite for the policies.", False),
+    out: str | None = option("Folder for bench.parquet, leaderboard.html and .md; a stopped run continues there."),
+    **settings: Any,
 ) -> tuple[Any, Any]:
     """Compare policies on suites of published instances, and write a leaderboard.
 
@@ -67,12 +45,14 @@ def bench(
         return {"bibtex": found}, found
     if out is not None and Path(out).exists() and not Path(out).is_dir():
         raise InvalidInput(f"--out must be a folder, got {out!r}, which is a file.")
-    number = sum(len(chosen_policies(chosen, case)) for case in chosen_cases(suites or (), seed, quick, delta, budget))
+    number = sum(
+        len(chosen_policies(chosen, case))
+        for case in chosen_cases(suites or (), settings["seed"], quick, delta, budget)
+    )
     with told_what_is_cancelled(), progress_bar(number, "simulations") as progress:
         made: Any = bench(
-            suites or (), chosen, delta=delta, budget=budget, threshold=threshold, trajectories=trajectories, seed=seed,
-            reference=reference, quick=quick, out=out, workers=workers, engine=engine, address=address,
-            command=f"cabai {' '.join(sys.argv[1:])}", progress=progress,
+            suites or (), chosen, delta=delta, budget=budget, threshold=threshold, reference=reference, quick=quick,
+            out=out, command=f"cabai {' '.join(sys.argv[1:])}", progress=progress, **settings,
         )  # fmt: skip
     files = [] if out is None else [str(path) for path in made.write(out)]
     written = "\n".join(f"written: {path}" for path in files)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import takes
+from cabai.cli.options import option, takes
 from cabai.cli.tools import status_line, told_what_is_cancelled, with_written
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
@@ -14,9 +12,7 @@ from cabai.support.validation import InvalidInput
 
 @takes("calibrate")
 def calibrate(
-    out: Annotated[
-        str | None, typer.Option("--out", help="Write the certificate to this .json file, which --threshold can read.")
-    ] = None,
+    out: str | None = option("Write the certificate to this .json file, which --threshold can read."),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Find a cheaper threshold for one policy, by simulation.

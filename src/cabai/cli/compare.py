@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import read_instance, read_instances, takes
+from cabai.cli.options import argument, option, read_instance, read_instances, takes
 from cabai.cli.tools import picture_to_write, progress_bar, told_what_is_cancelled, with_written
 from cabai.settings import defaults_for, settings_for
 from cabai.support.validation import InvalidInput
@@ -14,13 +12,10 @@ from cabai.support.validation import InvalidInput
 
 @takes("instance", "compare", optional=("family", "means", "costs"))
 def compare(
-    instances: Annotated[
-        str | None,
-        typer.Argument(help="A TOML file of several instances: a table each, with the options of one as keys."),
-    ] = None,
-    plot: Annotated[
-        str | None, typer.Option("--plot", help="Also plot what each policy pays, to this .png or .svg file.")
-    ] = None,
+    instances: str | None = argument(
+        "A TOML file of several instances: a table each, with the options of one as keys.", None
+    ),
+    plot: str | None = option("Also plot what each policy pays, to this .png or .svg file."),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Compare what several policies pay on the same instance, or on each of several.

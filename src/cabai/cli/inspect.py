@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from cabai.cli.options import JsonOption, takes
+from cabai.cli.options import JsonOption, argument, option, takes
+from cabai.settings import REQUIRED
 from cabai.support.validation import InvalidInput
 
 
 @takes("inspect", leave_out=["arms"])
 def inspect(
-    task: Annotated[str, typer.Argument(help="A task of Inspect: file.py@task, or package/task.")],
-    model: Annotated[list[str], typer.Option("--model", help="A model to compare. Give --model once for each.")],
-    argument: Annotated[
-        list[str] | None, typer.Option("-T", help="An argument of the task, as name=value. Give -T once for each.")
-    ] = None,
-    race_name: Annotated[
-        str | None, typer.Option("--name", help="Store the race under this name: the same command continues it.")
-    ] = None,
-    max_samples: Annotated[
-        int | None, typer.Option("--max-samples", help="Samples of each model to run at once. Default: 10.")
-    ] = None,
-    max_connections: Annotated[
-        int | None, typer.Option("--max-connections", help="Connections to each provider, as in Inspect.")
-    ] = None,
-    display: Annotated[
-        str | None, typer.Option("--display", help="Inspect's display: full, conversation, rich, plain, log or none.")
-    ] = None,
-    page: Annotated[
-        bool, typer.Option("--page", help="Show the race in a browser while it runs. Prints the address.")
-    ] = False,
+    task: str = argument("A task of Inspect: file.py@task, or package/task."),
+    model: list[str] = option("A model to compare. Give --model once for each.", REQUIRED),
+    argument: list[str] | None = option(
+        "An argument of the task, as name=value. Give -T once for each.", names=("-T",)
+    ),
+    race_name: str | None = option("Store the race under this name: the same command continues it.", names=("--name",)),
+    max_samples: int | None = option("Samples of each model to run at once. Default: 10."),
+    max_connections: int | None = option("Connections to each provider, as in Inspect."),
+    display: str | None = option("Inspect's display: full, conversation, rich, plain, log or none."),
+    page: bool = option("Show the race in a browser while it runs. Prints the address.", False),
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -77,9 +77,32 @@ def parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)
 
 
+class Own(NamedTuple):
+    """What a command says of a parameter that is its own."""
+
+    kind: Callable[..., Any]  # typer's Option or Argument
+    names: tuple[str, ...]
+    default: Any
+    more: dict[str, Any]
+
+
+def option(help: str, default: Any = None, *, names: tuple[str, ...] = (), **more: Any) -> Any:
+    """An option of a command alone, as the default of its parameter; it is named after it."""
+    return Own(typer.Option, names, default, {"help": help, **more})
+
+
+def argument(help: str, default: Any = REQUIRED) -> Any:
+    """A positional argument of a command, as the default of its parameter."""
+    return Own(typer.Argument, (), default, {"help": help})
+
+
 def evaluated(given: inspect.Parameter, function: Function) -> inspect.Parameter:
     """A parameter that a command declares itself."""
-    return parameter(given.name, eval(given.annotation, function.__globals__), given.default)
+    kind, own = eval(given.annotation, function.__globals__), given.default
+    if not isinstance(own, Own):
+        return parameter(given.name, kind, own)
+    names = own.names or ((f"--{given.name.replace('_', '-')}",) if own.kind is typer.Option else ())
+    return parameter(given.name, Annotated[kind, own.kind(*names, **own.more)], own.default)
 
 
 def is_argument(given: inspect.Parameter) -> bool:

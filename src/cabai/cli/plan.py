@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import takes
+from cabai.cli.options import argument, option, takes
 from cabai.cli.tools import picture_to_write, status_line, with_written
 from cabai.support.validation import InvalidInput
 
 
-@takes("plan", leave_out=("arms",))
+@takes("plan", leave_out=("arms", "engine", "address"))
 def plan(
     storage: str,
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            help="A study.toml, as for cabai run; or a table of pilot data: columns arm, reward and cost, or scores "
-            "per item."
-        ),
-    ] = None,
-    names: Annotated[str | None, typer.Option("--names", help="Name of each arm: small,medium,large.")] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", help="Plan a study with the settings and the data of this stored study.")
-    ] = None,
-    plot: Annotated[
-        str | None,
-        typer.Option(
-            "--plot",
-            help="Plot the bill against the gap (with --items: against epsilon), to this .png or .svg file.",
-        ),
-    ] = None,
+    source: str | None = argument(
+        "A study.toml, as for cabai run; or a table of pilot data: columns arm, reward and cost, or scores per item.",
+        None,
+    ),
+    names: str | None = option("Name of each arm: small,medium,large."),
+    study: str | None = option("Plan a study with the settings and the data of this stored study."),
+    plot: str | None = option(
+        "Plot the bill against the gap (with --items: against epsilon), to this .png or .svg file."
+    ),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Estimate what a study will cost, before you pay for it.

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import takes
+from cabai.cli.options import argument, option, takes
 from cabai.cli.tools import picture_to_write, progress_bar, with_written
 from cabai.settings import settings_for
 
 
 @takes("replay", "scores")
 def replay(
-    scores: Annotated[
-        list[str],
-        typer.Argument(
-            help="A CSV or Parquet file of scores; or logs of Inspect (.eval, .json) or lm-evaluation-harness "
-            "(samples_*.jsonl), or a folder of logs."
-        ),
-    ],
-    plot: Annotated[
-        str | None,
-        typer.Option("--plot", help="Also plot the bill and what each arm cost, to this .png or .svg file."),
-    ] = None,
+    scores: list[str] = argument(
+        "A CSV or Parquet file of scores; or logs of Inspect (.eval, .json) or lm-evaluation-harness "
+        "(samples_*.jsonl), or a folder of logs."
+    ),
+    plot: str | None = option("Also plot the bill and what each arm cost, to this .png or .svg file."),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Find what a race would have cost on scores you already have.

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import takes
+from cabai.cli.options import argument, option, takes
 from cabai.cli.tools import status_line, told_what_is_cancelled
 from cabai.paper import MORE, PARTS
 from cabai.support.validation import InvalidInput
 
 
-@takes("reproduce")
+@takes("reproduce", leave_out=("engine", "address"))
 def reproduce(
-    part: Annotated[
-        str, typer.Argument(help=f"What to reproduce: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.")
-    ] = "all",
-    out: Annotated[str, typer.Option("--out", help="Folder for report.html, report.md, figures and data.")] = "results",
-    quick: Annotated[bool, typer.Option("--quick", help="Use 100 trajectories: rough numbers in seconds.")] = False,
+    part: str = argument(f"What to reproduce: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.", "all"),
+    out: str = option("Folder for report.html, report.md, figures and data.", "results"),
+    quick: bool = option("Use 100 trajectories: rough numbers in seconds.", False),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Reproduce the paper's tables, figures and claims.

@@ -6,33 +6,24 @@ import json
 import shlex
 import signal
 import threading
-from typing import Annotated
 
 import typer
 
-from cabai.cli.options import JsonOption, takes
+from cabai.cli.options import JsonOption, argument, option, takes
 from cabai.cli.tools import Interrupted, WrongTest
 from cabai.support.validation import whole
 
 
 @takes()
 def run(
-    recipe: Annotated[str, typer.Argument(help="A TOML file that names the arms and says how to try each.")],
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", help="Number of pulls to run in parallel. Default: as in the file, else 1."),
-    ] = None,
-    changed: Annotated[
-        bool,
-        typer.Option(
-            "--changed",
-            help="Continue although the commands, functions, cost or metadata of arms in the file have changed since "
-            "the last run. Use it only if the arms still do the same thing.",
-        ),
-    ] = False,
-    page: Annotated[
-        bool, typer.Option("--page", help="Show the study in a browser while it runs. Prints the address.")
-    ] = False,
+    recipe: str = argument("A TOML file that names the arms and says how to try each."),
+    workers: int | None = option("Number of pulls to run in parallel. Default: as in the file, else 1."),
+    changed: bool = option(
+        "Continue although the commands, functions, cost or metadata of arms in the file have changed since "
+        "the last run. Use it only if the arms still do the same thing.",
+        False,
+    ),
+    page: bool = option("Show the study in a browser while it runs. Prints the address.", False),
     as_json: JsonOption = False,
 ) -> None:
     """Run a study from a TOML file until it reaches a decision.

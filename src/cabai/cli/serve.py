@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
-from cabai.cli.options import JsonOption, takes
+from cabai.cli.options import JsonOption, option, takes
 from cabai.support.validation import optional
 
 
 @takes()
 def serve(
     storage: str,
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. 127.0.0.1: this machine only.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on. 0: any free port.", min=0, max=65535)] = 8000,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file",
-            help="File with two lines, `work TOKEN` and `read TOKEN`. Created if it does not exist.",
-        ),
-    ] = None,
-    certfile: Annotated[str | None, typer.Option("--certfile", help="TLS certificate, for https.")] = None,
-    keyfile: Annotated[str | None, typer.Option("--keyfile", help="Private key of the certificate.")] = None,
-    behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front of the server handles https.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="Another host name of the server. May be repeated.")
-    ] = None,
+    host: str = option("Address to listen on. 127.0.0.1: this machine only.", "127.0.0.1"),
+    port: int = option("Port to listen on. 0: any free port.", 8000, min=0, max=65535),
+    token_file: str | None = option(
+        "File with two lines, `work TOKEN` and `read TOKEN`. Created if it does not exist."
+    ),
+    certfile: str | None = option("TLS certificate, for https."),
+    keyfile: str | None = option("Private key of the certificate."),
+    behind_proxy: bool = option("A proxy in front of the server handles https.", False),
+    allow_host: list[str] | None = option("Another host name of the server. May be repeated."),
     as_json: JsonOption = False,
 ) -> None:
     """Serve studies over HTTP until Ctrl-C.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from cabai.cli.options import read_instance, takes
+from cabai.cli.options import option, read_instance, takes
 from cabai.cli.tools import progress_bar, told_what_is_cancelled, with_written
 from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput
@@ -14,9 +12,7 @@ from cabai.support.validation import InvalidInput
 
 @takes("instance", "simulate")
 def simulate(
-    out: Annotated[
-        str | None, typer.Option("--out", help="Also write one row per trajectory to this Parquet file.")
-    ] = None,
+    out: str | None = option("Also write one row per trajectory to this Parquet file."),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Simulate a policy many times on a known instance.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.options import JsonOption, read_json, takes
+from cabai.cli.options import JsonOption, argument, option, read_json, takes
 from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
@@ -47,12 +47,8 @@ def teach(context: typer.Context) -> None:
 def create(
     name: str,
     storage: str,
-    import_study: Annotated[
-        str | None, typer.Option("--import-study", help="Start with the observations of another study in this storage.")
-    ] = None,
-    metadata: Annotated[
-        str | None, typer.Option("--metadata", help='Data to keep with the arms, as JSON: {"small": {"model": "m1"}}')
-    ] = None,
+    import_study: str | None = option("Start with the observations of another study in this storage."),
+    metadata: str | None = option('Data to keep with the arms, as JSON: {"small": {"model": "m1"}}'),
     **settings: Any,
 ) -> Answer:
     """Create a study.
@@ -80,10 +76,8 @@ def create(
 @takes(study=True)
 def ask(
     study: Study,
-    n: Annotated[int, typer.Option("-n", "--number", help="Number of pulls to ask for.")] = 1,
-    worker: Annotated[
-        str | None, typer.Option("--worker", help="Name of the worker; kept with the observation.")
-    ] = None,
+    n: int = option("Number of pulls to ask for.", 1, names=("-n", "--number")),
+    worker: str | None = option("Name of the worker; kept with the observation."),
     as_json: JsonOption = False,
 ) -> None:
     """Ask which arm to pull next.
@@ -99,14 +93,10 @@ def ask(
 @takes(study=True)
 def tell(
     study: Study,
-    pull: Annotated[str, typer.Argument(help="Id of the pull, as printed by `ask`.")],
-    reward: Annotated[float | None, typer.Option("--reward", help="The reward of the pull.")] = None,
-    cost: Annotated[
-        float | None, typer.Option("--cost", help="The cost of the pull. Not needed if the study knows the costs.")
-    ] = None,
-    failed: Annotated[
-        str | None, typer.Option("--failed", help="If the pull failed: why. Its cost still counts.")
-    ] = None,
+    pull: str = argument("Id of the pull, as printed by `ask`."),
+    reward: float | None = option("The reward of the pull."),
+    cost: float | None = option("The cost of the pull. Not needed if the study knows the costs."),
+    failed: str | None = option("If the pull failed: why. Its cost still counts."),
     as_json: JsonOption = False,
 ) -> None:
     """Tell the reward and the cost of a pull.
@@ -161,10 +151,7 @@ def list_(storage: str, as_json: JsonOption = False) -> None:
 def export(
     name: str,
     storage: str,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", help="A .csv, .json or .parquet file; .jsonl for the whole log. Default: print CSV."),
-    ] = None,
+    out: str | None = option("A .csv, .json or .parquet file; .jsonl for the whole log. Default: print CSV."),
     as_json: JsonOption = False,
 ) -> Answer | None:
     """Export all results, one row per pull.
@@ -188,8 +175,8 @@ def export(
 @takes()
 def import_(
     storage: str,
-    file: Annotated[str, typer.Argument(help="The .jsonl file that `cabai study export` wrote.")],
-    rename: Annotated[str | None, typer.Option("--name", help="Another name for the study.")] = None,
+    file: str = argument("The .jsonl file that `cabai study export` wrote."),
+    rename: str | None = option("Another name for the study.", names=("--name",)),
 ) -> Answer:
     """Import a whole study: from another storage, or from another version of cabai.
 
@@ -215,7 +202,7 @@ def log(study: Study) -> Answer:
 def plot(
     name: str,
     storage: str,
-    out: Annotated[str, typer.Option("--out", help="The .svg or .png file to write.")] = "study.svg",
+    out: str = option("The .svg or .png file to write.", "study.svg"),
 ) -> Answer:
     """Plot a study: its arms, the progress, the leader's lead and the bill.
 
@@ -231,7 +218,7 @@ def plot(
 def report(
     name: str,
     storage: str,
-    out: Annotated[str, typer.Option("--out", help="The .html file to write.")] = "report.html",
+    out: str = option("The .html file to write.", "report.html"),
 ) -> Answer:
     """Write a report of a study as one self-contained HTML file.
 
@@ -249,7 +236,7 @@ def report(
 def delete(
     name: str,
     storage: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: bool = option("Do not ask for confirmation.", False),
 ) -> Answer:
     """Delete a study and all its observations."""
     if is_served(storage):
@@ -287,9 +274,7 @@ def amend(study: Study, **settings: Any) -> Answer:
 @takes(study=True)
 def accept(
     study: Study,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="How much worse than the best it may be. Default: what is proven.")
-    ] = None,
+    epsilon: float | None = option("How much worse than the best it may be. Default: what is proven."),
     by: ByOption = None,
 ) -> Answer:
     """Take what is proven as the decision.
@@ -324,10 +309,8 @@ def drop(study: Study, arm: ArmArgument, by: ByOption = None) -> Answer:
 def add_arm(
     study: Study,
     arm: ArmArgument,
-    cost: Annotated[
-        float | None, typer.Option("--cost", help="Its mean cost per pull, if the study was created with --costs.")
-    ] = None,
-    metadata: Annotated[str | None, typer.Option("--metadata", help="Data to keep with it, as JSON.")] = None,
+    cost: float | None = option("Its mean cost per pull, if the study was created with --costs."),
+    metadata: str | None = option("Data to keep with it, as JSON."),
     by: ByOption = None,
 ) -> Answer:
     """Add an arm to a study created with --reserve.
@@ -343,16 +326,9 @@ def add_arm(
 @takes(study=True)
 def tell_counts(
     study: Study,
-    counts: Annotated[
-        str, typer.Argument(help='JSON with [pulls, sum of rewards, sum of costs] per arm: {"red": [1000, 31, 2.5]}')
-    ],
-    period: Annotated[
-        str | None, typer.Option("--period", help="Name of the period, so that telling it twice counts once.")
-    ] = None,
-    following: Annotated[
-        int | None,
-        typer.Option("--following", help="Pulls expected in the next period. Default: as many as in this one."),
-    ] = None,
+    counts: str = argument('JSON with [pulls, sum of rewards, sum of costs] per arm: {"red": [1000, 31, 2.5]}'),
+    period: str | None = option("Name of the period, so that telling it twice counts once."),
+    following: int | None = option("Pulls expected in the next period. Default: as many as in this one."),
 ) -> Answer:
     """Tell the totals of many pulls at once, for a complete period.
 
@@ -370,7 +346,7 @@ def tell_counts(
 
 @study_app.command()
 @takes(study=True)
-def split(study: Study, pulls: Annotated[int, typer.Argument(help="Number of pulls to divide.")]) -> Answer:
+def split(study: Study, pulls: int = argument("Number of pulls to divide.")) -> Answer:
     """Show how the policy would divide a number of pulls.
 
     Prints one line per arm: its name and its number of pulls.
