@@ -111,8 +111,7 @@ def variance_of(family: str | cabai.families.Family) -> float:
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
     from cabai.core.compiling import compiled
-    from cabai.simulation.costs import DRAWS
-    from cabai.simulation.truth import open_streams, truth_of
+    from cabai.simulation.truth import DRAWS, open_streams, truth_of
 
     truth = truth_of(instance)
     compiled(open_streams)(truth, np.uint64(seed), np.uint64(trajectory))

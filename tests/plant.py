@@ -131,7 +131,7 @@ FAULTS = [Fault(*each) for each in [
     # simulation
     ("simulation/truth.py", "truth[a].cost_stream = mix(start)", "truth[a].cost_stream = truth[a].stream",
      "test_sampling::test_rewards_come_from_the_splitmix64_stream_of_their_arm"),
-    ("simulation/costs.py", "return arm.cost * (0.5 + next_uniform(arm))",
+    ("simulation/truth.py", "return arm.cost * (0.5 + next_uniform(arm))",
      "return arm.cost * (0.6 + next_uniform(arm))", "test_sampling::test_random_costs_follow_their_law"),
     ("simulation/loop.py", "if run.t >= max_pulls or run.spent >= max_cost:",
      "if run.t > max_pulls or run.spent >= max_cost:", "test_simulation::test_limits_leave_a_trajectory_unfinished"),
@@ -243,7 +243,7 @@ FAULTS = [Fault(*each) for each in [
      "test_server::test_tokens_come_from_a_file_which_only_its_owner_can_read"),
     ("server/access.py", "now - times[0] < WINDOW", "now - times[0] > WINDOW",
      "test_server::test_wrong_tokens_are_limited_and_a_right_one_is_let_in_all_the_same"),
-    ("server/rates.py", "if left < 1:", "if left < 0:",
+    ("server/access.py", "if left < 1:", "if left < 0:",
      "test_server::test_a_loop_that_has_lost_its_way_is_slowed_down"),
     # support
     ("support/validation.py", "if not 0 < result < 1:", "if not 0 <= result < 1:",

@@ -21,7 +21,7 @@ import cabai
 from cabai import EngineFailed, InvalidInput
 from cabai.core.setup import Setup
 from cabai.simulation.engines import opened, task
-from cabai.simulation.engines.packing import packed
+from cabai.simulation.engines.task import packed
 from cabai.simulation.parallel import Chunks
 from cabai.simulation.sums import Sums, exact_sums
 from cabai.simulation.work import Work

@@ -15,10 +15,9 @@ from cabai.families.slots import draw
 from cabai.instance import COST_MODELS
 from cabai.policies import POLICIES
 from cabai.simulation import truth
-from cabai.simulation.costs import DRAWS, draw_cost
 from cabai.simulation.loop import State
 from cabai.simulation.parallel import Chunks
-from cabai.simulation.truth import TRUTH
+from cabai.simulation.truth import DRAWS, TRUTH, draw_cost
 from cabai.simulation.work import Work
 from cabai.support.specialise import binding, specialised
 from cabai.support.streams import EDGE, HEIGHT, TAIL

@@ -737,7 +737,7 @@ def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
 
 def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
     """The others are not; and the client waits and asks again by itself."""
-    from cabai.server.rates import Rates
+    from cabai.server.access import Rates
 
     monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=5, burst=5))
     server = InThread(storage)

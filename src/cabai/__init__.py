@@ -21,8 +21,7 @@ from cabai.core.statistics import Statistics, evidence
 from cabai.families import Family
 from cabai.instance import Instance
 from cabai.policies import Policy, policy
-from cabai.support.doors import DOORS
-from cabai.support.on_demand import on_demand
+from cabai.support.on_demand import DOORS, on_demand
 from cabai.support.streams import normal, uniform
 from cabai.support.version import __version__ as __version__
 from cabai.thresholds import Threshold

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cabai.support.validation import InvalidInput, whole
 
 if TYPE_CHECKING:
-    from cabai.paper.section import Section
+    from cabai.paper.report import Section
     from cabai.simulation.engines import EngineLike
 
 # name, file and function of each part, in the order of the report

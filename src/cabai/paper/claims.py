@@ -11,7 +11,7 @@ from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.paper.lab import Lab, mean_of, ratio, share_of
 from cabai.paper.published import DELTA, NAMES, TABLE_2, instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.paper.tables import timed
 from cabai.simulation import Runs
 

@@ -15,7 +15,7 @@ from cabai.instance import Instance
 from cabai.paper.lab import Lab
 from cabai.paper.lockstep import co, lockstep
 from cabai.paper.published import DELTA, instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.policies import CO, policy
 from cabai.policies.co import choose as co_choose
 from cabai.policies.co import stop as co_stop

@@ -18,7 +18,7 @@ from cabai.instance import Instance
 from cabai.paper import lockstep
 from cabai.paper.lab import Lab, Numbers, mean_of, quantile_of, share_of
 from cabai.paper.published import MEANS, instance, random_instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.plots import STYLES, direct_labels, new_figure, title
 
 Found = tuple[str, bool]

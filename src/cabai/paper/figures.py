@@ -9,7 +9,7 @@ from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.paper.lab import Lab
 from cabai.paper.published import DELTA, NAMES, POLICIES, instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.plots import STYLES, cost_boxes, direct_labels, new_figure, title
 
 RANDOM = "uniform"  # the random costs shown: within 50 % of the mean; the paper does not say how it drew them

@@ -1,16 +1,23 @@
-"""A report of sections as Markdown and as one HTML file that opens offline, with files of its figures and data."""
+"""A report: sections of text, tables, figures and data; as Markdown and as one HTML file that opens offline."""
 
 from __future__ import annotations
 
 import base64
 import html
 import io
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cabai.paper.section import Section, Table
+import pandas as pd
+
+from cabai.paper.lab import Lab
 from cabai.plots import as_bytes
 from cabai.support.files import write_whole
 from cabai.support.tables import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 STYLE = """
 body { font: 16px/1.5 Georgia, serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
@@ -26,6 +33,52 @@ details { font-size: 13px; color: #333; margin-bottom: 1.2rem; }
 pre { overflow-x: auto; background: #f6f6f6; padding: .6rem; }
 nav a { margin-right: 1rem; }
 """
+
+
+@dataclass
+class Table:
+    """Rows of text under a header, a caption, and the commands that repeat the numbers."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+    commands: list[str]
+
+
+@dataclass
+class Figure:
+    """A figure with the name of its file, a caption, and the commands that repeat it."""
+
+    name: str
+    caption: str
+    drawing: Drawing
+    commands: list[str]
+
+
+@dataclass
+class Section:
+    """A table and a figure name the command that makes the section, and those of the trajectories asked for since."""
+
+    lab: Lab
+    name: str
+    title: str
+    text: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    data: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def add(self, caption: str, header: list[str], rows: list[list[str]], save: str = "") -> None:
+        """Add a table; `save` names it among the data."""
+        if save:
+            self.data[save] = pd.DataFrame(rows, columns=header)
+        self.tables.append(Table(caption, header, rows, self.commands()))
+
+    def draw(self, name: str, caption: str, drawing: Drawing) -> None:
+        """Add a figure."""
+        self.figures.append(Figure(name, caption, drawing, self.commands()))
+
+    def commands(self) -> list[str]:
+        return [self.lab.command(self.name), *self.lab.taken()]
 
 
 def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]:

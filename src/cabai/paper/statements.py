@@ -20,7 +20,7 @@ from cabai.paper.errata import ERRATA, Erratum, equal_rivals
 from cabai.paper.experiments import Found, distances, random_instances
 from cabai.paper.lab import Lab, Numbers, mean_of
 from cabai.paper.published import DELTA, NAMES, POLICIES, TABLE_1, TABLE_2, instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 
 
 class Statement(NamedTuple):

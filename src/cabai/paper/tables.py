@@ -13,7 +13,7 @@ from cabai.bound import bound
 from cabai.instance import Instance
 from cabai.paper.lab import Lab, instance_options, mean_of
 from cabai.paper.published import DELTA, NAMES, POLICIES, TABLE_1, TABLE_2, instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.simulation import Runs, simulate
 
 

@@ -13,7 +13,7 @@ from cabai.core.evidence import pair_evidence
 from cabai.instance import Instance
 from cabai.paper.lab import Estimate, Lab, mean_of, ratio
 from cabai.paper.published import instance, random_instance
-from cabai.paper.section import Section
+from cabai.paper.report import Section
 from cabai.policies.base import own_policy
 from cabai.policies.top_two import coin
 from cabai.support.streams import uniform

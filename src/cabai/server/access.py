@@ -1,4 +1,4 @@
-"""Who may do what: one token for reading, one for working; without a token, nothing."""
+"""Who may do what, and how often: one token for reading, one for working; without a token, nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from cabai.support.validation import InvalidInput
 READ, WORK = KINDS = ("read", "work")
 SHORTEST = 32  # characters: too long to guess
 ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address, within these seconds
-MOST_ADDRESSES = 10_000
+MOST_ADDRESSES = 10_000  # that are remembered
+RATE, BURST = 1000.0, 2000.0  # requests per second, on average and in a burst: more than one process can answer
 
 
 class Access:
@@ -89,3 +90,32 @@ def tokens_in(file: str) -> Access:
     if sorted(row[0] for row in rows) != sorted(KINDS) or any(len(row) != 2 for row in rows):
         raise InvalidInput(f"{file} must have two lines, `work TOKEN` and `read TOKEN`.")
     return Access(dict(rows))
+
+
+class Rates:
+    """How many requests an address may send: a bucket each, which fills with time. A runaway loop must not keep others
+    from the server.
+
+    >>> rates = Rates(rate=10, burst=2)
+    >>> [rates.wait("here", now) for now in (0.0, 0.0, 0.0, 0.2)]
+    [None, None, 0.1, None]
+    >>> rates.wait("there", 0.0) is None
+    True
+    """
+
+    def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
+        self.rate, self.burst = rate, burst
+        self._left: dict[str, tuple[float, float]] = {}  # requests that are left, and as of when
+
+    def wait(self, address: str, now: float | None = None) -> float | None:
+        """Count a request; if it comes too soon, returns after how many seconds the next is allowed."""
+        now = time.monotonic() if now is None else now
+        if address not in self._left and len(self._left) >= MOST_ADDRESSES:
+            self._left.clear()
+        left, before = self._left.get(address, (self.burst, now))
+        left = min(left + (now - before) * self.rate, self.burst)
+        if left < 1:
+            self._left[address] = (left, now)
+            return (1 - left) / self.rate
+        self._left[address] = (left - 1, now)
+        return None

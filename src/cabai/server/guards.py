@@ -19,9 +19,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cabai import views
-from cabai.server.access import WORK, Access
+from cabai.server.access import WORK, Access, Rates
 from cabai.server.problems import problem
-from cabai.server.rates import Rates
 from cabai.study.wire import LARGEST
 
 PATIENCE = 16 * LARGEST  # bytes of a request that is too large that are read, but not kept, before the response

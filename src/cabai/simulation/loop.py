@@ -11,8 +11,7 @@ from numba import types
 
 from cabai.core.compiling import choosing, stopping, types_of
 from cabai.core.state import Layout
-from cabai.simulation.steps import pull, pulls_of_a_choice
-from cabai.simulation.truth import open_streams
+from cabai.simulation.truth import open_streams, pull, pulls_of_a_choice
 from cabai.support.streams import ONE
 
 UNFINISHED = np.int64(-1)  # of the type of an arm's number: otherwise `write` would be compiled twice

@@ -1,4 +1,5 @@
-"""What simulated rewards and costs are drawn from.
+"""What a simulated pull draws from the truth, its reward and its cost; and how often an arm is pulled before the policy
+is asked again.
 
 Every trajectory has, for each arm, one stream of random numbers for its rewards and one for its costs, and one stream
 for the policy's own coins. Where each starts is a hash of (seed, trajectory, arm, purpose). So arm a's n-th reward is
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.observe import observe
 from cabai.families.slots import draw
 from cabai.instance import Instance
-from cabai.support.specialise import copied
-from cabai.support.streams import GOLDEN, mix
+from cabai.support.specialise import copied, required_slot, slot
+from cabai.support.streams import GOLDEN, mix, unit
 
+EXACT = 1000  # pulls up to which steps make no difference
 TRUTH = np.dtype(
     [
         ("mean", "f8"),
@@ -73,3 +76,64 @@ def open_streams(truth, seed, trajectory):
         start += GOLDEN
         truth[a].cost_stream = mix(start)
     return mix(coins)
+
+
+# How the cost of one pull is drawn, around the arm's mean cost: one function per model.
+
+
+@required_slot
+def draw_cost(arm):
+    """The cost of the arm's next pull."""
+
+
+def next_uniform(arm):
+    """The next random number in [0, 1) from the arm's stream for costs."""
+    arm.cost_stream += GOLDEN
+    return unit(mix(arm.cost_stream))
+
+
+def fixed(arm):
+    return arm.cost
+
+
+def uniform(arm):
+    return arm.cost * (0.5 + next_uniform(arm))
+
+
+def two_point(arm):
+    return arm.cost * (0.5 if next_uniform(arm) < 0.5 else 1.5)
+
+
+def beta(arm):
+    """The median of three uniforms is Beta(2, 2)."""
+    u = next_uniform(arm)
+    v = next_uniform(arm)
+    w = next_uniform(arm)
+    return arm.cost * (0.5 + max(min(u, v), min(max(u, v), w)))
+
+
+def exponential(arm):
+    return arm.cost * (0.1 - 0.9 * math.log(1.0 - next_uniform(arm)))
+
+
+DRAWS = {"fixed": fixed, "uniform": uniform, "two-point": two_point, "beta": beta, "exponential": exponential}
+
+
+def pull(arms, run, rules, a, truth):
+    """Pull arm a, unless that would exceed the budget, which is returned: then the run ends with its leader."""
+    cost = draw_cost(truth)
+    if run.spent + cost > rules.budget * (1.0 + 1e-12):  # up to rounding
+        return True
+    observe(arms, run, rules, a, draw(truth), cost)
+    return False
+
+
+@slot
+def pulls_of_a_choice(run):
+    return 1
+
+
+def more_as_it_grows(run):
+    """One more for every EXACT pulls made: each step adds 0.1 % to the pulls. Most of the time is spent on choosing and
+    testing."""
+    return 1 + run.t // EXACT

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from cabai.core.setup import Setup
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.instance import Instance
-from cabai.simulation.costs import DRAWS
-from cabai.simulation.steps import more_as_it_grows
 from cabai.simulation.sums import Sums, right_arms
-from cabai.simulation.truth import negated, truth_of
+from cabai.simulation.truth import DRAWS, more_as_it_grows, negated, truth_of
 from cabai.support.specialise import binding, specialised
 from cabai.support.validation import InvalidInput
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from cabai.core.state import Records
 from cabai.errors import EngineFailed
 from cabai.simulation.engines.base import Engine
-from cabai.simulation.steps import pull, pulls_of_a_choice
-from cabai.simulation.truth import open_streams
+from cabai.simulation.truth import open_streams, pull, pulls_of_a_choice
 from cabai.simulation.work import Part, Rows, Work
 from cabai.support.specialise import binding, copied, function_for, plain_functions_of
 from cabai.support.validation import InvalidInput, optional

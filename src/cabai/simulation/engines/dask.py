@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
 from cabai.simulation.engines.base import Engine, unusable_worker
-from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import InvalidInput, optional
 
@@ -72,7 +71,7 @@ class Dask(Engine):
         return self.workers or 2 * self.cores
 
     def share(self, work: Work) -> bytes:
-        return packed(work)
+        return task.packed(work)
 
     def submit(self, shared: bytes, first: int, count: int) -> Future[Part]:
         return self.executor.submit(run, shared, first, count)  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ from typing import Any
 
 from cabai.simulation.engines import task
 from cabai.simulation.engines.base import Engine
-from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional
 
@@ -31,7 +30,7 @@ class Processes(Engine):
         return self.workers or os.cpu_count() or 1
 
     def share(self, work: Work) -> bytes:
-        return packed(work)
+        return task.packed(work)
 
     def submit(self, shared: bytes, first: int, count: int) -> Future[Part]:
         try:

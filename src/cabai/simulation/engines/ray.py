@@ -12,7 +12,6 @@ from typing import Any
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
 from cabai.simulation.engines.base import Engine, unusable_worker
-from cabai.simulation.engines.packing import packed
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional
 
@@ -61,7 +60,7 @@ class Ray(Engine):
         return self.workers or 2 * self.cores
 
     def share(self, work: Work) -> Any:
-        return self.ray.put(packed(work))
+        return self.ray.put(task.packed(work))
 
     def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
         reference = self.run.remote(shared, first, count)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from cabai.support.doors import through
+from cabai.support.on_demand import through
 from cabai.support.validation import optional
 
 if TYPE_CHECKING:
