@@ -7,10 +7,9 @@ from typing import Any
 
 from cabai.families import Family
 from cabai.planning.answers import Progress, answered
-from cabai.planning.pilots import Pilot
 from cabai.planning.races import races_of
 from cabai.planning.results import Plan
-from cabai.planning.sources import source_of
+from cabai.planning.sources import Pilot, source_of
 from cabai.planning.studies import studies_of
 from cabai.policies import Policy
 from cabai.simulation.engines import EngineLike, opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +41,26 @@ HOW = (
 )
 
 
-def priors_of(given: Any, name: str) -> list[Prior]:
-    """A prior for each arm, from a list, or from one string with commas as in the shell."""
+def priors_of(given: Any, name: str, arms: Sequence[str] | None = None, *, one_for_all: bool = False) -> list[Prior]:
+    """A prior for each arm: from a list, from one string with commas as in the shell, or from a mapping by their names;
+    or, if that is allowed, from one for all."""
+    if isinstance(given, Mapping):
+        if arms is None or set(given) != set(arms):
+            raise InvalidInput(f"{name} must name every arm once ({', '.join(arms or ())}), got {shown(dict(given))}.")
+        return [prior_of(given[arm], f"{name} of {arm}") for arm in arms]
+    several = isinstance(given, (list, np.ndarray)) or (isinstance(given, str) and "," in given)
+    if one_for_all and not several:
+        given = [given]
     if isinstance(given, str):
         given = [part.strip() for part in split_outside_brackets(given) if part.strip()]
     if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, bytes):
         raise InvalidInput(f"{name} must be a list, with {HOW} for each arm, got {shown(given)}.")
-    return [prior_of(each, f"{name}[{i}]") for i, each in enumerate(given)]
+    found = [prior_of(each, f"{name}[{i}]") for i, each in enumerate(given)]
+    found = found * len(arms or [1]) if one_for_all and len(found) == 1 else found
+    if arms is not None and len(found) != len(arms):
+        advice = "one for all, or one for each arm" if one_for_all else "one for each arm"
+        raise InvalidInput(f"there are {len(arms)} arms, got {len(found)} {name}: give {advice}.")
+    return found
 
 
 def prior_of(given: Any, name: str) -> Prior:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,23 +80,22 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as a dictionary that JSON can hold: no NaN, no infinities."""
-        amounts = {"mean_cost": self.bills.mean, "chance": self.chance}
-        quantiles = {str(share): self.bills.quantile(share) for share in QUANTILES}
-        known: dict[str, Amount | None] = amounts | {f"cost_quantiles.{key}": value for key, value in quantiles.items()}
-        gap = self.solved.get("gap")
+        mean, chance, gap = self.bills.mean, self.chance, self.solved.get("gap")
+        quantiles = quantiles_of(self.bills)
+        amounts = {"mean_cost": mean, "chance": chance}
         return {
-            "mean_cost": self.bills.mean.value,
-            "se_cost": self.bills.mean.error,
-            "cost_quantiles": {key: value.value for key, value in quantiles.items()},
-            "chance": None if self.chance is None else self.chance.value,
-            "se_chance": None if self.chance is None else self.chance.error,
+            "mean_cost": mean.value,
+            "se_cost": mean.error,
+            "cost_quantiles": {key: amount.value for key, amount in quantiles.items()},
+            "chance": None if chance is None else chance.value,
+            "se_chance": None if chance is None else chance.error,
             "budget": self.budget,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "gap": None if gap is None else gap.value,
-            "at_least": [name for name, amount in known.items() if amount is not None and amount.at_least],
+            "at_least": lower_limits(amounts | {f"cost_quantiles.{key}": each for key, each in quantiles.items()}),
             "wanted_chance": self.wanted,
-            "solved": {name: found_dict(found) for name, found in self.solved.items()},
+            "solved": {name: None if found is None else found_dict(found) for name, found in self.solved.items()},
             "arms": [arm_dict(arm) for arm in self.arms],
             "adds_up_to": None if math.isinf(self.limit) else self.limit,
             "items": self.items,
@@ -114,13 +113,12 @@ class Plan:
     def _points(self) -> list[dict[str, Any]]:
         points = []
         for point in self.curve:
-            amounts = {str(share): point.bills.quantile(share) for share in QUANTILES}
+            quantiles = quantiles_of(point.bills)
             chance = None if self.budget is None else point.bills.chance(self.budget)
-            below = [*amounts.items(), *([] if chance is None else [("chance", chance)])]
             points.append({
                 "at": point.at,
-                "cost_quantiles": {key: amount.value for key, amount in amounts.items()},
-                "at_least": [key for key, amount in below if amount.at_least],
+                "cost_quantiles": {key: amount.value for key, amount in quantiles.items()},
+                "at_least": lower_limits(quantiles | {"chance": chance}),
                 "chance": None if chance is None else chance.value,
             })  # fmt: skip
         return points
@@ -214,12 +212,19 @@ class Plan:
         return lines
 
 
-def found_dict(found: Found | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
+def quantiles_of(bills: Bills) -> dict[str, Amount]:
+    return {str(share): bills.quantile(share) for share in QUANTILES}
+
+
+def lower_limits(amounts: Mapping[str, Amount | None]) -> list[str]:
+    """Which of these are only known to be at least what they say."""
+    return [name for name, amount in amounts.items() if amount is not None and amount.at_least]
+
+
+def found_dict(found: Found) -> dict[str, Any]:
     value, chance, tried = found
-    below = ["chance"] if chance.at_least else []
-    return {"value": value, "chance": chance.value, "se_chance": chance.error, "tried": tried, "at_least": below}
+    at_least = lower_limits({"chance": chance})
+    return {"value": value, "chance": chance.value, "se_chance": chance.error, "tried": tried, "at_least": at_least}
 
 
 def arm_dict(arm: ArmPlan) -> dict[str, Any]:
@@ -232,7 +237,7 @@ def arm_dict(arm: ArmPlan) -> dict[str, Any]:
         "adds": None if adds is None else adds.value,
         "se_adds": None if adds is None else adds.error,
         "chance_without": None if without is None else without.value,
-        "at_least": ["chance_without"] if without is not None and without.at_least else [],
+        "at_least": lower_limits({"chance_without": without}),
     }
 
 

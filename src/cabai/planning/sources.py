@@ -1,19 +1,84 @@
-"""Where a plan begins: a study's file, a pilot's table, or a stored study."""
+"""Where a plan begins: a study's file, a pilot's table (whose own cost is not in the bill), or a stored study."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cabai.core.goal import BEST
 from cabai.datasets.reading import read_logs, read_table
-from cabai.datasets.sheets import column_for, open_sheet
-from cabai.planning.pilots import Pilot, pilot_in, pilot_of, read_pilot
+from cabai.datasets.sheets import Sheet, column_for, numbered, numbers_in, open_sheet
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
+
+Numbers = NDArray[np.float64]
+ADVICE = "A pilot's table has the columns arm, reward and perhaps cost, one row per pull."
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The rewards of each arm, and what its pulls cost; no costs where the table has none."""
+
+    arms: tuple[str, ...]
+    rewards: tuple[Numbers, ...]
+    costs: tuple[Numbers, ...] | None
+
+    def of(self, arms: Sequence[str]) -> Pilot:
+        """The same for these arms, in this order."""
+        places = {arm: a for a, arm in enumerate(self.arms)}
+        for arm in arms:
+            if arm not in places:
+                raise InvalidInput(f"the pilot has no reward for arm {shown(arm)}; it has {', '.join(self.arms)}.")
+        order = [places[arm] for arm in arms]
+        costs = None if self.costs is None else tuple(self.costs[a] for a in order)
+        return Pilot(tuple(arms), tuple(self.rewards[a] for a in order), costs)
+
+    def in_words(self, a: int) -> str:
+        """The mean of an arm's rewards, and how many they are."""
+        return f"{self.rewards[a].mean():.4g} in {len(self.rewards[a])}"
+
+
+def pilot_in(sheet: Sheet) -> Pilot:
+    """The pilot in a table."""
+    arm, reward, cost = (column_for(sheet, role) for role in ("arm", "score", "cost"))
+    if arm is None or reward is None:
+        raise InvalidInput(f"{sheet.name} has no column {'arm' if arm is None else 'reward'}. {ADVICE}")
+    names, rows = numbered(sheet, arm)
+    most = sys.float_info.max
+    rewards = numbers_in(sheet.columns[reward], "reward", -most, most, lambda row: sheet.place(row, reward))
+    known = ~np.isnan(rewards)
+    costs = None
+    if cost is not None:
+        paid = numbers_in(sheet.columns[cost], "cost", 0.0, most, lambda row: sheet.place(row, cost))
+        costs = tuple(paid[(rows == a) & ~np.isnan(paid)] for a in range(len(names)))
+    return Pilot(tuple(names), tuple(rewards[known & (rows == a)] for a in range(len(names))), costs)
+
+
+def read_pilot(source: Any) -> Pilot:
+    """The pilot in a CSV or Parquet file, a DataFrame, or a mapping of each arm to its rewards."""
+    if isinstance(source, Pilot):
+        return source
+    if isinstance(source, Mapping):
+        rewards = tuple(np.asarray(each, float) for each in source.values())
+        return Pilot(tuple(str(arm) for arm in source), rewards, None)
+    return pilot_in(open_sheet(source))
+
+
+def pilot_of(observations: Sequence[Mapping[str, Any]]) -> Pilot:
+    """What a study was told: every pull that returned a reward."""
+    arms = tuple(dict.fromkeys(each["arm"] for each in observations))
+    told = [each for each in observations if each["reward"] is not None]
+
+    def values(name: str, arm: str) -> Numbers:
+        return np.array([each[name] for each in told if each["arm"] == arm], float)
+
+    return Pilot(arms, tuple(values("reward", arm) for arm in arms), tuple(values("cost", arm) for arm in arms))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from cabai.planning.answers import DELTAS, Subject
 from cabai.planning.bills import Bills
-from cabai.planning.pilots import Pilot, posterior
-from cabai.planning.priors import Prior, all_drawn, prior_of, priors_of
-from cabai.planning.truths import Truths
+from cabai.planning.priors import Prior, all_drawn, priors_of
+from cabai.planning.sources import Pilot
+from cabai.planning.truths import Truths, posterior
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import simulate_each
 from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput, positive, shown
+from cabai.support.validation import InvalidInput, positive
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
 SEARCHED = 150  # of the truths, which are used for searches
@@ -135,20 +135,17 @@ def studies_of(
             "a plan needs what is known of each arm's mean: means=[...] (--means 0.02..0.03,0.01..0.02), a pilot's "
             "table, or a stored study."
         )
-    names = arms if arms is not None else given.get("arms")
-    of_means = None if means is None else priors_by_arm(means, "means", names)
+    names = arms if arms is not None else given.get("arms", None if pilot is None else pilot.arms)
+    of_means = None if means is None else priors_of(means, "means", names)
     if names is None:
-        names = pilot.arms if pilot is not None else [str(a + 1) for a in range(len(of_means or ()))]
+        names = [str(a + 1) for a in range(len(of_means or ()))]
     declared = given.get("costs")
     settings = settings_of_study(given | {"arms": list(names)})
     names = settings.arms
     of_costs = None
     if costs is not None or declared is not None:
-        of_costs = priors_by_arm(costs if costs is not None else settings.costs, "costs", names)
-    for what, known in (("means", of_means), ("costs", of_costs)):
-        if known is not None and len(known) != len(names):
-            raise InvalidInput(f"there are {len(names)} arms, got {len(known)} {what}: give one for each arm.")
-    of_sd = None if sd is None else sd_priors(sd, names)
+        of_costs = priors_of(costs if costs is not None else settings.costs, "costs", names)
+    of_sd = None if sd is None else priors_of(sd, "sd", names, one_for_all=True)
     truths, words = drawn_truths(
         settings, pilot, of_means, of_costs, draws=draws, seed=seed, cost_model=cost_model, law=law, sds=of_sd
     )
@@ -171,25 +168,6 @@ def settings_of_study(given: dict[str, Any]) -> Settings:
     known = {key: value for key, value in given.items() if key not in ("race", "failed", "speculate")}
     checked, _ = described(**usual | {"family": None, "items": None} | known)
     return replace(settings_of(checked), max_cost=None)
-
-
-def priors_by_arm(given: Any, name: str, names: Sequence[str] | None) -> list[Prior]:
-    """A prior for each arm, from a list, or a mapping by the arms' names."""
-    if isinstance(given, Mapping):
-        if names is None or set(given) != set(names):
-            raise InvalidInput(f"{name} must name every arm once ({', '.join(names or ())}), got {shown(dict(given))}.")
-        return [prior_of(given[arm], f"{name} of {arm}") for arm in names]
-    return priors_of(given, name)
-
-
-def sd_priors(sd: Any, names: Sequence[str]) -> list[Prior]:
-    """One for each arm; a single one is for all."""
-    several = isinstance(sd, (list, np.ndarray)) or (isinstance(sd, str) and "," in sd)
-    found = priors_of(sd, "sd") if several else [prior_of(sd, "sd")]
-    found = found * len(names) if len(found) == 1 else found
-    if len(found) != len(names):
-        raise InvalidInput(f"there are {len(names)} arms, got {len(found)} sd: give one for all, or one for each arm.")
-    return found
 
 
 def drawn_truths(

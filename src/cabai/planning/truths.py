@@ -1,17 +1,35 @@
-"""Truths drawn from what is known: the means and costs of each simulated study."""
+"""Truths drawn from what is known: the means and costs of each simulated study. From a pilot, they are drawn from the
+posterior:
+
+| family | what is drawn of an arm with n rewards of mean m |
+|---|---|
+| bernoulli | Beta(1/2 + successes, 1/2 + failures), Jeffreys' posterior |
+| poisson | Gamma(1/2 + sum)/n, Jeffreys' posterior |
+| gaussian(variance v) | Normal(m, v/n) |
+| exponential | sum/Gamma(n) |
+| bounded | m + sd t/sqrt(n), t of Student's law with n - 1 degrees of freedom, if that lies in the range; with it the \
+standard deviation, by a chi-squared law. Where all rewards lie at the ends of the range, as bernoulli |
+| others | Rubin's Bayesian bootstrap |
+
+A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.families import Family
+from cabai.families import Exponential, Family, Gaussian
 from cabai.families.laws import LAWS
 from cabai.instance import Instance
+from cabai.planning.sources import Numbers, Pilot
+from cabai.support.validation import InvalidInput, shown
 
-Numbers = NDArray[np.float64]
+PILOT = 3  # the stream of random numbers
+LEAST = 2  # rewards of each arm
 
 
 @dataclass(frozen=True)
@@ -95,3 +113,83 @@ def allowed_sd(family: Family, law: str, means: Numbers, sds: Numbers) -> Number
     most = np.array([LAWS[law].largest(family.scaled(mean)) * family.unit for mean in means.tolist()])
     smaller: Numbers = np.minimum(sds, most)
     return smaller
+
+
+def posterior(
+    pilot: Pilot, family: Family, *, draws: int, seed: int, minimize: bool, cost_model: str, costs: Numbers | None
+) -> Truths:
+    """Truths drawn from the pilot's posterior; `costs` if they are known from elsewhere."""
+    at_ends = True
+    for arm, rewards in zip(pilot.arms, pilot.rewards, strict=True):
+        if len(rewards) < LEAST:
+            raise InvalidInput(
+                f"the pilot has {len(rewards)} rewards for arm {shown(arm)}: it needs at least {LEAST} for each arm."
+            )
+        for reward in np.unique(rewards).tolist():
+            family.check_reward(reward, f"a reward of arm {shown(arm)}")
+        at_ends = at_ends and bool(np.isin(rewards, family.mean_range).all())
+    streams = [np.random.default_rng([seed, PILOT, a]) for a in range(len(pilot.arms))]
+    pairs = [
+        drawn_means(family, rewards, draws, random) for rewards, random in zip(pilot.rewards, streams, strict=True)
+    ]
+    means = np.column_stack([mean for mean, _ in pairs])
+    is_bounded = family.key == "bounded"
+    if costs is None:
+        costs = np.ones_like(means)
+        if pilot.costs is not None:
+            columns = zip(pilot.arms, pilot.costs, streams, strict=True)
+            costs = np.column_stack([drawn_costs(arm, paid, draws, random) for arm, paid, random in columns])
+    return Truths(
+        family=family,
+        minimize=minimize,
+        means=means,
+        costs=costs,
+        cost_model=cost_model,
+        law=("two-point" if at_ends else "beta") if is_bounded else None,
+        sds=np.column_stack([sd for _, sd in pairs]) if is_bounded and not at_ends else None,
+    )
+
+
+def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
+    """Draws of the mean, given rewards, and, for bounded rewards, of the standard deviation."""
+    n, total, mean = len(rewards), float(rewards.sum()), float(rewards.mean())
+    low, high = family.mean_range
+    none = np.zeros(draws)
+    if family.key == "bernoulli" or (family.key == "bounded" and np.isin(rewards, (low, high)).all()):
+        good = float((rewards == high).sum())
+        shares = random.beta(0.5 + good, 0.5 + n - good, draws)
+        return low + (high - low) * shares, (high - low) * np.sqrt(shares * (1 - shares))
+    if family.key == "bounded":
+        return drawn_bounded(family, rewards, draws, random)
+    if family.key == "poisson":
+        return random.gamma(0.5 + total, 1 / n, draws), none
+    if isinstance(family, Gaussian):
+        return random.normal(mean, math.sqrt(family.variance / n), draws), none
+    if isinstance(family, Exponential):
+        return total / random.gamma(n, 1.0, draws), none
+    weights = random.exponential(size=(draws, n))
+    return weights @ rewards / weights.sum(axis=1), none
+
+
+def drawn_bounded(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
+    """From Student's distribution, cut to the range: values outside are drawn again. The standard deviation of a draw
+    is at least a thousandth of the range, and at most what the mean allows."""
+    low, high = family.mean_range
+    n, width = len(rewards), high - low
+    sd = max(float(rewards.std(ddof=1)), 1e-3 * width)
+    means, sds = np.empty(0), np.empty(0)
+    while len(means) < draws:
+        some = sd * np.sqrt((n - 1) / random.chisquare(n - 1, draws))
+        drawn = rewards.mean() + some / math.sqrt(n) * random.normal(size=draws)
+        good = (drawn > low) & (drawn < high)
+        means, sds = np.append(means, drawn[good]), np.append(sds, some[good])
+    return means[:draws], np.maximum(sds[:draws], 1e-3 * width)
+
+
+def drawn_costs(arm: str, paid: Numbers, draws: int, random: np.random.Generator) -> Numbers:
+    """Draws of the mean cost, given costs."""
+    mean = float(paid.mean()) if len(paid) else 0.0
+    if not mean > 0:
+        raise InvalidInput(f"the pilot has no positive cost for arm {shown(arm)}: give costs= (--costs).")
+    error = float(paid.std(ddof=1)) / (mean * math.sqrt(len(paid))) if len(paid) > 1 else 0.0
+    return mean * np.exp(error * random.normal(size=draws))
