@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cabai.server import Access, make_app
-from cabai.server.serving import Server, bind, configured
+from cabai.server.serving import StreamingServer, bind, configured
 
 
 class InThread:
@@ -28,7 +28,7 @@ class InThread:
         self.tokens = self.access.tokens
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
-        self.server = Server(configured(make_app(storage, self.access, hosts), **options))
+        self.server = StreamingServer(configured(make_app(storage, self.access, hosts), **options))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [bound]})
         self.thread.start()
         self.address = f"http://{self.tokens['work']}@127.0.0.1:{self.port}"

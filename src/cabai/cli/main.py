@@ -43,6 +43,11 @@ from cabai.errors import (
 from cabai.support.validation import EXTRAS, how_to_install, meant
 from cabai.support.version import __version__
 
+# The exit codes of errors that need no more than their message.
+CODES: dict[type[Exception], int] = {
+    InvalidInput: 2, StudyStopped: 3, NoPull: 4, EngineFailed: 1, StorageError: 1, RunFailed: 1,
+    Interrupted: interrupts.CODE,
+}  # fmt: skip
 app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -152,20 +157,12 @@ def guarded(error: BaseException | None = None) -> None:
         if code != interrupts.CODE:
             sys.exit(code)
         fail("stopped.", interrupts.CODE)  # Typer has turned Ctrl-C into this code
-    except InvalidInput as error:
-        fail(str(error), 2)
-    except StudyStopped as error:
-        fail(str(error), 3)
-    except NoPull as error:
-        fail(str(error), 4)
-    except (EngineFailed, StorageError, RunFailed) as error:
-        fail(str(error), 1)
+    except tuple(CODES) as error:
+        fail(str(error), next(code for kind, code in CODES.items() if isinstance(error, kind)))
     except WrongTest as error:
         if "--json" not in sys.argv:
             typer.echo(error.traceback, err=True, nl=False)
         fail(str(error), 1, traceback=error.traceback)
-    except Interrupted as error:
-        fail(str(error), interrupts.CODE)
     except usage_error as error:
         fail(usage_message(error), 2)
     except ModuleNotFoundError as error:

@@ -56,7 +56,7 @@ def serve(
     name = f"[{shown}]" if ":" in shown else shown
     ready(f"http{'s' if is_secure else ''}://{name}:{bound.getsockname()[1]}/?token={access.tokens[WORK]}")
     try:
-        Server(config).run(sockets=[bound])
+        StreamingServer(config).run(sockets=[bound])
     except KeyboardInterrupt:  # the normal end of a server
         pass
     finally:
@@ -74,7 +74,7 @@ def configured(
     )  # fmt: skip
 
 
-class Server(uvicorn.Server):
+class StreamingServer(uvicorn.Server):
     """Ends event streams first: they would keep a server waiting forever."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

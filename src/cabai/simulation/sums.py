@@ -27,6 +27,8 @@ HALF = 27  # bits: a product of two halves of a double's 53 bits can be summed i
 UNIT = 1126  # sums are in units of 2**-UNIT, of which every double is a whole number
 DROPPED = 42  # the bits of a double that its bucket does not depend on
 
+ADDED = ("trajectories", "cost", "squared_cost", "steps", "errors", "unfinished")  # the fields of both are added up
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -70,13 +72,8 @@ class Sums:
         counts = np.zeros(len(buckets), np.int64)
         np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
         return Sums(
-            trajectories=self.trajectories + other.trajectories,
-            cost=self.cost + other.cost,
-            squared_cost=self.squared_cost + other.squared_cost,
-            steps=self.steps + other.steps,
+            **{name: getattr(self, name) + getattr(other, name) for name in ADDED},
             pulls=tuple(a + b for a, b in zip(self.pulls, other.pulls, strict=True)),
-            errors=self.errors + other.errors,
-            unfinished=self.unfinished + other.unfinished,
             least=min(self.least, other.least),
             largest=max(self.largest, other.largest),
             buckets=buckets,
