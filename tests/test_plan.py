@@ -463,7 +463,7 @@ def test_the_shell_prints_what_python_does(tmp_path):
         (["nowhere.csv"], "cannot read nowhere.csv"),
         (["nowhere.toml"], "cannot read nowhere.toml"),
         (["a.csv", "--study", "x"], "give a file or --study, not both."),
-        (["--family", "bernoulli", "--means", "0.2,0.5", "--plot", "x.pdf"], "a plot file must end in .png or .svg"),
+        (["--family", "bernoulli", "--means", "0.2,0.5", "--plot", "x.pdf"], "--plot must end in .png or .svg"),
     ],
 )
 def test_an_error_of_the_shell_is_one_line(tmp_path, arguments, message):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cabai.views.drawing import Tracks
     from cabai.views.study_view import StudyView
 
+PICTURES = ("png", "svg")  # kinds of files
 WIDTH = 7.0  # inches, the width of a printed page
 STYLES: dict[str, dict[str, Any]] = {
     "co": {"color": "#000000", "linewidth": 1.8, "linestyle": "-"},
@@ -261,7 +262,7 @@ def save(figure: Figure, path: str | Path) -> None:
 def picture_kind(path: str | Path) -> str:
     """png or svg, from the name of a file."""
     kind = Path(path).suffix.lstrip(".").lower()
-    if kind not in ("png", "svg"):
+    if kind not in PICTURES:
         raise InvalidInput(f"a plot file must end in .png or .svg, got {str(path)!r}.")
     return kind
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import option, takes
-from cabai.cli.tools import status_line, told_what_is_cancelled, with_written
-from cabai.support.files import file_to_write
-from cabai.support.validation import InvalidInput
+from cabai.cli.tools import check_file, status_line, told_what_is_cancelled, with_written
 
 
 @takes("calibrate")
@@ -30,10 +28,7 @@ def calibrate(
     """
     from cabai.calibration import calibrate
 
-    if out is not None and not out.endswith(".json"):
-        raise InvalidInput(f"--out must end in .json, got {out!r}.")
-    if out is not None:
-        file_to_write(out)  # before any work is done
+    check_file(out, "json")
     with told_what_is_cancelled(), status_line() as progress:
         certificate = calibrate(**settings, progress=progress)
     if out is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import argument, option, read_instance, read_instances, takes
-from cabai.cli.tools import picture_to_write, progress_bar, told_what_is_cancelled, with_written
+from cabai.cli.tools import check_file, progress_bar, told_what_is_cancelled, with_written
+from cabai.plots import PICTURES
 from cabai.settings import defaults_for, settings_for
 from cabai.support.validation import InvalidInput
 
@@ -31,7 +32,7 @@ def compare(
 
     if settings["keep"] != "rows" and plot is not None:
         raise InvalidInput("--plot needs --keep rows: it uses every trajectory.")
-    picture_to_write(plot)
+    check_file(plot, *PICTURES, option="--plot")
     given = {name: settings.pop(name) for name in settings_for("instance")}
     if instances is None and None in (given["family"], given["means"], given["costs"]):
         raise InvalidInput("give --family, --means and --costs of an instance, or a TOML file of several.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import picture_to_write, status_line, with_written
+from cabai.cli.tools import check_file, status_line, with_written
+from cabai.plots import PICTURES
 from cabai.support.validation import InvalidInput
 
 
@@ -43,7 +44,7 @@ def plan(
     """
     from cabai.planning import plan
 
-    picture_to_write(plot)
+    check_file(plot, *PICTURES, option="--plot")
     if study is not None and source is not None:
         raise InvalidInput("give a file or --study, not both.")
     start: Any = source

@@ -6,7 +6,8 @@ import warnings
 from typing import Any
 
 from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import picture_to_write, progress_bar, with_written
+from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.plots import PICTURES
 from cabai.settings import settings_for
 
 
@@ -35,7 +36,7 @@ def replay(
     from cabai.datasets import read_table, replay
     from cabai.errors import MissingScores
 
-    picture_to_write(plot)
+    check_file(plot, *PICTURES, option="--plot")
     table = read_table(
         scores[0] if len(scores) == 1 else scores, **{name: settings[name] for name in settings_for("scores")}
     )

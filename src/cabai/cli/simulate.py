@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import option, read_instance, takes
-from cabai.cli.tools import progress_bar, told_what_is_cancelled, with_written
-from cabai.support.files import file_to_write
+from cabai.cli.tools import check_file, progress_bar, told_what_is_cancelled, with_written
 from cabai.support.validation import InvalidInput
 
 
@@ -26,8 +25,7 @@ def simulate(
     instance = read_instance(settings)
     if out is not None and settings["keep"] != "rows":
         raise InvalidInput("--out needs --keep rows: it writes every trajectory.")
-    if out is not None:
-        file_to_write(out)  # before any work is done
+    check_file(out)
     with told_what_is_cancelled(), progress_bar(settings["trajectories"]) as progress:
         runs: Any = simulate(instance, **settings, progress=progress)
     if out is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cabai.cli.options import JsonOption, argument, option, read_json, takes
-from cabai.cli.tools import show_help_alone
+from cabai.cli.tools import check_file, show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
 from cabai.printed import asked, told
@@ -20,7 +20,7 @@ from cabai.study import create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
 from cabai.study.show.exporting import exported
 from cabai.study.wire import LISTED
-from cabai.support.files import file_to_write, write_whole
+from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput, shown
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def export(
         study = load_study(name, storage=storage)
         typer.echo(exported(study, "json" if as_json else "csv").decode(), nl=False)
         return None
-    kind = ending(out, "csv", "json", "parquet", "jsonl")
-    write_whole(out, exported(load_study(name, storage=storage), kind))
+    check_file(out, "csv", "json", "parquet", "jsonl")
+    write_whole(out, exported(load_study(name, storage=storage), Path(out).suffix[1:].lower()))
     return written(out)
 
 
@@ -208,7 +208,7 @@ def plot(
 
     Example: cabai study plot judges --out judges.svg
     """
-    ending(out, "svg", "png")
+    check_file(out, "svg", "png")
     save(load_study(name, storage=storage).plot(), out)
     return written(out)
 
@@ -226,7 +226,7 @@ def report(
 
     Example: cabai study report judges --out judges.html
     """
-    ending(out, "html", "htm")
+    check_file(out, "html", "htm")
     load_study(name, storage=storage).report(out)
     return written(out)
 
@@ -387,16 +387,6 @@ def line_of_log(event: dict[str, Any]) -> str:
     when = datetime.fromtimestamp(event["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
     rest = "  ".join(f"{key} {value}" for key, value in event.items() if key not in ("place", "kind", "time"))
     return f"{event['place']:>6}  {when}  {event['kind']:<8}  {rest}"
-
-
-def ending(out: str, *kinds: str) -> str:
-    """How the name of a file to write ends: one of some kinds. Checked before any work is done."""
-    found = Path(out).suffix.lstrip(".").lower()
-    if found not in kinds:
-        allowed = " or ".join(filter(None, [", ".join(f".{kind}" for kind in kinds[:-1]), f".{kinds[-1]}"]))
-        raise InvalidInput(f"--out must end in {allowed}, got {out!r}.")
-    file_to_write(out)
-    return found
 
 
 def written(out: str) -> Answer:

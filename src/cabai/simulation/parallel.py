@@ -168,7 +168,7 @@ def simulate_each(
     compared face the same rewards wherever their truths are the same. Several setups, the largest delta first, are
     levels of one test: they may differ in delta only, and the policy's choices must not depend on it. `negated` negates
     the rewards drawn, for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory
-    grows long: what it pays differs by less than 1 %, and is the same to the bit up to `steps.EXACT` pulls.
+    grows long: what it pays differs by less than 1 %, and is the same to the bit up to `truth.EXACT` pulls.
     """
     work = Work(instances, setups, seed, max_pulls, max_cost, numbers=numbers, negated=negated, in_steps=in_steps)
     engine.prepare(work)
