@@ -1,6 +1,6 @@
 """How well progress and what is left to pay hold: over kinds of studies, against what they paid in the end.
 
-    python benchmarks/bench_progress.py [--runs 40] [--seed 0] [--only KIND]
+    python benchmarks/bench_progress.py [--runs 40] [--seed 0] [--only KIND] [--others]
 
 Each study is run to its end and looked at as it goes, at every 2 % of its results from the first where all arms are
 pulled. At each look, p is its progress and x the true share of the final bill. Of each kind:
@@ -11,7 +11,8 @@ pulled. At each look, p is its progress and x the true share of the final bill. 
     fall        the largest fall of p in a run, on average
     below/above of what was still paid: the share of looks at which it was below and above the range
 
-The limits are those that docs/reading.md relies on; a kind that misses one is marked with an asterisk.
+With --others, differences between the means of each kind are other ones in each run: up to 1.6 times as large or as
+small. The limits are those that docs/reading.md relies on; a kind that misses one is marked with an asterisk.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import itertools
+import math
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -59,8 +61,17 @@ def race_of(means: dict[str, float], items: int, chance: random.Random) -> Test:
     return lambda arm, item: table[arm][item]
 
 
-def kinds(chance: random.Random) -> dict[str, tuple[dict[str, float], Test, dict[str, Any]]]:
-    """Means, the test and the settings of each kind, drawn anew for each run."""
+def with_other_gaps(means: dict[str, float], settings: dict[str, Any], chance: random.Random) -> dict[str, float]:
+    """The best mean is the same, and how far the others are from it is not."""
+    best = (min if settings.get("direction") == "minimize" else max)(means.values())
+    found = {arm: best + (mean - best) * math.exp(chance.uniform(-0.5, 0.5)) for arm, mean in means.items()}
+    if "gaussian" in str(settings.get("family")):
+        return found
+    return {arm: min(max(mean, 0.02), 0.98) for arm, mean in found.items()}
+
+
+def kinds(chance: random.Random, *, others: bool = False) -> dict[str, tuple[dict[str, float], Test, dict[str, Any]]]:
+    """Means, the test and the settings of each kind, drawn again for each run."""
     one = {"family": "gaussian(variance=1)"}
     wide, some, near = random_means(chance, 0.2), random_means(chance, 0.15), random_means(chance, 0.1)
     apart = named(*(chance.gauss(0, 0.5) for _ in range(chance.randint(2, 5))))
@@ -85,6 +96,8 @@ def kinds(chance: random.Random) -> dict[str, tuple[dict[str, float], Test, dict
         "race, cheapest": (named(0.5, 0.7, 0.72), None, {"items": 500, "goal": "cheapest", "epsilon": 0.08}),
         "race, 16 workers": (named(0.75, 0.65, 0.5), None, {"items": 1000, "workers": 16}),
     }
+    if others:
+        found = {name: (with_other_gaps(each[0], each[2], chance), *each[1:]) for name, each in found.items()}
     return {
         name: (means, race_of(means, settings["items"], chance) if test is None else test(means, chance), settings)
         for name, (means, test, settings) in found.items()
@@ -150,6 +163,7 @@ def main() -> None:
     read.add_argument("--runs", type=int, default=40)
     read.add_argument("--seed", type=int, default=0)
     read.add_argument("--only", default="")
+    read.add_argument("--others", action="store_true")
     given = read.parse_args()
     names = [name for name in kinds(random.Random(0)) if given.only in name]
     print(
@@ -159,7 +173,7 @@ def main() -> None:
     for name in names:
         runs = []
         for seed in range(given.seed, given.seed + given.runs):
-            means, test, settings = kinds(random.Random(f"{name} {seed}"))[name]
+            means, test, settings = kinds(random.Random(f"{name} {seed}"), others=given.others)[name]
             found = measured(list(looks(means, test, settings, seed)))
             runs += [] if found is None else [found]
         if runs:

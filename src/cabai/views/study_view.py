@@ -87,7 +87,7 @@ def to_come(status: Status) -> str:
     if found is not None and found.low >= 0.99 * found.high:
         return f"{rough(found.high)}, the rest of the budget"
     if found is not None:
-        return f"{rough(found.low)} to {rough(found.high)} (80 %)"
+        return f"probably {rough(found.low)} to {rough(found.high)}"
     return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
 
 
@@ -132,13 +132,14 @@ def charts(seen: StudyView) -> list[Chart]:
     """Progress and the leader's lead against the bill, and the bill over time."""
     status, bill, lead = seen.status, bill_over_time(seen), lead_over_bill(seen)
     end, spent = bill["spent", "main"][-1]
+    ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
+    paid = "ended" if status.stopped else f"{percent(status.progress)} of the expected bill"
     found = [
         chart(
-            "Progress", "ended" if status.stopped else f"{percent(status.progress)} of the expected bill",
-            progress_over_bill(seen), "spent", money,
+            "Progress", "no end in sight" if status.looks_tied else paid, progress_over_bill(seen), "spent", money,
             lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
-        chart("The lead", f"{status.leader}, {status.ahead}", lead, "spent", money, lambda value: number(value, 2))
+        chart("The lead", ahead, lead, "spent", money, lambda value: number(value, 2))
         if status.goal == "best" else None,
         chart(
             "The bill", f"{money(spent)} spent in {duration(end)}", bill, "time",

@@ -26,8 +26,9 @@ from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
 from cabai.support.validation import InvalidInput
 
-CLOSE, ROUGHLY = 1e-3, 2e-2  # of epsilon: the precision of the search, from above
+CLOSE, ROUGHLY = 2e-3, 2e-2  # of epsilon: the precision of the search, from above
 DOUBLINGS = 60
+USUAL_PRICE = 3.0  # nats, of a test: where the search begins
 MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
 
@@ -55,11 +56,12 @@ def known_of(
         return None
     tester = Tester(state)
     possible = tester.may_be_best()
+    better = tester.separated(possible)
     if decided and leader is not None and settings.epsilon == 0:  # every other arm was beaten when it was
         possible = np.arange(len(possible)) == leader
     within = None if leader is None else tester.within(leader, possible)
     lead = None if leader is None or rival is None else tester.lead(leader, rival)
-    return Known(possible, within, tester.separated(), lead)
+    return Known(possible, within, better, lead)
 
 
 class Tester:
@@ -68,6 +70,7 @@ class Tester:
     def __init__(self, state: SampledState) -> None:
         self.state, self.settings, self.setup = state, state.settings, state.setup
         self.threshold = self.setup.threshold.of_pairs
+        self.by_pairs = self.threshold == self.setup.threshold  # the study's own test is one of pairs, too
         self.arms, self.t = Records(state.ordered.arms), int(state.ordered.run["t"])
         self.means = state.ordered.arms["tested_mean"]
         self.tested = state.ordered.arms["tested"] > 0
@@ -81,19 +84,20 @@ class Tester:
             possible[a] = not any(beaten(b, a) for b in self._above(a))
         return possible
 
-    def separated(self) -> NDArray[np.bool_]:
-        """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at the level of so many."""
+    def separated(self, possible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at their level. The same test at
+        delta, which is less strict, has beaten no arm that may be the best."""
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
         delta = self.settings.delta / len(self.arms)
-        beaten = self._beaten(self.settings.setup(delta, self.settings.threshold.of_pairs))
-        for a in np.flatnonzero(self.tested).tolist():
+        beaten = self._beaten(self.settings.setup(delta, self.threshold))
+        for a in np.flatnonzero(self.tested & ~(possible & self.by_pairs)).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
         return found
 
     def within(self, leader: int, possible: NDArray[np.bool_]) -> float | None:
         """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
-        everyone = self.threshold != self.setup.threshold and possible.sum() > 1  # see known.md
+        everyone = not self.by_pairs and possible.sum() > 1  # see known.md
         rivals = [a for a in self.order.tolist() if (possible[a] or everyone) and a != leader]
         setup = self._with_epsilon(self.settings.delta)
         if setup is None or not (self.tested[leader] and self.tested[rivals].all()):
@@ -140,32 +144,36 @@ class Tester:
 
         if least > 0 and holds(least):
             return least
-        low = max(float(self.means[a] - self.means[b]), least, 0.0)
-        high, step = low, self._step(setup, b, a)
+        behind = float(self.means[a] - self.means[b])
+        usual = self._spread(setup, b, a) * math.sqrt(2 * (rules.level + USUAL_PRICE))
+        low, step = max(behind, least, 0.0), usual / 20
+        high = max(behind + usual, low + step)
         for _ in range(DOUBLINGS):
-            high = low + step
             if not high < most:
                 high = (low + most) / 2
                 if most - high < CLOSE * most:
                     return None
             if holds(high):
                 break
-            low, step = high, 2 * step
+            low, high, step = high, high + step, 2 * step
         else:
             return None
         while high - low > close * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
+            middle = max((low + high) / 2, high - step)
+            if holds(middle):
+                high, step = middle, 2 * step
+            else:
+                low = middle
         return high
 
-    def _step(self, setup: Setup, b: int, a: int) -> float:
-        """About a standard deviation of the difference of two means, to begin with."""
+    def _spread(self, setup: Setup, b: int, a: int) -> float:
+        """About a standard deviation of the difference of two means."""
         one, other = self.arms[b], self.arms[a]
         mean = (one.tested * one.tested_mean + other.tested * other.tested_mean) / (one.tested + other.tested)
         with np.errstate(all="ignore"):
             each = float(setup.bound(variance_at)(Record(setup.rules), mean, 1.0 - mean))
-            step = math.sqrt(max(each, 0.0) * (1 / one.tested + 1 / other.tested))
-        return step if 0 < step < math.inf else 1e-3 * (abs(float(mean)) or 1.0)
+            spread = math.sqrt(max(each, 0.0) * (1 / one.tested + 1 / other.tested))
+        return spread if 0 < spread < math.inf else 1e-3 * (abs(float(mean)) or 1.0)
 
     def _above(self, a: int) -> list[int]:
         """The arms with a higher mean than arm a: no other beats it."""

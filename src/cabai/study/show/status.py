@@ -12,8 +12,6 @@ from cabai.study.log.events import ACCEPTED
 from cabai.support.tables import table
 from cabai.views import status_table
 
-SHARE = 0.8  # the chance that what is still to be paid lies within the range
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -39,9 +37,8 @@ class Forecast:
         if self.chance is not None and self.low >= 0.99 * self.high:
             much = f", {roughly(self.high)} more until the budget is used up"
         else:
-            much = f", {rounded(self.low)} to {rounded(self.high)} more"
+            much = f", probably {rounded(self.low)} to {rounded(self.high)} more"
             much += f", in {self.time}" if self.time else ""
-            much += f" ({100 * SHARE:.0f} %)"
         if self.chance is None:
             return much
         return f"{much}; chance of a decision within the budget: {percent(self.chance)}"
@@ -257,7 +254,7 @@ class Status:
         >>> study = create_study("line", max_cost=99, **about)
         >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
         >>> study.status().line(), study.status().line(30)
-        ('6 pulls, 9 of 99 spent, 73 % done, a leads', '6 pulls, 9 of 99 spent')
+        ('6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent')
         """
         number = f"{self.pulls:,} pulls"
         if self.items is not None:
@@ -311,7 +308,8 @@ class Status:
         """How much of the full evaluation was paid, where that is known."""
         if not self.full_cost:
             return ""
-        return f", {self.spent / self.full_cost:.0%} of the {roughly(self.full_cost)} that evaluating everything costs"
+        share = f"{100 * self.spent / self.full_cost:.0f} %"
+        return f", {share} of the {roughly(self.full_cost)} that evaluating everything costs"
 
     @property
     def known(self) -> str | None:

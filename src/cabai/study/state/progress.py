@@ -2,14 +2,19 @@
 
 For each claim that is still to be shown, "b is better than a (up to epsilon)", the data have the information
 i = 1/(V_b/n_b + V_a/n_a) about the difference g of the means. Evidence grows as the square of a sum S = i (g + epsilon)
-over 2i. Each unit of information to come adds theta to S on average: the difference to reckon with, which is g, drawn
-towards a typical difference while i is small. So the information m that is still needed solves
+over 2i. Each unit of information to come adds theta to S on average: theta^2 is the mean square of the difference (plus
+epsilon), if differences are normal with a typical variance before anything is seen. So the information m that is still
+needed solves
 
     (S + m theta)^2 = 2 (i + m) (Z + what is missing),        Z = S^2/(2i).
 
-Then the pulls that reach this information at the least cost follow, and their price: `left`. Progress is the share of
-the expected bill that is paid, spent/(spent + left). Only for display: no test depends on it. `benchmarks/
-bench_progress.py` measures how well it holds.
+Then the pulls that reach this information at the least cost follow, and their price. That is a guess, often off by a
+factor of two or three. Without it, as much is still to come as was spent, since a study may be looked at anywhere
+between its start and its end. Both are combined:
+
+    left = spent^(1 - TRUSTED) price^TRUSTED,        progress = spent/(spent + left).
+
+Only for display: no test depends on it. `benchmarks/bench_progress.py` measures how well it holds.
 """
 
 from __future__ import annotations
@@ -24,15 +29,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cabai.core.goal import CHEAPEST
 from cabai.core.state import Record
 from cabai.families.slots import variance_at
 
 TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.18  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
+TRUSTED = 0.7
+LEAST, MOST = 0.28, 3.7  # of what is left: its range; the first also grows with the number of claims
+FORGETS = 24
 SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the difference is known this well: perhaps a tie
-FORGETS = 12
-MOST = 0.999  # of progress, before the end
+ENDING = 0.999  # the most progress before the end
 UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
 
 
@@ -51,7 +57,6 @@ class Remaining(NamedTuple):
 
     cost: float
     results: float
-    weight: float  # of the data: 0 if nothing is known about the closest difference, 1 if it is known well
     least: float  # of the cost: less with a chance of a tenth
     most: float  # more with a chance of a tenth
     spent: float
@@ -66,7 +71,7 @@ class Remaining(NamedTuple):
         if before is not None and 0 < before[0] <= self.spent:
             known = math.log(before[0] / before[1])
             bill = math.exp(known + (1 - (before[0] / self.spent) ** FORGETS) * (math.log(bill) - known))
-        return min(self.spent / bill, MOST)
+        return min(self.spent / bill, ENDING) if bill > 0 else 0.0
 
     @property
     def low(self) -> float:
@@ -96,11 +101,8 @@ def information(
     """The information that the claim needs in total, and the weight of the data. If no evidence shows, that is not
     worth less than -`price`."""
     weight = typical * variance / (typical * variance + 1 / i)
-    epsilon = claim.epsilon
-    if epsilon < 0:  # b must be better by more than that
-        gap, epsilon = gap + epsilon, 0.0
-    theta = math.sqrt((weight * max(gap, 0.0)) ** 2 + weight / i) + epsilon
-    total = i * (gap + epsilon)
+    theta = math.sqrt(max(weight * gap + claim.epsilon, 0.0) ** 2 + weight / i)
+    total = i * (gap + claim.epsilon)
     shown = 0.5 * total * total / i if total > 0 else 0.0
     missing = claim.required - claim.evidence
     if not claim.evidence > 0:
@@ -131,7 +133,7 @@ def where_it_can_be_computed(estimate: Estimate) -> Estimate:
     def found_or_none(state: Any, claims: Sequence[Claim]) -> Remaining | None:
         with suppress(ArithmeticError, ValueError):
             found = estimate(state, claims)
-            if found is None or all(map(math.isfinite, (*found[:6], found.equally or 0.0))):
+            if found is None or all(map(math.isfinite, (*found[:5], found.equally or 0.0))):
                 return found
         return None
 
@@ -161,21 +163,23 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     for hub, needs in by_hub.items():
         for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
             more[a] = max(more[a], pulls - n[a])
-    left, results = sum(c * m for c, m in zip(costs, more, strict=True)), sum(more)
+    price = sum(c * m for c, m in zip(costs, more, strict=True))
     spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
-    weight = closest[1]
-    least, most = a_tenth_each(left, weight, spent)
-    most *= 2 if settings.goal == CHEAPEST else 1  # what is to be shown changes on the way
-    is_slow = spent / (spent + left) < SLOW and weight > KNOWN and settings.epsilon == 0
-    rest = rest_of(state, left, results)
-    return Remaining(left, results, weight, least, most, spent, rest, is_slow, equal * sum(costs))
+    is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
+    return remaining(state, price, sum(more), spent, len(claims))._replace(
+        looks_tied=is_slow, equally=equal * sum(costs)
+    )
 
 
-def a_tenth_each(left: float, weight: float, spent: float) -> tuple[float, float]:
-    """What is still to pay is less than the first with a chance of about a tenth, and more than the second likewise.
-
-    The factors were chosen on 227 runs of the kinds of `benchmarks/bench_progress.py`, seeds 2000 to 2011."""
-    return 0.35 * left, 3.0 * left * (1 + 3 * (1 - weight)) + 0.05 * spent
+def remaining(
+    state: Any, price: float, results: float, spent: float, claims: int, everything: float = math.inf
+) -> Remaining:
+    """What is left: the price, as far as it can be trusted, of results to come; `everything` is the most."""
+    left = min(spent ** (1 - TRUSTED) * price**TRUSTED if spent > 0 else price, everything)
+    results *= left / price if price > 0 else 0.0
+    most = min(MOST * left, everything)
+    least = min(LEAST * claims**0.25 * left, most)
+    return Remaining(left, results, least, most, spent, rest_of(state, left, results))
 
 
 def rest_of(state: Any, left: float, results: float) -> float:
@@ -226,28 +230,25 @@ def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     board, items = state.race.board, state.race.items
     if not claims or not (board.prefix > 0).all():
         return None
-    end, weight = dict.fromkeys((arm for claim in claims for arm in claim[:2]), 0.0), 1.0
+    end = dict.fromkeys((arm for claim in claims for arm in claim[:2]), 0.0)
     for claim in claims:
         b, a = claim.winner, claim.loser
         j = int(min(board.prefix[b], board.prefix[a]))
-        last, own = float(items), 1.0
+        last = float(items)
         if j < 2:
-            last, own = items / 2, 0.0
+            last = items / 2
         elif j < items:
             d = board.shares[b, :j] - board.shares[a, :j]
             gap = float(d.mean())
             variance = (float(((d - gap) ** 2).sum()) + 0.25) / j
             i = j / (1 - j / items) / variance  # sampling without replacement
-            need, own = information(i, gap, claim, variance, TYPICAL_OF_ITEMS)
+            need, _ = information(i, gap, claim, variance, TYPICAL_OF_ITEMS)
             last = need * variance * items / (items + need * variance)
-        weight = min(weight, own)
         for arm in (b, a):
             end[arm] = max(end[arm], last)
     told, costs = np.count_nonzero(~np.isnan(state.race.scores), axis=1).tolist(), prices(state.paid_costs())
     more = {arm: max(last - told[arm], 0.0) for arm, last in end.items()}
-    left, results = sum(costs[arm] * each for arm, each in more.items()), sum(more.values())
+    price, results = sum(costs[arm] * each for arm, each in more.items()), sum(more.values())
     spent = state.bill if state.bill > 0 else float(state.told)
     everything = sum(costs[arm] * (items - told[arm]) for arm in end)
-    least, most = a_tenth_each(left, weight, spent)
-    most = min(most, everything)
-    return Remaining(left, results, weight, min(least, most), most, spent, rest_of(state, left, results))
+    return remaining(state, price, results, spent, len(claims), everything)
