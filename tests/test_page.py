@@ -100,7 +100,7 @@ def test_the_page_goes_on_when_the_server_is_back(chromium, storage, tmp_path):
         os.remove(server.tokens)
         server.end(9)
         server.start()
-        page.wait_for("#connection", "another token")
+        page.wait_for("#connection", "a new token")
     finally:
         page.close()
         server.end(9)
