@@ -50,17 +50,11 @@ def source(tmp_path):
     return tmp_path / "src"
 
 
-@pytest.mark.parametrize("policy", ["ctas", pytest.param("co", marks=pytest.mark.slow)])
-def test_second_process_compiles_nothing(tmp_path, source, policy):
-    first = run(COUNT.format(policy=policy), tmp_path / "cache", source).split()
-    second = run(COUNT.format(policy=policy), tmp_path / "cache", source).split()
+def test_what_is_compiled_is_cached_until_a_helper_in_another_file_changes(tmp_path, source):
+    first, second = (run(COUNT.format(policy="co"), tmp_path / "cache", source).split() for _ in range(2))
     assert int(first[0]) > 10
     assert int(second[0]) == 0
     assert first[1] == second[1]
-
-
-def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
-    before = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
     gaussian = source / "cabai" / "families" / "gaussian.py"
     changed = gaussian.read_text().replace(
         "/ (2.0 * rules.variance * (n_a + n_b))", "/ (4.0 * rules.variance * (n_a + n_b))"
@@ -71,7 +65,7 @@ def test_editing_a_helper_in_another_file_is_noticed(tmp_path, source):
     os.utime(gaussian, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     after = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
     assert int(after[0]) > 10
-    assert float(after[1]) > 1.3 * float(before[1])
+    assert float(after[1]) > 1.3 * float(first[1])
 
 
 def test_a_cache_folder_that_cannot_be_written_does_no_harm(tmp_path, source):
@@ -219,7 +213,7 @@ def numbers(found: object) -> list[float]:
     return [float(value) for value in several]
 
 
-QUICK = ("bernoulli", "mirrored poisson")  # each family is some 20 kernels to compile
+QUICK = ("mirrored poisson",)  # each family is some 20 kernels to compile
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from shell import here
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 HARD = ["--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]  # all but endless
-ENGINES = ["processes", "dask", "ray"]
+ENGINES = ["processes", "dask", pytest.param("ray", marks=pytest.mark.slow)]  # Ray takes long to start
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +285,13 @@ def test_what_a_policy_does_wrong_is_told_as_by_threads(engine, paper_instance):
         cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper", engine=engine)
 
 
+def test_a_task_that_stops_early_is_an_error(paper_instance, monkeypatch):
+    run = Work.run
+    monkeypatch.setattr(Work, "run", lambda work, first, count, signals: run(work, first, count - 1, signals))
+    with pytest.raises(EngineFailed, match="stopped before it finished"):
+        cabai.simulate(paper_instance, "uniform", trajectories=10, threshold="paper", workers=1)
+
+
 def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
     setup = Setup(paper_instance.family, cabai.thresholds.Stylized(), cabai.policies.CO(), arms=3, delta=0.1)
     work = Work([paper_instance], [setup], 0, 2**62, math.inf)
@@ -423,6 +430,7 @@ def test_a_scheduler_that_is_not_there_is_one_line_and_code_1(monkeypatch):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_ray_cluster_that_is_not_there_is_one_line_and_code_1():
     code = "import sys; from cabai.cli import main; main()"
     command = [sys.executable, "-c", code, "simulate", *HARD, "--engine", "ray", "--address", "127.0.0.1:9"]

@@ -15,8 +15,11 @@ import pytest
 
 import cabai
 from cabai import InvalidInput, uniform
+from cabai.core.setup import Setup
+from cabai.policies import policy_of
 from cabai.simulation.simulating import longest_run
-from cabai.thresholds import Threshold
+from cabai.simulation.work import Work
+from cabai.thresholds import Threshold, threshold_of
 from combinations import covering
 
 ALL = covering(["co", "ctas", "top-two", "d-lucb", "tas", "uniform", "racing"], most=4)
@@ -48,6 +51,14 @@ def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, 
     assert [runs.delta for runs in together] == deltas
     for runs in together:
         assert same(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options))
+
+
+def test_instances_simulated_together_are_drawn_as_the_one_with_the_largest_mean_needs():
+    """Poisson counts are drawn by inversion below a mean of 10, which for large means would not end."""
+    few, many = (cabai.Instance("poisson", [mean, 1], [1, 1]) for mean in (2, 2000))
+    setup = Setup(few.family, threshold_of("paper"), policy_of("uniform"), arms=2, delta=0.1)
+    for instances in ([few, many], [many, few]):
+        assert Work(instances, [setup], 0, 100, math.inf, numbers=[0, 0]).largest is many
 
 
 def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance):
