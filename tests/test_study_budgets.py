@@ -148,6 +148,12 @@ def test_a_pull_under_way_reserves_the_largest_cost_of_its_arm(clock):
     assert (status.reason, status.spent, status.late, status.spent_late) == ("max_cost", 13.0, 0, 0.0)
 
 
+def test_a_budget_that_is_used_up_ends_a_study_though_the_next_pull_is_free():
+    study = new(arms=["a", "b"], policy="uniform", costs=[1, 0], max_cost=2)
+    start(study, [1, 1, 1], cost=None)
+    assert (study.status().spent, study.status().reason) == (2.0, "max_cost")
+
+
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("policy", ["co", "top-two", "uniform"])
 @pytest.mark.parametrize(("cost", "budget", "pulls"), [(0.1, 1, 10), (0.1, 0.7, 7), (1 / 3, 5, 15), (0.3, 1, 3)])

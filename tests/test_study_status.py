@@ -310,6 +310,16 @@ def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothi
     assert (study.status().reason, study.decision) == ("certificate", None)
     study = back("UPDATE cabai_event SET words = ? WHERE kind = 'stop' AND study = ?", "evidence")
     assert "by a threshold that is not proven, so without a guarantee" in study.status().sentence
+    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
+    looked(study._storage, "DELETE FROM cabai_event WHERE kind = 'stop' AND study = ?", (study._row.id,))
+    one_less = study.settings.to_json().replace("max_pulls=50", f"max_pulls={study.status().pulls - 1}")
+    study = back("UPDATE cabai_study SET recipe = ? WHERE id = ?", one_less)
+    with pytest.raises(cabai.StudyStopped):
+        study.ask()
+    assert (study.status().reason, study.decision) == ("certificate", None)
 
 
 @pytest.mark.parametrize(("family", "fine"), [("gaussian", True), ("poisson", False), ("exponential", False)])
