@@ -97,7 +97,6 @@ def test_a_command_takes_what_its_call_takes_and_says_what_the_table_says(comman
     options = {each.name: each for each in (found | found["study"].commands)[command].params}
     for place in COMMANDS[command]:
         for name, row in settings_for(place).items():
-            only_in_python = (name, place) in [("arms", "plan"), ("engine", "plan"), ("address", "plan")]
-            if row.kind != "object" and name not in ("name", "storage") and not only_in_python:
+            if row.kind != "object" and name not in ("name", "storage") and (name, place) != ("arms", "plan"):
                 assert options[name].opts[0] == f"--{name.replace('_', '-')}"
                 assert options[name].help == row.sentence or (name, command) == ("costs", "replay")

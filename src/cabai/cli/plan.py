@@ -10,7 +10,7 @@ from cabai.plots import PICTURES
 from cabai.support.validation import InvalidInput
 
 
-@takes("plan", leave_out=("arms", "engine", "address"))
+@takes("plan", leave_out=("arms",))
 def plan(
     storage: str,
     source: str | None = argument(

@@ -10,7 +10,7 @@ from cabai.paper import MORE, PARTS
 from cabai.support.validation import InvalidInput
 
 
-@takes("reproduce", leave_out=("engine", "address"))
+@takes("reproduce")
 def reproduce(
     part: str = argument(f"What to reproduce: {', '.join(PARTS)}, all of these, or {', '.join(MORE)}.", "all"),
     out: str = option("Folder for report.html, report.md, figures and data.", "results"),
