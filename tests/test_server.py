@@ -53,6 +53,14 @@ def server(one_server):
 
 
 @pytest.fixture
+def fresh_server(storage):
+    """One that has seen no wrong token."""
+    found = InThread(storage)
+    yield found
+    found.close()
+
+
+@pytest.fixture
 def study(server, storage, request):
     """A new study with a unique name, and its path."""
     study = cabai.create_study(request.node.name[-100:], **ARMS, storage=storage)
@@ -88,23 +96,18 @@ def test_without_a_token_no_method_is_answered(server, method):
 
 
 @pytest.mark.parametrize("authorization", ["Bearer wrong", "Bearer ", "Basic d29yazp4", "x", "Bearer é"])
-def test_a_wrong_token_is_no_token(storage, authorization):
-    server = InThread(storage)
-    refused(
-        server.send("GET", "/api/studies", authorization=authorization.encode().decode("latin-1")), 401, "no-access"
-    )
-    server.close()
+def test_a_wrong_token_is_no_token(fresh_server, authorization):
+    sent = authorization.encode().decode("latin-1")
+    refused(fresh_server.send("GET", "/api/studies", authorization=sent), 401, "no-access")
 
 
-def test_wrong_tokens_are_limited_and_a_right_one_is_let_in_all_the_same(storage):
-    server = InThread(storage)
-    codes = [server.send("GET", "/api/studies", authorization=f"Bearer {i}")[0] for i in range(ATTEMPTS + 3)]
+def test_wrong_tokens_are_limited_and_a_right_one_is_let_in_all_the_same(fresh_server):
+    codes = [fresh_server.send("GET", "/api/studies", authorization=f"Bearer {i}")[0] for i in range(ATTEMPTS + 3)]
     assert codes == [401] * ATTEMPTS + [429] * 3
-    answer = server.send("GET", "/?token=wrong", authorization=None)
+    answer = fresh_server.send("GET", "/?token=wrong", authorization=None)
     refused(answer, 429, "too-many-attempts")
     assert 0 < int(answer[1]["retry-after"]) <= 60
-    assert server.send("GET", "/api/studies")[0] == 200
-    server.close()
+    assert fresh_server.send("GET", "/api/studies")[0] == 200
 
 
 def test_a_token_for_reading_reads_and_changes_nothing(server, study):

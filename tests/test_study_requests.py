@@ -47,6 +47,14 @@ def test_a_lapsed_pull_answers_the_request_of_whoever_has_it_now(clock):
     assert study.ask(worker="a", request="one").id != pull.id
 
 
+def test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it(clock):
+    study = new(lease=10)
+    pull = study.ask(worker="a", request="one")
+    clock.now += 11
+    again = study.ask(worker="a", request="one")
+    assert (again.id, again.offers) == (pull.id, 2)
+
+
 def test_a_pull_that_was_given_back_answers_no_request():
     study = new()
     pull = study.ask(request="one")
