@@ -26,7 +26,7 @@ import numpy as np
 from cabai import Instance, simulate
 from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import Race
-from cabai.datasets.replaying import Replay, replay_table
+from cabai.datasets.replaying import Replay, replay
 from cabai.planning.races import differences, planned_share
 from cabai.support.tables import table
 
@@ -96,9 +96,7 @@ def compare_costs(quick: bool) -> None:
                 best, gaps, variances = differences(scores)
                 ordered = [prices[best], *np.delete(prices, best)]
                 for race, epsilon in RACES:
-                    found = replay_table(
-                        named(scores, prices), delta=DELTA, epsilon=epsilon, race=race, repeats=repeats
-                    )
+                    found = replay(named(scores, prices), delta=DELTA, epsilon=epsilon, race=race, repeats=repeats)
                     key = race if epsilon == 0 else f"eps {epsilon}"
                     shares.setdefault(key, []).append(float(found.shares.mean()))
                     failed = round((1 - found.within_epsilon) * repeats)
@@ -160,7 +158,7 @@ def time_per_pull(quick: bool) -> None:
         live = (time.process_time() - begun) / pulls
         one = named(scores, np.ones(arms))
         begun = time.process_time()
-        found = replay_table(one, delta=DELTA, epsilon=epsilon, race=name, repeats=2, workers=1)
+        found = replay(one, delta=DELTA, epsilon=epsilon, race=name, repeats=2, workers=1)
         compiled = (time.process_time() - begun) / found.pulls.sum()
         rows.append([f"{name} epsilon {epsilon:g}", f"{1e6 * live:.0f}", f"{1e6 * compiled:.2f}"])
     print("\n" + table(rows))
@@ -171,9 +169,9 @@ def against_plain(quick: bool) -> None:
     one = named(some_scores(arms, items, 0.3, 0), np.ones(arms))
     rows = [["200 races, 20 arms, 1000 items, one core", "seconds", "plain, 1 race", "ratio"]]
     for name in ("paired", "champion"):
-        replay_table(one, race=name, repeats=1)
+        replay(one, race=name, repeats=1)
         begun = time.process_time()
-        found = replay_table(one, race=name, delta=DELTA, repeats=200, workers=1)
+        found = replay(one, race=name, delta=DELTA, repeats=200, workers=1)
         seconds = time.process_time() - begun
         begun, repeats = time.process_time(), 1 if quick else 3
         for r in range(repeats):

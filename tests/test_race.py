@@ -13,7 +13,7 @@ from cabai.core.compiling import compiled
 from cabai.datasets import board
 from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import RACES, TESTS, Race, functions_of, race_of
-from cabai.datasets.replaying import replay_table
+from cabai.datasets.replaying import replay
 from cabai.planning.races import differences, planned_share
 from cabai.support.specialise import specialised
 from cabai.support.validation import InvalidInput
@@ -152,12 +152,12 @@ def test_a_replayed_race_is_the_live_race(name):
     table[2] += (1 - table[2]) * 0.3
     costs = np.repeat([[1.0], [2.0], [3.0], [0.5]], 60, axis=1)
     named = ScoreTable(tuple("abcd"), tuple(map(str, range(60))), table, costs)
-    replay = replay_table(named, delta=0.1, repeats=10, seed=3, race=name)
+    found = replay(named, delta=0.1, repeats=10, seed=3, race=name)
     for r in range(10):
         race = Race(4, 60, delta=0.1, race=name)
         winner, told = run(race, table[:, permutation(60, 3, r)], costs[:, 0].tolist())
-        assert (winner, told) == (replay.decisions[r], replay.pulls[r].sum())
-        assert race.board.prefix.tolist() == replay.pulls[r].tolist()
+        assert (winner, told) == (found.decisions[r], found.pulls[r].sum())
+        assert race.board.prefix.tolist() == found.pulls[r].tolist()
 
 
 def test_sums_are_rounded_once():
@@ -337,10 +337,10 @@ def test_two_hundred_arms(race):
     table = (rng.random((200, 60)) < np.linspace(0.2, 0.95, 200)[:, None]).astype(float)
     table[150] = 1.0
     named = ScoreTable(tuple(map(str, range(200))), tuple(map(str, range(60))), table)
-    replay = replay_table(named, repeats=4, race=race)
-    assert (replay.pulls <= 60).all()
-    assert replay.shares.max() < 0.7
-    assert (table.mean(axis=1)[replay.decisions] > 0.9).all()
+    found = replay(named, repeats=4, race=race)
+    assert (found.pulls <= 60).all()
+    assert found.shares.max() < 0.7
+    assert (table.mean(axis=1)[found.decisions] > 0.9).all()
 
 
 def test_the_champion_race_takes_no_epsilon():
@@ -392,7 +392,7 @@ def test_the_planned_share_is_about_what_is_paid(race):
         ability, common = rng.normal(0.4, 0.4, (arms, 1)), rng.normal(size=items)
         scores = (ability + 0.6 * common + 0.8 * rng.normal(size=(arms, items)) > 0).astype(float)
         named = ScoreTable(tuple(map(str, range(arms))), tuple(map(str, range(items))), scores)
-        shares.append(replay_table(named, repeats=10, race=race).shares.mean())
+        shares.append(replay(named, repeats=10, race=race).shares.mean())
         _, gaps, variances = differences(scores)
         plans.append(planned_share(items, gaps, variances, delta=0.05, race=race))
     assert np.corrcoef(plans, shares)[0, 1] > 0.97

@@ -12,7 +12,7 @@ import pytest
 
 import cabai
 from cabai.datasets import ScoreTable, read_table
-from cabai.datasets.replaying import replay_table
+from cabai.datasets.replaying import replay
 from cabai.errors import MissingScores
 from cabai.support.validation import InvalidInput
 from shell import here
@@ -228,7 +228,7 @@ def test_missing_scores_are_told_and_their_items_left_out():
 
 
 def test_replay_races_the_table_that_was_read():
-    found, direct = cabai.replay(LONG, repeats=30, seed=3), replay_table(TABLE, repeats=30, seed=3)
+    found, direct = cabai.replay(LONG, repeats=30, seed=3), replay(TABLE, repeats=30, seed=3)
     assert np.array_equal(found.pulls, direct.pulls)
     assert np.array_equal(found.costs, direct.costs)
     fields = found.to_dict()

@@ -59,6 +59,17 @@ def cost(
     return public_cost(model, tokens, own)
 
 
+def usage_cost(model: str, usage: Mapping[str, Any], prices: str | Path | Mapping[str, Any] | None = None) -> float:
+    """What Inspect says that a model has cost in a sample, or else what its tokens cost."""
+    if usage.get("total_cost") is not None:
+        return float(usage["total_cost"])
+    return cost(
+        model, input_tokens=usage.get("input_tokens", 0), output_tokens=usage.get("output_tokens", 0),
+        cache_read_tokens=usage.get("input_tokens_cache_read") or 0,
+        cache_write_tokens=usage.get("input_tokens_cache_write") or 0, prices=prices,
+    )  # fmt: skip
+
+
 def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
     """The user's prices for each kind of tokens, by model."""
     if isinstance(given, Mapping):

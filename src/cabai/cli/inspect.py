@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 import typer
@@ -39,10 +41,11 @@ def inspect(
 
     given = {"max_samples": max_samples, "max_connections": max_connections}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    found = evaluate(
-        load_task(task, dict(map(read_argument, argument or []))), model, name=race_name, page=page,
-        display="none" if as_json and display is None else display, **settings, **options,
-    )  # fmt: skip
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # tasks, and Inspect's hooks, may print
+        found = evaluate(
+            load_task(task, dict(map(read_argument, argument or []))), model, name=race_name, page=page,
+            display="none" if as_json and display is None else display, **settings, **options,
+        )  # fmt: skip
     lines = [str(found), *(f"log: {log.location}" for log in found.logs)]
     result = {**found.status.to_dict(), "logs": [log.location for log in found.logs]}
     typer.echo(json.dumps(result, allow_nan=False) if as_json else "\n".join(lines))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cabai.core.goal import CHEAPEST, Cheapest
 from cabai.datasets import cheapest
 from cabai.datasets.board import NO_ARM
-from cabai.datasets.race import Race
+from cabai.datasets.race import Race, started
 
 
 class CheapestRace(Race):
@@ -33,8 +33,7 @@ class CheapestRace(Race):
         """`epsilon` and the goal's slack are in units of the scores."""
         self.name, self.goal, self.epsilon = CHEAPEST, goal, epsilon
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
-        unit = high - low
-        self.board = cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
+        self.board = started(arms, items, delta, epsilon, CHEAPEST, goal, high - low)
         self._begin(arms, items)
 
     def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:

@@ -295,18 +295,14 @@ class Bill:
         return math.fsum(known) if known and len(known) == len(costs) else None
 
     def of_model(self, model: str, usage: dict[str, Any]) -> float | None:
-        if usage.get("total_cost") is not None:
-            return float(usage["total_cost"])
-        if model in self.unknown:
+        is_known = usage.get("total_cost") is not None
+        if model in self.unknown and not is_known:
             return None
         try:
-            found = prices.cost(
-                model, input_tokens=usage.get("input_tokens", 0), output_tokens=usage.get("output_tokens", 0),
-                cache_read_tokens=usage.get("input_tokens_cache_read") or 0,
-                cache_write_tokens=usage.get("input_tokens_cache_write") or 0,
-            )  # fmt: skip
+            found = prices.usage_cost(model, usage)
         except (InvalidInput, ModuleNotFoundError):
             self.unknown.add(model)
             return None
-        self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
+        if not is_known:
+            self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
         return found

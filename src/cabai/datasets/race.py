@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.goal import BEST, CHEAPEST
+from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.datasets import board, champion, cheapest, pairs
 from cabai.datasets.capital import ROUNDED_UP
 from cabai.support.specialise import binding
@@ -22,6 +22,16 @@ TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
 def functions_of(race: str) -> Any:
     """Bind the functions of a board to the test of a race."""
     return binding(cheapest.functions if race == CHEAPEST else [TESTS[race].compare, TESTS[race].is_paused])
+
+
+def started(
+    arms: int, items: int, delta: float, epsilon: float, race: str, goal: Cheapest | None = None, unit: float = 1.0
+) -> board.Board:
+    """A board before the first evaluation; scores differ by `unit` at most."""
+    if goal is not None:
+        return cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
+    found: board.Board = TESTS[race].start(arms, items, delta, epsilon / unit)
+    return found
 
 
 def finish_of(finish: float | None, goal: str) -> float:
@@ -69,8 +79,7 @@ class Race:
         others have joined, one of these must itself be shown better than it: it may be epsilon below the best there."""
         self.name, self.incumbent = race_of(race, epsilon), 0 if earlier else None
         self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
-        test = TESTS[self.name]
-        self.board: board.Board = test.start(arms, items, delta, epsilon / (high - low))
+        self.board = started(arms, items, delta, epsilon, self.name, unit=high - low)
         if earlier and epsilon:  # any of the earlier arms may be the incumbent
             wrong = (arms - 1) * (earlier + 1) - 1
             self.board = pairs.board_of(arms, items, delta, self.board.epsilons.tolist(), wrong)
@@ -105,10 +114,8 @@ class Race:
         grown = np.flatnonzero(self.board.prefix > before).tolist()
         if self.name == CHAMPION:
             champion.compare(self.board, board.NO_ARM, 0)
-        elif len(grown) == 1:
-            pairs.compare_at_once(self.board, grown[0], int(before[grown[0]]))
         elif grown:
-            pairs.compare_all(self.board, before)
+            pairs.compare_all(self.board, before, grown)
 
     # The functions of `board`, for all arms at a time.
 

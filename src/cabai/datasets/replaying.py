@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, cmp_to_key
 from typing import Any
 
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
 from cabai.datasets import cheapest
-from cabai.datasets.board import Board
 from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.loop import run_race
-from cabai.datasets.race import TESTS, Race, finish_of, functions_of, race_of
+from cabai.datasets.race import Race, finish_of, functions_of, race_of, started
 from cabai.datasets.reading import read_table
 from cabai.errors import MissingScores
 from cabai.support.interruptible import interruptible
@@ -140,18 +139,15 @@ class Replay:
         """
         if self.goal is None:
             return self.within_epsilon
-        answers = right_answers(self._means, self._running_costs(self.goal), self.epsilon, self.goal.slack)
+        answers = right_answers(self._means, running_costs_of(self.table, self.goal), self.epsilon, self.goal.slack)
         return float(np.isin(self.decisions, answers).mean())
-
-    def _running_costs(self, goal: Cheapest) -> list[float]:
-        return running_costs_of(self.table, goal)
 
     def _answer(self, goal: Cheapest) -> int:
         """The cheapest arm that is at most epsilon worse than the best, by all scores."""
         items, best = len(self.table.items), self.ranking[0]
         by_all = [lead(self.table, self.direction, a, best) for a in range(len(self.table.arms))]
         good = [cheapest.is_close(each, items, self.epsilon) for each in by_all]
-        return next(a for a in by_cost(self._running_costs(goal)) if good[a])
+        return next(a for a in by_cost(running_costs_of(self.table, goal)) if good[a])
 
     def to_dict(self) -> dict[str, Any]:
         """All results as a dictionary that JSON can hold.
@@ -282,16 +278,53 @@ def replay(
     Paid: 5.78 % of the full cost of 600 on average, 2.75 % to 12.4 % in nine of ten repeats.
     Winner: the same as with all scores in 50 of 50 repeats.
     """
-    whole_table, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
+    delta, epsilon = probability(delta), number(epsilon, "epsilon")
+    if epsilon < 0:
+        raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
+    found, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
     if left_out:
-        words = left_out_words(left_out, left_out + len(whole_table.items), lacking)
+        words = left_out_words(left_out, left_out + len(found.items), lacking)
         warnings.warn(f"left out: {words}.", MissingScores, stacklevel=2)
-    found = replay_table(
-        whole_table, delta=delta, epsilon=epsilon, direction=direction, repeats=repeats, seed=seed, race=race,
-        low=low, high=high, workers=workers, progress=progress, goal=goal, slack=slack, running_costs=running_costs,
-        finish=finish,
-    )  # fmt: skip
-    return replace(found, left_out=left_out, lacking=lacking)
+    looked_for = checked_goal(goal, epsilon, slack, running_costs, found.arms)
+    share = finish_of(finish, goal)
+    if direction not in ("maximize", "minimize"):
+        raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
+    count, first = whole(repeats, "repeats", 1), whole(seed, "seed", 0)
+    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
+    arms, items = found.scores.shape
+    name = race_of(race, epsilon, goal)
+    scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
+    shares = np.ascontiguousarray(scaling.share(found.scores))
+    each = np.ones(found.scores.shape) if found.costs is None else np.ascontiguousarray(found.costs)
+    prices, rank = each.mean(axis=1), np.empty(arms, np.int64)
+    rank[sorted_arms(found, direction)] = np.arange(arms)
+    running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(found, looked_for))
+    close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(found, direction, epsilon)
+    race_once = interruptible(lambda: compiled_race(name))
+    decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
+    size = max(1, min(20, count // (4 * jobs)))
+    over = False  # set on Ctrl-C: races that have not begun are not run
+
+    def run(begin: int) -> int:
+        end = begin if over else min(begin + size, count)
+        for r in range(begin, end):
+            state = started(arms, items, delta, epsilon, name, looked_for, high - low)
+            if looked_for is not None:
+                state.running[:], state.close[:] = running, close
+            order = permutation(items, first, r)
+            decisions[r], paid[r] = race_once(state, order, shares, each, prices, rank, pulls[r], share)
+        return end - begin
+
+    executor, done = ThreadPoolExecutor(jobs), 0
+    try:  # all of it in other threads: this one handles Ctrl-C
+        for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
+            done += future.result()
+            if progress is not None:
+                progress(done)
+    finally:
+        over = True
+        executor.shutdown(wait=True, cancel_futures=True)
+    return Replay(found, name, delta, epsilon, direction, first, decisions, paid, pulls, left_out, lacking, looked_for)
 
 
 def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
@@ -306,74 +339,6 @@ def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
             "Leave out arms that lack many, and check that all arms use the same names for items."
         )
     return (table.whole() if left_out else table), left_out, lacking
-
-
-def replay_table(
-    table: ScoreTable, *, delta: float = 0.05, epsilon: float = 0.0, direction: str = "maximize", repeats: int = 200,
-    seed: int = 0, race: str | None = None, low: float = 0.0, high: float = 1.0, workers: int | None = None,
-    progress: Callable[[int], None] | None = None, goal: str = BEST, slack: float | None = None,
-    running_costs: Any = None, finish: float | None = None,
-) -> Replay:  # fmt: skip
-    """Race the arms of a complete table, `repeats` times."""
-    delta, epsilon = probability(delta), number(epsilon, "epsilon")
-    if epsilon < 0:
-        raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
-    looked_for = checked_goal(goal, epsilon, slack, running_costs, table.arms)
-    share = finish_of(finish, goal)
-    if direction not in ("maximize", "minimize"):
-        raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
-    if table.missing:
-        raise InvalidInput(f"{table.missing} of {table.scores.size} evaluations have no score.")
-    if not (low < high and (table.scores >= low).all() and (table.scores <= high).all()):
-        raise InvalidInput(
-            f"scores must lie from {low:g} to {high:g}, got from {table.scores.min():g} to {table.scores.max():g}."
-        )
-    count, first = whole(repeats, "repeats", 1), whole(seed, "seed", 0)
-    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
-    arms, items = table.scores.shape
-    name = race_of(race, epsilon, goal)
-    scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
-    shares = np.ascontiguousarray(scaling.share(table.scores))
-    costs = np.ones(table.scores.shape) if table.costs is None else np.ascontiguousarray(table.costs)
-    prices, rank = costs.mean(axis=1), np.empty(arms, np.int64)
-    rank[sorted_arms(table, direction)] = np.arange(arms)
-    running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(table, looked_for))
-    close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(table, direction, epsilon)
-    race_once = interruptible(lambda: compiled_race(name))
-    decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
-    size = max(1, min(20, count // (4 * jobs)))
-    over = False  # set on Ctrl-C: races that have not begun are not run
-
-    def run(begin: int) -> int:
-        end = begin if over else min(begin + size, count)
-        for r in range(begin, end):
-            state = started(name, arms, items, delta, epsilon, high - low, looked_for)
-            if looked_for is not None:
-                state.running[:], state.close[:] = running, close
-            order = permutation(items, first, r)
-            decisions[r], paid[r] = race_once(state, order, shares, costs, prices, rank, pulls[r], share)
-        return end - begin
-
-    executor, done = ThreadPoolExecutor(jobs), 0
-    try:  # all of it in other threads: this one handles Ctrl-C
-        for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
-            done += future.result()
-            if progress is not None:
-                progress(done)
-    finally:
-        over = True
-        executor.shutdown(wait=True, cancel_futures=True)
-    return Replay(table, name, delta, epsilon, direction, first, decisions, paid, pulls, goal=looked_for)
-
-
-def started(
-    name: str, arms: int, items: int, delta: float, epsilon: float, unit: float, goal: Cheapest | None
-) -> Board:
-    """A board before the first evaluation; scores differ by `unit` at most."""
-    if goal is not None:
-        return cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
-    board: Board = TESTS[name].start(arms, items, delta, epsilon / unit)
-    return board
 
 
 def running_costs_of(table: ScoreTable, goal: Cheapest) -> list[float]:

@@ -10,11 +10,10 @@ from typing import Any
 from inspect_ai import Task
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalSample
-from inspect_ai.model import ModelUsage
 from inspect_ai.scorer import Score, mean_score, value_to_float
 
-from cabai import prices as prices_of
 from cabai.errors import InvalidInput, RunFailed
+from cabai.prices import cost, usage_cost
 from cabai.study.run.loop import Failed
 
 Prices = Any  # what `cabai.prices.cost` takes
@@ -67,13 +66,13 @@ class Reader:
 
     def result(self, epochs: Sequence[EvalSample]) -> Any:
         """A score, with its cost unless costs are known; or `Failed`."""
-        cost = math.fsum(map(self.cost, epochs)) if self.has_costs else None
+        paid = math.fsum(map(self.cost, epochs)) if self.has_costs else None
         scores = [self.score(sample) for sample in epochs]
         failed = [each for each in scores if isinstance(each, str)]
         if failed or not scores:
-            return Failed(failed[0] if failed else "the sample was cancelled", cost)
+            return Failed(failed[0] if failed else "the sample was cancelled", paid)
         score = scores[0] if len(scores) == 1 else self.reduce([Score(value=each) for each in scores]).as_float()
-        return (score, cost) if self.has_costs else score
+        return (score, paid) if self.has_costs else score
 
     def score(self, sample: EvalSample) -> float | str:
         """The score of an epoch, or why there is none."""
@@ -95,23 +94,14 @@ class Reader:
     def cost(self, sample: EvalSample) -> float:
         """What all models of an epoch cost, in dollars."""
         try:
-            return math.fsum(dollars(model, usage, self.prices) for model, usage in sample.model_usage.items())
+            bills = [usage_cost(model, each.model_dump(), self.prices) for model, each in sample.model_usage.items()]
+            return math.fsum(bills)
         except InvalidInput as error:  # such as a judge without a price
             raise RunFailed(f"a sample of arm {self.arm!r} cannot be billed: {error}") from None
 
 
-def dollars(model: str, usage: ModelUsage, prices: Prices) -> float:
-    if usage.total_cost is not None:
-        return float(usage.total_cost)
-    return prices_of.cost(
-        model, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.input_tokens_cache_read or 0, cache_write_tokens=usage.input_tokens_cache_write or 0,
-        prices=prices,
-    )  # fmt: skip
-
-
 def is_priced(model: str | None, prices: Prices) -> bool:
     try:
-        return model is not None and dollars(model, ModelUsage(input_tokens=1, output_tokens=1), prices) >= 0
+        return model is not None and cost(model, input_tokens=1, output_tokens=1, prices=prices) >= 0
     except InvalidInput:
         return False
