@@ -57,15 +57,43 @@ def test_a_row_is_what_a_simulation_says():
     assert found.rows[1]["difference"] == pytest.approx((other.costs - runs.costs).mean())
 
 
+def test_a_policy_that_needs_too_many_pulls_gets_fewer_trajectories(monkeypatch):
+    """As many as the first ten suggest, at least those ten; differences are over the trajectories of both."""
+    options = {"delta": 0.1, "threshold": "stylized", "shuffle": True}
+    most, leads = (
+        cabai.simulate(SUITES["menard19"](0)[0].instance, policy, trajectories=25, **options)
+        for policy in ("uniform", "top-two")
+    )
+    monkeypatch.setattr("cabai.bench.running.MOST_WORK", 25 * 4 * most.steps[:10].sum() // 10)
+    found = bench(["menard19"], ["top-two", "uniform"], trajectories=60, delta=0.1)
+    assert found.rows[0]["trajectories"] > found.rows[1]["trajectories"] == 25
+    assert found.rows[1]["difference"] == pytest.approx((most.costs - leads.costs).mean())
+    assert "fewer (25 or more) of policies that need many pulls" in repr(found)
+    monkeypatch.setattr("cabai.bench.running.MOST_WORK", 1)
+    assert {row["trajectories"] for row in bench(["menard19"], ["uniform"], trajectories=60).rows} == {10}
+
+
+@pytest.mark.parametrize(
+    "engine", ["processes", *(pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray"))]
+)
+def test_a_bench_finds_the_same_on_every_engine(engine):
+    def rows(**where):
+        found = here("bench", "menard19", "--policies", "uniform,top-two", "--trajectories", "12", "--json",
+                     *(word for name, value in where.items() for word in (f"--{name}", value)))  # fmt: skip
+        return [{**row, "us_per_step": 0} for row in json.loads(found.stdout)["rows"]]
+
+    assert rows(engine=engine, workers="2") == rows()
+
+
 def test_a_bench_that_was_killed_goes_on_and_finds_the_same(tmp_path):
-    """By a signal, after the first parts are there."""
+    """By a signal, when half of the parts are there."""
     import pandas as pd
 
     words = [sys.executable, "-m", "cabai", "bench", "gk16", "cr23", "--policies", "uniform,successive-rejects",
              "--trajectories", "30", "--out"]  # fmt: skip
     killed = subprocess.Popen([*words, str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
     limit = time.monotonic() + 120
-    while len(list((tmp_path / "killed" / "parts").glob("*.npz"))) < 2 and time.monotonic() < limit:
+    while len(list((tmp_path / "killed" / "parts").glob("*.npz"))) < 4 and time.monotonic() < limit:
         time.sleep(0.02)
     killed.kill()
     killed.wait()

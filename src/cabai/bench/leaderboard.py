@@ -22,7 +22,9 @@ def cases_of(rows: Rows) -> list[tuple[str, str, Rows]]:
         ends = f"budget {budget:g}" if has_budget else f"delta {delta:g}, threshold {first['threshold']}"
         floor = "" if first["lower_bound"] is None else f", lower bound {first['lower_bound']:.5g}"
         ordered = sorted(group, key=lambda row: (row["errors" if has_budget else "mean_cost"], row["mean_cost"]))
-        about = f"{first['arms']} arms, {first['family']}, {ends}{floor}, {first['trajectories']} trajectories"
+        counts = {row["trajectories"] for row in group}
+        fewer = f", fewer ({min(counts)} or more) of policies that need many pulls" if len(counts) > 1 else ""
+        about = f"{first['arms']} arms, {first['family']}, {ends}{floor}, {max(counts)} trajectories{fewer}"
         cases.append((f"{suite}: {name}", about, ordered))
     return cases
 

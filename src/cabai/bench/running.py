@@ -32,7 +32,9 @@ SPENDING = [
     "sequential-halving(reuse=false)", "continuous-rejects", "ocba",
 ]  # fmt: skip
 QUICK = {"kanarios24": 1, "cr23": 1}  # suites, and how many of their cases
-LONGEST = 2_000_000  # pulls
+LONGEST = 2_000_000  # pulls of a trajectory
+MOST_WORK = 2 * 10**7  # pulls of a policy on a case, times arms
+FEWEST = 10  # trajectories that are run however many pulls they take
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,9 @@ def bench(
     """Run policies on suites of instances; all suites and the policies that suit each case by default.
 
     Every policy of a case faces the same rewards, and the arms stand in another order in each trajectory, so that ties
-    favour none. `delta`, `budget` and `threshold` replace those of the cases. With `out`, what is done is kept there: a
-    run that was stopped goes on, and ends with the same rows, but for `us_per_step`, which is measured. `progress` is
-    called with the number of simulations done.
+    favour none. A policy that needs too many pulls gets fewer trajectories. `delta`, `budget` and `threshold` replace
+    those of the cases. With `out`, what is done is kept there: a run that was stopped goes on, and ends with the same
+    rows, but for `us_per_step`, which is measured. `progress` is called with the number of simulations done.
     """
     cases = chosen_cases(suites, seed, quick, delta, budget)
     work = [(case, policy) for case in cases for policy in chosen_policies(policies, case)]
@@ -105,11 +107,7 @@ def bench(
             kept = None if out is None else Path(out) / "parts" / f"{key_of(case, policy, rule, count, seed)}.npz"
             part = read_part(kept)
             if part is None:
-                ends = {"budget": case.budget} if case.budget is not None else {"delta": case.delta}
-                runs: Any = simulate(
-                    case.instance, policy, threshold=rule, trajectories=count, seed=seed, shuffle=True, engine=place,
-                    max_pulls=None if case.budget is not None else LONGEST, **ends,
-                )  # fmt: skip
+                runs = simulated(case, policy, count, threshold=rule, seed=seed, shuffle=True, engine=place)
                 part = row_of(case, runs), runs.wrong if case.budget is not None else runs.costs
                 write_part(kept, *part)
             found[case, str(policy)] = part
@@ -139,6 +137,19 @@ def chosen_policies(policies: Sequence[str | Policy], case: Case) -> list[Policy
     return [each for each in chosen if case.budget is not None or not each.spends_budget]
 
 
+def simulated(case: Case, policy: Policy, count: int, **options: Any) -> Runs:
+    """All trajectories, or fewer if the first ones show that all would take more than MOST_WORK. That number depends on
+    pulls, not on time: so it is the same everywhere."""
+    if case.budget is not None:
+        return simulate(case.instance, policy, budget=case.budget, trajectories=count, **options)
+    options |= {"delta": case.delta, "max_pulls": LONGEST}
+    first = simulate(case.instance, policy, trajectories=min(count, FEWEST), **options)
+    affordable = MOST_WORK * FEWEST // (int(first.steps.sum()) * len(case.instance))
+    if min(count, affordable) <= FEWEST:
+        return first
+    return simulate(case.instance, policy, trajectories=min(count, affordable), **options)
+
+
 def row_of(case: Case, runs: Runs) -> dict[str, Any]:
     summary, n = runs.summary(), len(runs)
     return {
@@ -159,7 +170,8 @@ def with_difference(found: dict[Any, Any], case: Case, policy: str, reference: s
     row, values = found[case, policy]
     mean = error = None
     if (case, reference) in found:
-        apart = values.astype(float) - found[case, reference][1].astype(float)
+        both = min(len(values), len(found[case, reference][1]))
+        apart = values[:both].astype(float) - found[case, reference][1][:both].astype(float)
         mean, error = float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
     return {**row, "reference": reference, "difference": mean, "se_difference": error}
 

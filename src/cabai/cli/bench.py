@@ -29,7 +29,8 @@ def bench(
     """Compare policies on suites of published instances, and write a leaderboard.
 
     Every policy of a case faces the same rewards. The arms stand in another order in each trajectory: ties favour none.
-    cr23 and shrr24 spend a fixed budget and count errors; the others stop by a threshold.
+    cr23 and shrr24 spend a fixed budget and count errors; the others stop by a threshold. There, a policy that would
+    need more than 20 million pulls, times arms, gets fewer trajectories, but at least 10.
 
     Example: cabai bench --quick
 

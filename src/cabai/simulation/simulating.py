@@ -108,8 +108,8 @@ def simulate(
     half of epsilon). `running_costs` is what arms cost to run (default: their mean costs). See docs/cheapest.md.
     With `budget`, a run ends with its leader before the first pull that would exceed the budget, whatever the
     evidence: delta is not used, except by policies whose choices depend on it, and nothing is promised; the summary
-    counts the errors. Ties go to the first arm. With `shuffle`, each trajectory has its arms in another order (they are
-    rotated), so that ties favour none.
+    counts the errors. Ties go to the first arm. With `shuffle`, each trajectory has its arms in a random order, so that
+    ties favour none.
     `grid` lists the numbers of pulls t after which to record each arm's pulls. `progress` is called with the number of
     trajectories done.
 
@@ -167,8 +167,7 @@ def simulate(
     work = Work([instance], setups, seed, most_pulls, most_cost, grid=marks, keeps_rows=keep == "rows")
     if budget is not None and not chosen.depends_on_delta:
         work.levels = np.array([math.inf])  # no evidence ends a run
-    if shuffle:
-        work.rotate(trajectories)
+    orders = work.shuffle(trajectories) if shuffle else None
     about: dict[str, Any] = {
         "instance": instance, "policy": str(chosen), "threshold": rule, "seed": seed, "epsilon": float(epsilon),
         "own_stop": chosen.stops_by_itself, "goal": looked_for, "budget": budget,
@@ -183,8 +182,8 @@ def simulate(
         totals = {value: Totals(**about, delta=value, sums=sums) for value, sums in zip(order, gathered, strict=True)}
         return [totals[value] for value in deltas] if several else totals[deltas[0]]
     results, pulls, path = gathered
-    if shuffle:
-        unrotated(results["decision"], pulls, path)
+    if orders is not None:
+        unshuffle(orders, results["decision"], pulls, path)
     runs = {}
     for j, value in enumerate(order):
         decisions, paid, steps = (results[field][:, j].copy() for field in ("decision", "cost", "steps"))
@@ -196,12 +195,12 @@ def simulate(
     return [runs[value] for value in deltas] if several else runs[deltas[0]]
 
 
-def unrotated(decisions: NDArray[np.int64], pulls: NDArray[np.int64], path: NDArray[np.int64]) -> None:
-    """Give the arms their places back, after `Work.rotate`."""
-    trajectories, arms = len(pulls), pulls.shape[-1]
-    turns = np.arange(trajectories)[:, None]
-    np.copyto(decisions, (decisions + turns) % arms, where=decisions >= 0)
-    places = (np.arange(arms) - turns)[:, None, :] % arms
+def unshuffle(
+    orders: NDArray[np.int64], decisions: NDArray[np.int64], pulls: NDArray[np.int64], path: NDArray[np.int64]
+) -> None:
+    """Give the arms their places back, after `Work.shuffle`."""
+    np.copyto(decisions, np.take_along_axis(orders, np.maximum(decisions, 0), axis=1), where=decisions >= 0)
+    places = orders.argsort(axis=1)[:, None, :]
     pulls[:], path[:] = (np.take_along_axis(each, places, axis=2) for each in (pulls, path))
 
 

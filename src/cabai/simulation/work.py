@@ -65,11 +65,13 @@ class Work:
         self.largest = max(instances, key=lambda each: float(each.means.max()))
         self.negated, self.in_steps = negated, in_steps
 
-    def rotate(self, trajectories: int) -> None:
-        """Let arm i of the instance stand first in trajectory i, and so on in turn."""
-        turns = np.stack([np.roll(self.truths[0], -turn) for turn in range(len(self.instance))])
-        self.numbers = np.arange(trajectories)
-        self.truths = turns[self.numbers % len(turns)]
+    def shuffle(self, trajectories: int) -> NDArray[np.int64]:
+        """Let the arms stand in a random order in each trajectory, which depends on the seed and its number alone;
+        return the orders. To rotate them would not do: neighbours, often the nearest rivals, would stay neighbours."""
+        random = np.random.Generator(np.random.PCG64([self.seed, len(self.instance)]))
+        orders = random.random((trajectories, len(self.instance))).argsort(axis=1)
+        self.numbers, self.truths = np.arange(trajectories), self.truths[0][orders]
+        return orders
 
     @property
     def drawing(self) -> list[tuple[str, Any]]:
