@@ -140,14 +140,15 @@ def chosen_policies(policies: Sequence[str | Policy], case: Case) -> list[Policy
 def simulated(case: Case, policy: Policy, count: int, **options: Any) -> Runs:
     """All trajectories, or fewer if the first ones show that all would take more than MOST_WORK. That number depends on
     pulls, not on time: so it is the same everywhere."""
-    if case.budget is not None:
-        return simulate(case.instance, policy, budget=case.budget, trajectories=count, **options)
-    options |= {"delta": case.delta, "max_pulls": LONGEST}
-    first = simulate(case.instance, policy, trajectories=min(count, FEWEST), **options)
-    affordable = MOST_WORK * FEWEST // (int(first.steps.sum()) * len(case.instance))
-    if min(count, affordable) <= FEWEST:
-        return first
-    return simulate(case.instance, policy, trajectories=min(count, affordable), **options)
+    ends = {"budget": case.budget} if case.budget is not None else {"delta": case.delta, "max_pulls": LONGEST}
+    number = count
+    if case.budget is None and count > FEWEST:
+        first: Runs = simulate(case.instance, policy, trajectories=FEWEST, **ends, **options)
+        number = min(count, MOST_WORK * FEWEST // (int(first.steps.sum()) * len(case.instance)))
+        if number <= FEWEST:
+            return first
+    found: Runs = simulate(case.instance, policy, trajectories=number, **ends, **options)
+    return found
 
 
 def row_of(case: Case, runs: Runs) -> dict[str, Any]:
