@@ -1,9 +1,12 @@
 """Families of reward distributions, one file each: allowed means and rewards, the divergence, and how to draw.
 
-| family | means | rewards | divergence d(p, q), in nats | |---|---|---|---| | gaussian(variance v) | all reals | all
-reals | (p-q)² / (2v) | | bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) | | poisson | [0, inf) | 0,
-1, 2, ... | p log(p/q) + q - p | | exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) | | bounded(low, high) | [low,
-high] | [low, high] | that of bernoulli, after scaling to [0, 1]: the smallest of any distribution |
+| family | means | rewards | divergence d(p, q), in nats |
+|---|---|---|---|
+| gaussian(variance v) | all reals | all reals | (p-q)² / (2v) |
+| bernoulli | [0, 1] | 0 or 1 | p log(p/q) + (1-p) log((1-p)/(1-q)) |
+| poisson | [0, inf) | 0, 1, 2, ... | p log(p/q) + q - p |
+| exponential | (0, inf) | (0, inf) | p/q - 1 - log(p/q) |
+| bounded(low, high) | [low, high] | [low, high] | bernoulli's, scaled to [0, 1]: the smallest of any distribution |
 
 `limits` are narrower: the means and rewards that double precision can sum and compare.
 """
