@@ -55,7 +55,7 @@ def check_file(file: str | None, *kinds: str, option: str = "--out") -> None:
 
 
 @contextmanager
-def told_what_is_cancelled() -> Iterator[None]:
+def cancelled_tasks_reported() -> Iterator[None]:
     """After Ctrl-C, also report what happened to tasks on a cluster."""
     try:
         yield
@@ -70,12 +70,13 @@ def told_what_is_cancelled() -> Iterator[None]:
 def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
     """Show a progress bar on stderr if it is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        with cancelled_tasks_reported():
+            yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with cancelled_tasks_reported(), Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(of, total=total)
         yield lambda done: bar.update(task, completed=done)
 
@@ -84,9 +85,10 @@ def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int
 def status_line() -> Iterator[Callable[[str], None] | None]:
     """Show a status line on stderr if it is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        with cancelled_tasks_reported():
+            yield None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("") as status:
+    with cancelled_tasks_reported(), Console(stderr=True).status("") as status:
         yield status.update

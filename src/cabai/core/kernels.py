@@ -22,7 +22,7 @@ from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records, copy_of
 from cabai.core.stopping import beats_of, surplus_of
-from cabai.support.own import told_by_line
+from cabai.support.own import errors_by_line
 from cabai.support.specialise import copied
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Kernels:
         if function is not None:
             return function(arms, run.base, rules.base, *more)  # arrays of one: a record takes three times as long
         started = time.perf_counter()  # that of the thread alone takes a system call
-        with np.errstate(all="ignore"), told_by_line():
+        with np.errstate(all="ignore"), errors_by_line():
             result = self.plain[name](Records(arms), Record(run), Record(rules), *more)
         self.spent += min(time.perf_counter() - started, 0.01)
         if self.spent > WORTH_COMPILING and self.compiler != os.getpid():

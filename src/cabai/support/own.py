@@ -53,7 +53,7 @@ def source_digest(value: Any) -> str:
 
 
 @contextmanager
-def told_by_line() -> Iterator[None]:
+def errors_by_line() -> Iterator[None]:
     """Report errors in a user's own code with the line where they happened; leave other errors alone."""
     try:
         yield
