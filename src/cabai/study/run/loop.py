@@ -176,6 +176,7 @@ class Loop:
         self.asked: deque[list[Pull]] = deque()  # for workers that wait
         self.told = threading.Event()  # something was told, or the run should end
         self.trying: dict[int, list[Pull]] = {}  # by worker
+        self.held: dict[str, list[Pull]] = {}  # by arm: what failed since it last succeeded (in a study with items)
         self.failing: Counter[str] = Counter()
         self.errors: list[BaseException] = []
         self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread that has ended
@@ -238,13 +239,15 @@ class Loop:
             self.give_back(self.kept())
 
     def close(self) -> None:
-        """All workers have ended, or are left to themselves: release what none of them has begun."""
+        """All workers have ended, or are left to themselves: release what none of them has begun, or told."""
         while self.asked:
             self.give_back(self.asked.pop())
+        for held in list(self.held.values()):
+            self.give_back(held)
 
     def kept(self) -> list[Pull]:
         """The pulls that are still to be told."""
-        return [pull for pulls in (*self.trying.values(), *self.asked) for pull in pulls]
+        return [pull for pulls in (*self.trying.values(), *self.asked, *self.held.values()) for pull in pulls]
 
     def give_back(self, pulls: Iterable[Pull]) -> None:
         for pull in pulls:
@@ -288,19 +291,16 @@ class Loop:
     def ask(self, worker: str) -> list[list[Pull]]:
         """Something for each idle worker, or a batch for one of them."""
         count, is_batch = self.batch or len(self.threads) - len(self.trying), self.batch is not None
-        found, warned = self.study._ask(count, worker, extra=self.extra(), batch=is_batch)
+        extra = sum(map(len, list(self.held.values())))  # pulls with a result that is not told
+        found, warned = self.study._ask(count, worker, extra=extra, batch=is_batch)
         for each in warned:
             warnings.warn(each, stacklevel=2)
         pulls = [pull for pull in found if not self.is_kept(pull)]
         return [pulls] if is_batch and pulls else [[pull] for pull in pulls]
 
-    def extra(self) -> int:
-        """How many pulls have a result that is not told."""
-        return 0
-
     def is_kept(self, pull: Pull) -> bool:
         """Whether this run has this pull, whose lease ended because the process stood still. If so, it has it again."""
-        return any(renewed(pulls, pull) for pulls in list(self.trying.values()))
+        return any(renewed(pulls, pull) for pulls in (*self.trying.values(), *self.held.values()))
 
     def wait(self) -> None:
         """There is nothing to pull before something is told, here or elsewhere."""
@@ -389,36 +389,13 @@ class ItemsLoop(Loop):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.guard = threading.Lock()
-        self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # by arm: what failed since it last succeeded
-
-    def held_pulls(self) -> list[Pull]:
-        with self.guard:
-            return [pull for held in self.held.values() for pull, _ in held]
-
-    def kept(self) -> list[Pull]:
-        return [*super().kept(), *self.held_pulls()]
-
-    def extra(self) -> int:
-        return len(self.held_pulls())
-
-    def is_kept(self, pull: Pull) -> bool:
-        with self.guard:
-            for arm, held in self.held.items():
-                pulls = [each for each, _ in held]
-                if renewed(pulls, pull):
-                    self.held[arm] = [(each, failed) for each, (_, failed) in zip(pulls, held, strict=True)]
-                    return True
-        return super().is_kept(pull)
+        self.failed: dict[str, Failed] = {}  # by pull: the results of those that are held
 
     def wait(self) -> None:
         """Tell what failed if nothing else can be tried before that."""
         for arm in [] if self.trying else list(self.held):
             self.tell_held(arm)
         super().wait()
-
-    def close(self) -> None:
-        super().close()
-        self.give_back(self.held_pulls())
 
     def attempt(self, pulls: list[Pull]) -> list[Any]:
         """Run the test, and again on what fails; the known costs of failed tries are added up."""
@@ -462,9 +439,11 @@ class ItemsLoop(Loop):
         except InvalidInput:  # one of them was told elsewhere, or is too large: each for itself
             super().tell(scored)
         for arm in {pull.arm for pull, _ in ended}:
+            new = [(pull, result) for pull, result in ended if isinstance(result, Failed)]
             with self.guard:
+                self.failed |= {pull.id: result for pull, result in new}
                 held = self.held.setdefault(arm, [])
-                held += [(pull, result) for pull, result in ended if isinstance(result, Failed)]
+                held += [pull for pull, _ in new]
                 times = len(held)
             assert self.study.settings.items is not None
             if times and self.study.settings.items.failed == STOP:
@@ -474,18 +453,19 @@ class ItemsLoop(Loop):
             elif times >= self.limit:
                 self.give_up(arm)
 
+    def take_held(self, arm: str) -> list[tuple[Pull, Failed]]:
+        with self.guard:
+            return [(pull, self.failed.pop(pull.id)) for pull in self.held.pop(arm, [])]
+
     def tell_held(self, arm: str) -> None:
         """It was the items, not the arm, that made these fail."""
-        with self.guard:
-            held = self.held.pop(arm, [])
-        for pull, result in held:
+        for pull, result in self.take_held(arm):
             with suppress(AlreadyTold):
                 self.tell_failed(pull, result)
 
     def give_up(self, arm: str) -> None:
         """It was the arm: nothing that failed since it last succeeded has a score."""
-        with self.guard:
-            held = self.held.pop(arm, [])
+        held = self.take_held(arm)
         self.give_back(pull for pull, _ in held)
         if held:
             raise self.failure(
