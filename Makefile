@@ -15,7 +15,7 @@ test: $(VENV)/.dev postgres browser
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: $(VENV)/.dev postgres browser
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=7200
 	$(BIN)/python tests/plant.py
 
 # The site: open build/site/index.html. A warning, such as a link to a page that is not there, is an error.

@@ -2,7 +2,7 @@
 
 Each fault is a file of src/cabai, a text that occurs there once, what to put in its place, and the tests that should
 fail: files, or one test of a file. A fault is planted in a copy of this clone, which is then tested; the clone itself
-stays as it is. Printed are the CPU time and the first test that failed; a test that does not end has noticed nothing.
+stays as it is. Printed are the CPU time and the first test that failed. A test that takes too long has failed too.
 The exit status is 1 if a fault was missed, or no longer applies since the source has changed: then change it too.
 """
 
@@ -296,6 +296,7 @@ def caught_by(fault: Fault, clone: Path) -> str | None:
     names = [name.partition("::") for name in fault.tests.split()]
     tests = [f"tests/{file}.py{colons}{test}" for file, colons, test in names]
     options = ["-x", "-q", "--tb=no", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+    options += ["-o", f"faulthandler_timeout={LIMIT / 3:g}"]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests], cwd=clone, timeout=LIMIT, capture_output=True,
@@ -307,6 +308,8 @@ def caught_by(fault: Fault, clone: Path) -> str | None:
         path.write_text(whole, encoding="utf-8")
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(done.stdout.decode()[-2000:] + done.stderr.decode()[-2000:])
+    if b"Timeout (" in done.stderr:
+        return "a limit of time"
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout.decode(), re.MULTILINE)
     return failed[1].removeprefix("tests/") if failed else None
 
