@@ -9,8 +9,8 @@ import time
 import pytest
 
 import cabai
+from cabai.study.run.commands import checked_for_a_shell, quoted
 from cabai.study.run.recipe import read_recipe
-from cabai.study.run.shells import checked_for_a_shell, spelt
 from shell import here
 
 SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'
@@ -157,7 +157,7 @@ def test_a_name_within_quotes_is_refused(command, tmp_path):
 @pytest.mark.parametrize("command", ["echo {arm}", "echo 'x'{arm}\"y\"", "echo \\'{arm}", "echo '{other}' {arm}"])
 def test_a_name_outside_quotes_is_not(command):
     assert checked_for_a_shell(command) == command
-    assert "'a b'" in spelt(command, {"arm": "a b"})
+    assert "'a b'" in quoted(command, {"arm": "a b"})
 
 
 @pytest.mark.parametrize(

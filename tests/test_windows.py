@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import cabai
-from cabai.study.run import commands, loop, shells
+from cabai.study.run import commands, loop
 
 SOURCES = sorted(Path(cabai.__file__).parent.rglob("*.py"))
 ELSEWHERE = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix", "syslog"}  # modules of Unix alone
@@ -101,9 +101,9 @@ def test_nobody_is_sent_a_signal_to_learn_whether_he_lives(monkeypatch):
 
 
 def test_there_is_no_shell_to_quote_for(monkeypatch):
-    monkeypatch.setattr("cabai.study.run.shells.os.name", "nt")
+    monkeypatch.setattr("cabai.study.run.commands.os.name", "nt")
     with pytest.raises(cabai.InvalidInput, match="shell = true needs a POSIX shell"):
-        shells.checked_for_a_shell("echo {arm}")
+        commands.checked_for_a_shell("echo {arm}")
     monkeypatch.undo()
 
 

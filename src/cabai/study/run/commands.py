@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -20,13 +21,16 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from cabai.errors import RunFailed
 from cabai.settings import AS_FAILED, AS_TIMEOUT, SUCCESS
 from cabai.study.run.loop import Failed, Wrong, legal_cost
-from cabai.study.run.shells import CANNOT_START, spelt
+from cabai.support.validation import InvalidInput, shown
 
 if TYPE_CHECKING:
     from cabai.study.given import Pull
 
 LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
 TIMED_OUT = "it took longer than the timeout"
+NAMED = ("arm", "pull", "item")  # what a command may name in braces
+MARKS = ("|", "||", "&&", "&", ";", "<", ">", ">>", "2>", "2>&1", "&>")  # what a shell does not hand to a command
+CANNOT_START = {126: "it cannot be executed", 127: "there is no such command"}  # what a shell says by its exit code
 LAST_LINE = 10_000  # characters of output within which the last line must lie
 
 
@@ -89,7 +93,7 @@ def run_command(
     about["CABAI_METADATA"] = json.dumps(pull.metadata)
     words: list[str] | str
     if isinstance(command, str):
-        words = spelt(command, named)
+        words = quoted(command, named)
     else:
         words = [re.sub(r"\{(\w+)\}", lambda found: named.get(found[1], found[0]), word) for word in command]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
@@ -197,3 +201,50 @@ def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
     if "reward" not in result:
         return Wrong(f"its last line of output has no reward: {line[:200]!r}", measured)
     return {key: result[key] for key in ("reward", "cost") if key in result}
+
+
+# Commands for a shell: names of arms and items are quoted, so that no name can be run as a command.
+
+
+def checked_for_a_shell(command: str) -> str:
+    """The command, if each name in braces is outside quotes: inside, quoting would end the quotes."""
+    if os.name != "posix":
+        raise InvalidInput("shell = true needs a POSIX shell, which this system does not have.")
+    quote, i = "", 0
+    while i < len(command):
+        mark = command[i]
+        if quote and re.match(r"\{(" + "|".join(NAMED) + r")\}", command[i:]):
+            raise InvalidInput(
+                f"with shell = true, {command[i : command.index('}', i) + 1]} must be outside quotes, since cabai "
+                f"quotes it: {shown(command)}."
+            )
+        if mark == "\\" and quote != "'":
+            i += 1
+        elif quote and mark == quote:
+            quote = ""
+        elif not quote and mark in "'\"`":
+            quote = mark
+        i += 1
+    return command
+
+
+def quoted(command: str, named: Mapping[str, str]) -> str:
+    """The command with names inserted, each quoted.
+
+    >>> quoted("grep -c {arm} log.txt | head -1", {"arm": "a; rm -rf /"})
+    "grep -c 'a; rm -rf /' log.txt | head -1"
+    """
+    return re.sub(r"\{(\w+)\}", lambda found: shlex.quote(named[found[1]]) if found[1] in named else found[0], command)
+
+
+def mark_for_a_shell(command: str) -> str | None:
+    """The first word of a command that only a shell understands, if there is one.
+
+    >>> mark_for_a_shell("cat log.txt | tail -1"), mark_for_a_shell("grep -c '|' log.txt")
+    ('|', None)
+    """
+    try:
+        words = shlex.split(command, posix=False)  # quotes stay: what is quoted is no mark
+    except ValueError:
+        return None
+    return next((word for word in words if word in MARKS), None)

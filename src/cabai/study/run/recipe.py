@@ -24,10 +24,9 @@ from cabai.settings import AS_FAILED, AS_TIMEOUT, STORAGE, SUCCESS, TIMES, setti
 from cabai.study.create import described, is_served, open_study
 from cabai.study.items import MOST
 from cabai.study.run.awaiting import awaited
-from cabai.study.run.commands import Measure, run_command
+from cabai.study.run.commands import Measure, checked_for_a_shell, mark_for_a_shell, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
-from cabai.study.run.shells import checked_for_a_shell, mark_for_a_shell
 from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
 
