@@ -61,7 +61,7 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that the
-        last to come is served first; here, those that have waited longer try more often."""
+        last to come is served first; here, those that have waited long try more often than the others."""
         if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
             self.driver.rollback()
         since = waited = 0.0
@@ -74,7 +74,8 @@ class SqliteConnection:
                 waited = time.monotonic() - since
                 if "locked" not in str(error) or waited > database.PATIENCE:
                     raise plain_error(error) from error
-            time.sleep(random.uniform(*PAUSE) / (1 + 10 * min(waited, 1.0)))
+            slowly = 3.0 if 0.02 < waited < 0.3 else 1 / (1 + min(waited, 2.0))  # every try takes time from all others
+            time.sleep(slowly * random.uniform(*PAUSE))
 
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
