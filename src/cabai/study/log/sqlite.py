@@ -61,21 +61,19 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """Take the write lock. Left to itself, SQLite tries less and less often the longer it has waited, so that the
-        last to come is served first; here, those that have waited long try more often than the others."""
+        last to come is served first; here all that wait have the same chance."""
         if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
             self.driver.rollback()
-        since = waited = 0.0
+        deadline = 0.0
         while True:
             try:
                 self.driver.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
-                since = since or time.monotonic()
-                waited = time.monotonic() - since
-                if "locked" not in str(error) or waited > database.PATIENCE:
+                deadline = deadline or time.monotonic() + database.PATIENCE
+                if "locked" not in str(error) or time.monotonic() > deadline:
                     raise plain_error(error) from error
-            slowly = 3.0 if 0.02 < waited < 0.3 else 1 / (1 + min(waited, 2.0))  # every try takes time from all others
-            time.sleep(slowly * random.uniform(*PAUSE))
+            time.sleep(random.uniform(*PAUSE))
 
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
