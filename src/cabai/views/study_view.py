@@ -124,7 +124,7 @@ def bill_over_time(seen: StudyView) -> Tracks:
     end = max((seen.now if status.ended is None else status.ended) - status.created, bill[-1][0])
     found: Tracks = {("spent", "main"): [*bill, (end, spent)]}
     if status.max_cost is not None and spent > status.max_cost / 4:
-        found["max_cost", "limit"] = [(0.0, status.max_cost), (end, status.max_cost)]
+        found["budget", "limit"] = [(0.0, status.max_cost), (end, status.max_cost)]
     return found
 
 

@@ -27,10 +27,16 @@ class Forecast:
 
     @property
     def time(self) -> str:
-        """How long it takes, in words; empty if that is not known, or a few seconds."""
+        """How long it takes, in words; empty if that is not known, or a few seconds.
+
+        >>> [Forecast(1, 2, None, 60.0 * low, 60.0 * high).time for low, high in ((2, 2), (3, 9), (0.5, 40))]
+        ['2 min', '3 to 9 min', '30 s to 40 min']
+        """
         if self.low_seconds is None or self.high_seconds is None or self.high_seconds < 10:
             return ""
-        return " to ".join(dict.fromkeys([lasting(self.low_seconds), lasting(self.high_seconds)]))
+        low, high = lasting(self.low_seconds), lasting(self.high_seconds)
+        least, unit = low.split()
+        return high if low == high else f"{least if high.endswith(f' {unit}') else low} to {high}"
 
     def __str__(self) -> str:
         """The end of a sentence that says what was spent."""

@@ -96,7 +96,8 @@ class Evidence:
         """The rival that the leader is furthest from beating, its evidence and what is required of it; from
         the `pairs` of the leader with each arm, if they are known."""
         claims = self.claims_now() if pairs is None else self.claims(pairs)
-        found = min(claims, key=lambda claim: claim.evidence - claim.required, default=None)
+        mean = self.ordered.arms["mean"]  # the best of those that no evidence shows against
+        found = min(claims, key=lambda claim: (claim.evidence - claim.required, -mean[claim.loser]), default=None)
         return None if found is None else (found.loser, found.evidence, found.required)
 
     def confidence(self) -> float:
