@@ -87,9 +87,19 @@ def is_paused(board, leader, a):
 # The same to the last bit, many pairs at a time: faster where not compiled.
 
 
-def compare_all(board: Board, before: NDArray[np.int64], grown: list[int]) -> None:
-    """The same as `compare` for each of the arms that have grown in turn; the prefixes of all arms were `before`."""
-    for j in range(int(before[grown].min()), int(board.prefix[grown].max())):
+def compare_at_once(board: Board, arm: int, before: int) -> None:
+    """What `compare` does."""
+    for j in range(before, int(board.prefix[arm])):
+        others = np.flatnonzero(board.prefix > j)
+        others = others[others != arm]
+        alone = np.full(len(others), arm)
+        bet_at_once(board, np.concatenate([alone, others]), np.concatenate([others, alone]), j)
+    throw_out(board)
+
+
+def compare_all(board: Board, before: NDArray[np.int64]) -> None:
+    """The same as `compare` for each arm in turn, whose prefixes were `before`."""
+    for j in range(int(before.min()), int(board.prefix.max())):
         arms = np.flatnonzero(board.prefix > j)
         is_new = before[arms] <= j
         if is_new.any() and len(arms) > 1:

@@ -114,8 +114,10 @@ class Race:
         grown = np.flatnonzero(self.board.prefix > before).tolist()
         if self.name == CHAMPION:
             champion.compare(self.board, board.NO_ARM, 0)
+        elif len(grown) == 1:
+            pairs.compare_at_once(self.board, grown[0], int(before[grown[0]]))
         elif grown:
-            pairs.compare_all(self.board, before, grown)
+            pairs.compare_all(self.board, before)
 
     # The functions of `board`, for all arms at a time.
 
