@@ -306,7 +306,8 @@ def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
 
 def test_sums_are_exact():
     random = np.random.default_rng(0)
-    values = np.concatenate([10 ** random.uniform(-100, 100, 500), [0.1] * 100, [5e-324, 1e300, 0.0]])
+    many = [0.1] * 3000  # whose sum does not fit in 64 bits
+    values = np.concatenate([10 ** random.uniform(-100, 100, 500), many, [5e-324, 1e300, 0.0]])
     total, squares = exact_sums(values)
     assert Fraction(total, 2**1126) == sum(map(Fraction, values.tolist()))
     assert Fraction(squares, 2**2252) == sum(Fraction(value) ** 2 for value in values.tolist())
