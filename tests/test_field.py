@@ -19,14 +19,16 @@ from cabai.support.specialise import binding, specialised
 MU2 = cabai.Instance("bernoulli", [0.3, 0.21, 0.2, 0.19, 0.18], [1] * 5)
 FOUR = cabai.Instance("gaussian", [1, 0.85, 0.8, 0.7], [1] * 4)
 THREE = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01])
+TEN = cabai.Instance("gaussian", [1, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2],
+                     [0.03, 0.6, 0.08, 1, 0.02, 0.2, 0.4, 0.05, 0.01, 0.1])  # fmt: skip
 
-# Mean pulls and their standard error, 1,000 runs of independent code, threshold stylized, delta 0.1 (THREE: 0.05).
+# Mean pulls and their standard error, 1,000 runs of independent code, threshold stylized, delta 0.1 (with costs: 0.05).
 FOUND = {
     "gaussian": (FOUR, 0.1, {
         "thompson": (1827, 36), "thompson(challenger=resample)": (1921, 36), "at2": (1883, 40),
         "at2(challenger=tci)": (1868, 36), "eb-tci": (1934, 38), "eb-tci(coin=half)": (1988, 37),
         "eb-tci(challenger=tc)": (2236, 78), "eb-tci(coin=half, challenger=tc)": (2296, 70), "fws": (1938, 52),
-        "lma": (2048, 48), "dkm": (2380, 48), "ugape": (3849, 91),
+        "lma": (2048, 48), "dkm": (2380, 48), "ugape": (3849, 91), "d-lucb": (3680, 65), "uniform": (3011, 60),
     }),
     "bernoulli": (MU2, 0.1, {
         "thompson": (1379, 22), "at2": (1351, 23), "at2(challenger=tci)": (1427, 22), "eb-tci": (1453, 25),
@@ -36,6 +38,10 @@ FOUND = {
     "costs": (THREE, 0.05, {
         "at2": (60.7, 0.7), "at2(challenger=tci)": (60.7, 0.7), "eb-tci(challenger=tc)": (60.7, 0.7),
         "eb-tci": (61.2, 0.7), "lma": (67.9, 1.1),
+    }),
+    "ten": (TEN, 0.05, {
+        "at2": (131.9, 1.7), "at2(challenger=tci)": (135.5, 1.5), "eb-tci": (130.3, 1.5),
+        "eb-tci(challenger=tc)": (206, 15), "lma": (188, 2),
     }),
 }  # fmt: skip
 QUICK = {("gaussian", "thompson"), ("gaussian", "dkm"), ("bernoulli", "ugape"), ("costs", "lma"), ("costs", "eb-tci")}
