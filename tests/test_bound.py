@@ -147,6 +147,27 @@ def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, n
     assert off([solved.hardness], [high]) <= ACCURACY
 
 
+@pytest.mark.parametrize("variance", [1, 0.01])
+@pytest.mark.parametrize("gap", [1e-9, 0.3, 1e4])
+@pytest.mark.parametrize("costs", [(1, 1e-6), (1e-6, 1), (3, 7)])
+def test_two_gaussian_arms_have_the_closed_form(variance, gap, costs):
+    solved = bound(Instance("gaussian", [gap, 0], costs, variance=variance))
+    first, second = math.sqrt(costs[0]), math.sqrt(costs[1])
+    assert solved.hardness == near(2 * variance * (first + second) ** 2 / gap**2, rel=1e-12)
+    assert solved.cost_shares == near(np.array([first, second]) / (first + second), rel=1e-9)
+    assert solved.pull_shares == near(np.array([second, first]) / (first + second), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 3.0, 1e12])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scaling_the_costs_scales_the_hardness_and_leaves_the_shares(family, scale):
+    means, costs = [0.9, 0.6, 0.89, 1e-6], np.array([1, 1e-3, 0.2, 1e-6])
+    solved, scaled = bound(Instance(family, means, costs)), bound(Instance(family, means, scale * costs))
+    assert scaled.hardness == near(scale * solved.hardness, rel=ACCURACY)
+    assert scaled.cost_shares == near(solved.cost_shares, rel=ACCURACY)
+    assert scaled.pull_shares == near(solved.pull_shares, rel=ACCURACY)
+
+
 @pytest.mark.parametrize("arms", [2, 3, 10, 1000])
 @pytest.mark.parametrize(("best_cost", "cost"), [(1, 1), (1, 1e-6), (1e-6, 1), (0.3, 0.7)])
 def test_equal_gaussian_rivals_have_the_corrected_corollary_2(arms, best_cost, cost):
