@@ -31,8 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled_before(monkeypatch):
-    monkeypatch.setattr(kernels, "SHARED", {})
+def nothing_compiled_before():
+    kernels.shared.cache_clear()
 
 
 def settings(**options: Any) -> Any:

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,13 +21,12 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
-from cabai.core.state import Record, Records, copy_of
+from cabai.core.state import Layout, Record, Records, copy_of
 from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import errors_by_line
 from cabai.support.specialise import copied
 
 T = TypeVar("T")
-SHARED: dict[Any, tuple[Any, dict[str, Any]]] = {}  # `replay` and what is compiled: studies of one kind share them
 WORTH_COMPILING = 1.0  # seconds in plain functions: about the time to compile them, so at worst it takes twice as long
 
 
@@ -39,10 +39,7 @@ class Kernels:
             "observe": setup.bound(observe), "choose": setup.choose,
             "stop": setup.stop, "surplus": setup.bound(surplus_of), "beats": setup.bound(beats_of),
         }  # fmt: skip
-        key = (*self.plain.values(), setup.layout)
-        if key not in SHARED:
-            SHARED[key] = copied(replay, {name: self.plain[name] for name in ("choose", "observe", "stop")}), {}
-        self.plain["replay"], self.compiled = SHARED[key]
+        self.plain["replay"], self.compiled = shared(tuple(self.plain.items()), setup.layout)
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
 
@@ -113,6 +110,12 @@ class Kernels:
                 if all(is_ours(each) and "lgamma" not in each.__code__.co_names for each in functions_in(plain)):
                     whole = plain if name == "replay" else on_arrays(plain)
                     self.compiled[name] = compiled(whole, signatures[name])
+
+
+@lru_cache(maxsize=256)
+def shared(plain: tuple[tuple[str, Any], ...], layout: Layout) -> tuple[Any, dict[str, Any]]:
+    """`replay` with these functions, and what is compiled of all of them: studies of one kind share it."""
+    return copied(replay, {name: function for name, function in plain if name in ("choose", "observe", "stop")}), {}
 
 
 ARMS = ("last", "leader", "rival", "known_for")  # fields of the run that name an arm by its number, or none by -1
