@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.families import Family, family_of
+from cabai.families import Family, UnknownVariance, family_of
 from cabai.families.laws import LAWS, draw_sample
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput, number, numbers, positive
@@ -33,7 +33,8 @@ class Instance:
     `family` is a name or a `Family`; `variance` is for gaussian rewards. `cost_model` says how the cost of a pull
     varies around its mean: fixed, uniform, two-point, beta or exponential.
 
-    Bounded rewards can follow different distributions: `law` is uniform, two-point or beta, and `sd` is the standard
+    With `variance="unknown"` the study must not know the standard deviations of its gaussian rewards: `sd`, one for all
+    arms or one per arm, 1 by default. Bounded rewards can follow different distributions: `law` is uniform, two-point or beta, and `sd` is the standard
     deviation of the rewards, one for all arms or one per arm. The default `sd` is the largest possible for the law; the
     default without both is uniform. To draw from your own data, use `Instance.of_samples`.
 
@@ -61,7 +62,7 @@ class Instance:
         *,
         names: Sequence[str] | None = None,
         cost_model: str = "fixed",
-        variance: float | None = None,
+        variance: float | str | None = None,
         law: str | None = None,
         sd: float | Sequence[float] | NDArray[np.float64] | None = None,
     ) -> None:
@@ -81,7 +82,8 @@ class Instance:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "names", arm_names(names, len(mu)))
         object.__setattr__(self, "law", law)
-        object.__setattr__(self, "sd", None if law is None and sd is None else checked_sd(self, law, sd))
+        has_sd = law is not None or sd is not None or isinstance(kind, UnknownVariance)
+        object.__setattr__(self, "sd", checked_sd(self, law, sd) if has_sd else None)
         object.__setattr__(self, "samples", None)
 
     @classmethod
@@ -122,6 +124,8 @@ class Instance:
         if self.samples is not None:
             return [float(len(sample)) for sample in self.samples]
         means = [self.family.scaled(mean) for mean in self.means.tolist()]
+        if self.law is None and self.sd is not None:
+            return self.sd.tolist()
         if self.law is None or self.sd is None:
             return [self.family.spread(mean) for mean in means]
         return [LAWS[self.law].spread(mean, sd / self.family.unit) for mean, sd in zip(means, self.sd, strict=True)]
@@ -162,8 +166,10 @@ class Instance:
 
     def __repr__(self) -> str:
         more = "" if self.cost_model == "fixed" else f", cost_model={self.cost_model!r}"
-        if self.law is not None and self.sd is not None:
-            more += f", law={self.law!r}, sd={self.sd.tolist()}"
+        if self.law is not None:
+            more += f", law={self.law!r}"
+        if self.sd is not None:
+            more += f", sd={self.sd.tolist()}"
         if self.samples is not None:
             more += f", samples of {', '.join(str(len(sample)) for sample in self.samples)}"
         if self.names != arm_names(None, len(self)):
@@ -178,20 +184,25 @@ def check_is_bounded(family: Family, what: str) -> None:
 
 def checked_sd(instance: Instance, law: Any, sd: Any) -> NDArray[np.float64]:
     """The standard deviation of each arm's rewards: as given, if possible for the law; else the largest."""
-    check_is_bounded(instance.family, "law and sd")
-    if not isinstance(law, str) or law not in LAWS:
-        raise InvalidInput(
-            f"unknown law {law!r}; known: {', '.join(LAWS)}. For your own data, use Instance.of_samples."
-        )
-    unit, means = instance.family.unit, [instance.family.scaled(mean) for mean in instance.means.tolist()]
-    most = np.array([LAWS[law].largest(mean) * unit for mean in means])
-    given = most
+    is_gaussian = isinstance(instance.family, UnknownVariance) and law is None
+    if is_gaussian:
+        most, given = np.full(len(instance), np.inf), np.ones(len(instance))
+    else:
+        check_is_bounded(instance.family, "law and sd")
+        if not isinstance(law, str) or law not in LAWS:
+            raise InvalidInput(
+                f"unknown law {law!r}; known: {', '.join(LAWS)}. For your own data, use Instance.of_samples."
+            )
+        unit, means = instance.family.unit, [instance.family.scaled(mean) for mean in instance.means.tolist()]
+        given = most = np.array([LAWS[law].largest(mean) * unit for mean in means])
     if sd is not None:
         given = numbers(sd, "sd") if isinstance(sd, (Sequence, np.ndarray)) else np.full(len(most), number(sd, "sd"))
     if len(given) != len(most):
         raise InvalidInput(f"sd must be one number, or one for each of {len(most)} arms, got {len(given)}.")
     for a, each in enumerate(given.tolist()):
-        if not 0 <= each <= most[a] * (1 + 1e-12) or (law == "beta" and each == 0):
+        if is_gaussian:
+            positive(each, f"sd[{a}]")
+        elif not 0 <= each <= most[a] * (1 + 1e-12) or (law == "beta" and each == 0):
             raise InvalidInput(
                 f"sd[{a}] must be from 0 to {most[a]:.6g} for a {law} law with mean {instance.means[a]:g} in "
                 f"[{instance.family.mean_range[0]:g}, {instance.family.mean_range[1]:g}], got {each:g}"

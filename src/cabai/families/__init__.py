@@ -22,19 +22,20 @@ from cabai.families.exponential import Exponential
 from cabai.families.gaussian import Gaussian
 from cabai.families.mirrored import Mirrored, mirror_image
 from cabai.families.poisson import Poisson
+from cabai.families.symmetric import UnknownVariance
 from cabai.support.registry import Registry
 from cabai.support.validation import InvalidInput
 
 __all__ = [
-    "FAMILIES", "Bernoulli", "Bounded", "Exponential", "Family", "Gaussian", "Mirrored", "Poisson", "family_of",
-    "mirror_image",
+    "FAMILIES", "Bernoulli", "Bounded", "Exponential", "Family", "Gaussian", "Mirrored", "Poisson", "UnknownVariance",
+    "family_of", "mirror_image",
 ]  # fmt: skip
 
 #: cabai's families of rewards by name; `FAMILIES.names` lists them.
 FAMILIES: Registry[Family] = Registry("family", Gaussian, Bernoulli, Poisson, Exponential, Bounded)
 
 
-def family_of(given: str | Family, variance: float | None = None) -> Family:
+def family_of(given: str | Family, variance: float | str | None = None) -> Family:
     """Return the family with this name, or the given family itself; `variance` is for gaussian rewards.
 
     >>> print(family_of("gaussian(variance=2)"), family_of("poisson"))

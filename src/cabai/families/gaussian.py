@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -134,6 +135,14 @@ class Gaussian(Family):
         divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, lower_end,
         pair_evidence, evidence_at_most, coin, meeting_point_at, solve_shares,
     )  # fmt: skip
+
+    def __new__(cls, variance: Any = 1.0, **more: Any) -> Any:
+        """`gaussian(variance=unknown)` is a family of its own."""
+        if cls is Gaussian and variance == "unknown":
+            from cabai.families.symmetric import UnknownVariance
+
+            return UnknownVariance()
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", positive(self.variance, "variance"))

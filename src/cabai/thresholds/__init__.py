@@ -18,15 +18,16 @@ from cabai.thresholds.kt import KT
 from cabai.thresholds.mixture import Mixture
 from cabai.thresholds.paper import Paper
 from cabai.thresholds.stylized import Stylized
+from cabai.thresholds.symmetric import Symmetric
 
 __all__ = [
     "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Champion", "Contrast", "EValue", "Mixture", "Paper",
-    "Stylized", "Threshold", "cheapest", "threshold_of",
+    "Stylized", "Symmetric", "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
 #: cabai's thresholds by name; `THRESHOLDS.names` lists them.
 THRESHOLDS: Registry[Threshold] = Registry(
-    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Champion, Bets, Calibrated
+    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Champion, Bets, Symmetric, Calibrated
 )
 
 
@@ -72,8 +73,8 @@ def cheapest(family: Family) -> str:
     ('contrast', 'bets')
     """
     bound = dict(family.binding)
-    if family.key == "bounded":
-        return Bets.name
+    if family.key in ("bounded", "symmetric"):
+        return Bets.name if family.key == "bounded" else Symmetric.name
     if "tilted" in bound and family.has_bound:
         return Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name
