@@ -302,6 +302,7 @@ def test_what_a_family_does_not_have_is_drawn_again():
         ({"draws": 3}, "draws must be a whole number of at least 20, got 3."),
         ({"curve": "delta"}, "curve must be one of gap, epsilon, got 'delta'."),
         ({"family": None}, "a study needs a family"),
+        ({"family": "gaussian"}, "a plan needs to know how much rewards vary"),
         ({"means": None}, "a plan needs what is known of each arm's mean"),
         ({"law": "beta"}, "law and sd are only for bounded rewards"),
         ({"family": "bounded", "sd": 0.1}, "sd needs a law"),

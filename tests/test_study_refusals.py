@@ -324,12 +324,10 @@ def test_studies_are_listed_found_and_deleted_by_name():
 
 
 @pytest.mark.parametrize("family", ["gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian])
-def test_a_gaussian_study_needs_its_variance(family):
-    with pytest.raises(
-        cabai.InvalidInput, match=r"needs the variance of its rewards .* family='gaussian\(variance=2.5\)'"
-    ):
-        cabai.create_study("bare", arms=["a", "b"], family=family, storage="memory")
-    assert "bare" not in cabai.list_studies(storage="memory")
+def test_a_gaussian_study_without_a_variance_does_not_know_it(family):
+    study = cabai.create_study(f"bare {family}", arms=["a", "b"], family=family, storage="memory")
+    assert study.settings.family == cabai.families.family_of("gaussian(variance=unknown)")
+    assert str(study.settings.threshold) == "symmetric"
     study = new(family=cabai.families.Gaussian(variance=1))
     assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads
 

@@ -33,10 +33,11 @@ class Instance:
     `family` is a name or a `Family`; `variance` is for gaussian rewards. `cost_model` says how the cost of a pull
     varies around its mean: fixed, uniform, two-point, beta or exponential.
 
-    With `variance="unknown"` the study must not know the standard deviations of its gaussian rewards: `sd`, one for all
-    arms or one per arm, 1 by default. Bounded rewards can follow different distributions: `law` is uniform, two-point or beta, and `sd` is the standard
-    deviation of the rewards, one for all arms or one per arm. The default `sd` is the largest possible for the law; the
-    default without both is uniform. To draw from your own data, use `Instance.of_samples`.
+    With `variance="unknown"`, `sd` are the standard deviations of gaussian rewards, which the test does not know: one
+    for all arms or one per arm, 1 by default. Bounded rewards can follow different distributions: `law` is uniform,
+    two-point or beta, and `sd` is the standard deviation of the rewards, one for all arms or one per arm. The default
+    `sd` is the largest possible for the law; the default without both is uniform. To draw from your own data, use
+    `Instance.of_samples`.
 
     >>> Instance("gaussian", means=[1.5, 1.0, 0.5], costs=[1, 0.1, 0.01])
     Instance('gaussian', means=[1.5, 1.0, 0.5], costs=[1.0, 0.1, 0.01])
@@ -125,7 +126,7 @@ class Instance:
             return [float(len(sample)) for sample in self.samples]
         means = [self.family.scaled(mean) for mean in self.means.tolist()]
         if self.law is None and self.sd is not None:
-            return self.sd.tolist()
+            return [float(each) for each in self.sd]
         if self.law is None or self.sd is None:
             return [self.family.spread(mean) for mean in means]
         return [LAWS[self.law].spread(mean, sd / self.family.unit) for mean, sd in zip(means, self.sd, strict=True)]

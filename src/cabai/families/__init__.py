@@ -46,4 +46,4 @@ def family_of(given: str | Family, variance: float | str | None = None) -> Famil
         return family
     if not isinstance(family, Gaussian):
         raise InvalidInput(f"variance belongs to the gaussian family only, got variance={variance!r} for {family}.")
-    return dataclasses.replace(family, variance=variance)
+    return dataclasses.replace(family, variance=variance)  # type: ignore[arg-type]

@@ -176,9 +176,12 @@ def drawn_truths(
 ) -> tuple[Truths, list[tuple[str, str]]]:  # fmt: skip
     """The truths, and what was assumed about each arm's mean and cost, in words."""
     family, minimize, K = settings.family, settings.direction == "minimize", len(settings.arms)
-    if (law is not None or sds is not None) and family.key != "bounded":
+    is_unknown = family.key == "symmetric"
+    if is_unknown and sds is None and pilot is None:
+        raise InvalidInput("a plan needs to know how much rewards vary: give their standard deviation, sd (--sd).")
+    if (law is not None or (sds is not None and not is_unknown)) and family.key != "bounded":
         raise InvalidInput(f"law and sd are only for bounded rewards, which can follow any law; got family {family}.")
-    if sds is not None and law is None:
+    if sds is not None and law is None and not is_unknown:
         raise InvalidInput("sd needs a law: give one of uniform, two-point or beta too.")
     paid = None if costs is None else all_drawn(costs, "costs", positive, draws, [seed, COSTS])
     in_words = ["1"] * K if costs is None else [each.text for each in costs]
@@ -193,7 +196,7 @@ def drawn_truths(
         truths = Truths(family, minimize, drawn, ones if paid is None else paid, cost_model, law, spread)
         return truths, [(mean.text, cost) for mean, cost in zip(means, in_words, strict=True)]
     assert pilot is not None
-    if law is not None:
+    if law is not None or sds is not None:
         raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
     found = pilot.of(settings.arms)
     truths = posterior(found, family, draws=draws, seed=seed, minimize=minimize, cost_model=cost_model, costs=paid)

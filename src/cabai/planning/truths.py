@@ -6,6 +6,7 @@ posterior:
 | bernoulli | Beta(1/2 + successes, 1/2 + failures), Jeffreys' posterior |
 | poisson | Gamma(1/2 + sum)/n, Jeffreys' posterior |
 | gaussian(variance v) | Normal(m, v/n) |
+| gaussian(variance unknown) | as bounded, without a range |
 | exponential | sum/Gamma(n) |
 | bounded | m + sd t/sqrt(n), t of Student's law with n - 1 degrees of freedom, if that lies in the range; with it the \
 standard deviation, by a chi-squared law. Where all rewards lie at the ends of the range, as bernoulli |
@@ -43,7 +44,7 @@ class Truths:
     costs: Numbers
     cost_model: str = "fixed"
     law: str | None = None  # of bounded rewards
-    sds: Numbers | None = None  # of bounded rewards; None: the largest of the law
+    sds: Numbers | None = None  # where the law, or the study, does not say; None: the largest of the law
 
     def __len__(self) -> int:
         return len(self.means)
@@ -102,7 +103,7 @@ class Truths:
         return [
             Instance(
                 family, mean, cost, cost_model=self.cost_model, law=self.law,
-                sd=None if self.sds is None or self.law is None else allowed_sd(family, self.law, mean, sd),
+                sd=None if self.sds is None else sd if self.law is None else allowed_sd(family, self.law, mean, sd),
             )
             for mean, cost, sd in zip(means, self.costs, self.sds if self.sds is not None else means, strict=True)
         ]  # fmt: skip
@@ -133,7 +134,7 @@ def posterior(
         drawn_means(family, rewards, draws, random) for rewards, random in zip(pilot.rewards, streams, strict=True)
     ]
     means = np.column_stack([mean for mean, _ in pairs])
-    is_bounded = family.key == "bounded"
+    is_bounded, is_unknown = family.key == "bounded", family.key == "symmetric"
     if costs is None:
         costs = np.ones_like(means)
         if pilot.costs is not None:
@@ -146,7 +147,7 @@ def posterior(
         costs=costs,
         cost_model=cost_model,
         law=("two-point" if at_ends else "beta") if is_bounded else None,
-        sds=np.column_stack([sd for _, sd in pairs]) if is_bounded and not at_ends else None,
+        sds=np.column_stack([sd for _, sd in pairs]) if (is_bounded and not at_ends) or is_unknown else None,
     )
 
 
@@ -161,6 +162,9 @@ def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.
         return low + (high - low) * shares, (high - low) * np.sqrt(shares * (1 - shares))
     if family.key == "bounded":
         return drawn_bounded(family, rewards, draws, random)
+    if family.key == "symmetric":
+        sds = max(float(rewards.std(ddof=1)), 1e-12) * np.sqrt((n - 1) / random.chisquare(n - 1, draws))
+        return mean + sds / math.sqrt(n) * random.normal(size=draws), sds
     if family.key == "poisson":
         return random.gamma(0.5 + total, 1 / n, draws), none
     if isinstance(family, Gaussian):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cabai import policies
 from cabai.core.goal import BEST
 from cabai.datasets.race import PAIRED
-from cabai.families import Bounded, Family, Gaussian, family_of
+from cabai.families import Bounded, Family, Gaussian, UnknownVariance, family_of
 from cabai.policies import Policy
 from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
 from cabai.study import catalogue
@@ -137,10 +137,7 @@ def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[d
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if names_bare_gaussian(family):
-        raise InvalidInput(
-            "a gaussian study needs the variance of its rewards (or a bound on it), such as "
-            "family='gaussian(variance=2.5)': if it is too small, decisions have no guarantee."
-        )
+        family = UnknownVariance()
     kind, usual = family_of(Bounded() if family is None else family), defaults_for("study")
     of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate", "finish")}
     if items is not None:
@@ -271,7 +268,7 @@ def reused(known: Sequence[tuple[str, str | int, float]], settings: Settings) ->
 
 
 def names_bare_gaussian(family: Any) -> bool:
-    """Whether a family is given as `gaussian` without its variance, which would silently be 1."""
+    """Whether a family is given as `gaussian` without its variance: in a study, that is unknown."""
     return family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()"))
 
 

@@ -5,10 +5,11 @@ so has exp(-l d - l² d²/2) if that mean is at least m. With u_i(m) the product
 the tilt l_i, v_j(m) that of the second over those of a, and weights W_ij with sum 1,
 
     E_{b,a} = min over m_b <= m_a of  w 2^N_b [m_b < all rewards of b] + w 2^N_a [m_a > all rewards of a]
-                                      + (1 - 2w) (sum over i, j of W_ij u_i(m_b) v_j(m_a)),
+                                      + (1 - 2w) (sum over i, j of W_ij u_i(m_b) v_j(m_a)).
 
-b beats a when E_{b,a} reaches (K - 1)/delta. With an epsilon, m_b <= m_a - epsilon. The tilts are in units of an arm's
-own scale: the standard deviation of its first three rewards, or more until two differ. In u and v these do not count.
+Among the tilts is 0, with u_0 = v_0 = 1. b beats a when E_{b,a} reaches (K - 1)/delta. With an epsilon, m_b <= m_a -
+epsilon. The tilts are in units of an arm's own scale: the standard deviation of its first three rewards, or more
+until two differ. In u and v these do not count.
 
 log u_i is concave in m: its minimum from the lowest reward of b up to m is at one of the two ends. So E is at least the
 minimum over a single m, between the lowest reward of b and the highest of a, with min(u_i(lowest), u_i(m)) in place of
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
-from cabai.families import Family
+from cabai.families import Family, UnknownVariance
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import tilts
@@ -38,22 +39,29 @@ ASIDE = 3  # the least number of rewards that set an arm's scale
 COUNT, LARGEST = 64, 2.0 * tilts.RATIO**14  # from 3400 to 1e-11, in units of 1/scale: the scale may be far off
 USUAL, WIDTH = 0.25, 0.7
 SIGNS = 0.04  # the weight w of each sign test
+ALONE = 0.05  # of the rest, the weight of the tilts of b alone, and of those of a alone: one variance may be tiny
 LOG_SIGNS, LOG_REST = math.log(SIGNS), math.log(1.0 - 2.0 * SIGNS)
 LOG_2 = math.log(2.0)
 FAINT = 0.05
-TILT, SHARE, GAIN, GAINED = range(4)  # columns of the table of tilts
+TILT, SHARE, GAIN, GAINED, SINGLE = range(5)  # columns of the table of tilts
 LEAST_PRICE = 1.5  # nats by which the best tilts almost always exceed their mixture
-CLOSE = 1e-4  # nats: how tight the bound is that a status shows
+CLOSE = 2e-3  # nats: how tight the bound is that a status shows
 STEPS = 500
 LEAST = 0.02  # nats, for a part that is worth nothing yet
 
 
 @cache
 def table() -> NDArray[np.float64]:
-    """One row per tilt, largest first: W_ij = q_i q_j (g_0 + ... + g_min(i,j)), as in `tilts`."""
+    """One row per tilt, largest first, with the q and g of `tilts`, and its weight where the other arm has no tilt."""
     own = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
     shares, gains = tilts.weights(own, USUAL, WIDTH)
-    return np.column_stack([own, shares, gains, np.cumsum(gains)])
+    gains *= 1.0 - 2.0 * ALONE
+    return np.column_stack([own, shares, gains, np.cumsum(gains), ALONE * prior(own)])
+
+
+def prior(own: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = 1 / (1 + (np.log(own / USUAL) / WIDTH) ** 2)
+    return found / found.sum()
 
 
 def keep(arm, rules, reward):
@@ -102,7 +110,7 @@ def is_shown(rules, t, b, a, epsilon):
 
 
 def excess(rules, t, b, a, epsilon):
-    found = max(log_e(rules, b, a, epsilon, -np.inf, np.inf), 0.0) - rules.level
+    found = max(log_e(rules, b, a, epsilon, 0.0, np.inf), 0.0) - rules.level
     if not found > 0.0 and is_shown(rules, t, b, a, epsilon):
         return 1e-9  # shown, by less than the bound is tight
     return found
@@ -158,12 +166,12 @@ def log_e(rules, b, a, epsilon, no, yes):
     signs = LOG_SIGNS + LOG_2 * min(b.pulls, a.pulls)
     if not signs > no or are_apart(b, a, epsilon):
         return signs if signs > no else -np.inf
-    gap = distance(b, a, epsilon)
-    low = (b.lowest - b.first) - b.center
-    high = max((a.highest - a.first) - a.center - gap, low)
+    gap = float(distance(b, a, epsilon))
+    low = float((b.lowest - b.first) - b.center)
+    high = max(float((a.highest - a.first) - a.center) - gap, low)
     last = faintest(b, a, gap, low, high)
     n_b, n_a = max(b.tested, 1), max(a.tested, 1)
-    per_b, per_a = b.squares / n_b / n_b, a.squares / n_a / n_a
+    per_b, per_a = float(b.squares) / n_b / n_b, float(a.squares) / n_a / n_a
     m = -gap * (per_b / (per_b + per_a) if per_b + per_a > 0.0 else 0.5)
     m = min(max(m, low), high)
     best, _ = sum_at(rules, last, b, a, gap, low, high, m, m)
@@ -178,12 +186,13 @@ def log_e(rules, b, a, epsilon, no, yes):
         best = min(best, left, right)
         if not best > no:
             return -np.inf
-        least = left
-        if rise < 0.0:
-            least = right
-            if fall < 0.0:
-                least = left + rise * (right - left + fall) / (rise + fall)
-        least -= rounding
+        least = -np.inf  # also where numbers are too large to be computed
+        if rise >= 0.0:
+            least = left - rounding
+        elif fall >= 0.0:
+            least = right - rounding
+        elif rise + fall > -np.inf:
+            least = left + rise * (right - left + fall) / (rise + fall) - rounding
         if least > yes or least > best - CLOSE or not begin + 0.5 * width > begin:
             bound = min(bound, least)
             if not end < high:
@@ -211,21 +220,24 @@ def sum_at(rules, last, b, a, gap, low, high, m, other):
     """The log of (1 - 2w) sum of W_ij u_i v_j at m; and by how much it grows along the tangent there up to `other`, of
     the sum over lines through the logs of u_i v_j at m and at `other`.
 
-    Starting from the smallest tilt, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`.
+    Starting from the smallest tilt, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
+    variables with `only` are the sums where the other arm has no tilt.
     """
-    n_b, n_a, s_b, s_a = b.tested, a.tested, b.scale, a.scale
+    table, n_b, n_a, s_b, s_a = rules.tilts, float(b.tested), float(a.tested), float(b.scale), float(a.scale)
     x = x_other = x_low = squares_b = y = y_other = y_high = squares_a = 0.0
     if n_b > 0:
-        x, x_other, x_low, squares_b = m / s_b, other / s_b, low / s_b, b.squares / s_b / s_b
+        x, x_other, x_low, squares_b = m / s_b, other / s_b, low / s_b, float(b.squares) / s_b / s_b
     if n_a > 0:
-        y, y_other, y_high, squares_a = (m + gap) / s_a, (other + gap) / s_a, (high + gap) / s_a, a.squares / s_a / s_a
+        y, y_other, y_high = (m + gap) / s_a, (other + gap) / s_a, (high + gap) / s_a
+        squares_a = float(a.squares) / s_a / s_a
     by = down_by = 0.0
     for _ in range(2):
         total = U = V = d_total = d_U = d_V = 0.0
+        only_u = only_v = d_only_u = d_only_v = 0.0
         most = most_down = -np.inf
         for r in range(last, -1, -1):
-            row = rules.tilts[r]
-            tilt = row[TILT]
+            row = table[r]
+            tilt, share, gain, single = float(row[TILT]), float(row[SHARE]), float(row[GAIN]), float(row[SINGLE])
             least, least_down = log_at(tilt, n_b, squares_b, -x_low), log_at(tilt, n_a, squares_a, y_high)
             up, down = min(log_at(tilt, n_b, squares_b, -x), least), min(log_at(tilt, n_a, squares_a, y), least_down)
             if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger tilts: logs are concave in the tilt
@@ -234,16 +246,25 @@ def sum_at(rules, last, b, a, gap, low, high, m, other):
                 break
             most, most_down = max(most, up), max(most_down, down)
             if max(up - by, down - down_by) < LARGE:
-                u, v = row[SHARE] * math.exp(up - by), row[SHARE] * math.exp(down - down_by)
-                U += u
-                V += v
-                d_U += u * (min(log_at(tilt, n_b, squares_b, -x_other), least) - up)
-                d_V += v * (min(log_at(tilt, n_a, squares_a, y_other), least_down) - down)
-                total += row[GAIN] * U * V
-                d_total += row[GAIN] * (d_U * V + U * d_V)
+                u, v = math.exp(up - by), math.exp(down - down_by)
+                d_u = u * (min(log_at(tilt, n_b, squares_b, -x_other), least) - up)
+                d_v = v * (min(log_at(tilt, n_a, squares_a, y_other), least_down) - down)
+                U += share * u
+                V += share * v
+                d_U += share * d_u
+                d_V += share * d_v
+                only_u += single * u
+                only_v += single * v
+                d_only_u += single * d_u
+                d_only_v += single * d_v
+                total += gain * U * V
+                d_total += gain * (d_U * V + U * d_V)
         if max(most - by, most_down - down_by) < LARGE:
             break
-        by, down_by = most, most_down
+        by, down_by = max(most, 0.0), max(most_down, 0.0)
+    other_u, other_v = math.exp(-down_by), math.exp(-by)
+    total += only_u * other_u + only_v * other_v
+    d_total += d_only_u * other_u + d_only_v * other_v
     if not 0.0 < total < np.inf:
         return -np.inf, 0.0
     return LOG_REST + math.log(total) + by + down_by, d_total / total
@@ -320,8 +341,7 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
     """The means m of one arm that are not refuted: those where w 2^N [m < all rewards] + (1 - w) (a mixture of the u_i)
     and likewise that of the v_i stay below exp(level). At all times with probability at least 1 - 2 exp(-level)."""
     n, tilt = int(arm.tested), table()[:, TILT]
-    prior = 1 / (1 + (np.log(tilt / USUAL) / WIDTH) ** 2)
-    logs = np.log(prior / prior.sum()) + math.log(1.0 - SIGNS)
+    logs = np.log(prior(tilt)) + math.log(1.0 - SIGNS)
     if not LOG_SIGNS + LOG_2 * float(arm.pulls) >= level:
         return -math.inf, math.inf
 
@@ -358,7 +378,7 @@ class Symmetric(Threshold):
     bets over all m_b <= m_a. See docs/theory/symmetric.md.
 
     >>> from cabai import Statistics
-    >>> rewards = [[3.1, 2.8, 3.3, 3.0, 2.9, 3.2, 3.1, 2.7, 3.0, 3.2], [1.9, 2.2, 2.0, 1.8, 2.1, 2.3, 1.9, 2.0, 2.2, 1.8]]
+    >>> rewards = [3.1, 2.8, 3.3, 3.0, 2.9, 3.2, 3.1, 2.7, 3.0], [1.9, 2.2, 2.0, 1.8, 2.1, 2.3, 1.9, 2.0, 2.2]
     >>> Symmetric().beats(Statistics.of("gaussian(variance=unknown)", rewards), 0, 1, delta=0.05)
     True
     """
@@ -369,7 +389,7 @@ class Symmetric(Threshold):
     functions = required, has_prices, keep, weigh, beats, is_worth_testing, surplus
     within = ("is_settled", is_settled_within), surplus, is_shown, excess, parts_shown
     choosing = find_highest, find_challenger, coin
-    rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 4))}
+    rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 5))}
     arm_fields: ClassVar[Fields] = {
         "aside": 0,  # the number of first rewards that have set the scale; 0 while it is not known
         "scale": 0.0,  # their standard deviation
@@ -381,7 +401,7 @@ class Symmetric(Threshold):
     arm_scratch: ClassVar[Fields] = {"variance": 0.0}  # an estimate, for policies; 0 while rewards are equal
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        if family.key not in self.proven_for:
+        if not isinstance(family, UnknownVariance):
             raise InvalidInput(
                 f"threshold symmetric is for rewards of unknown variance, gaussian(variance=unknown), got {family}: "
                 "leave out the threshold."

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cabai.study.show.status import Status
 
 REWARDS = {
+    "gaussian(variance=unknown)": "The rewards of each arm are distributed symmetrically about their mean.",
     "gaussian": "Rewards are gaussian or sub-gaussian, with at most the declared variance.",
     "bernoulli": "Rewards are 0 or 1.",
     "bounded": "Rewards lie in the declared range. Nothing else is assumed about their distribution.",
@@ -45,7 +46,7 @@ def assumptions(status: Status) -> list[str]:
     family = status.family.split("(")[0].rsplit(":", 1)[-1]
     found = [
         "Pulls do not influence each other, and an arm's mean does not change while the study runs.",
-        REWARDS.get(family, f"Rewards follow the family {status.family}."),
+        REWARDS.get(status.family) or REWARDS.get(family, f"Rewards follow the family {status.family}."),
         "Whether a pull fails or is lost does not depend on the reward it would have returned.",
     ]
     if not status.proven:

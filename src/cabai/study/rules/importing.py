@@ -19,7 +19,7 @@ from cabai.study.log.events import COUNTS, IMPORT, Event
 from cabai.study.rules import counts
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
-from cabai.thresholds import Calibrated
+from cabai.thresholds import Calibrated, Symmetric
 
 if TYPE_CHECKING:
     from cabai.study.stored import StoredStudy
@@ -53,6 +53,11 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput(
             "a calibrated threshold is certified only for pulls that its policy chose: observations from elsewhere "
             "are refused."
+        )
+    if isinstance(settings.threshold, Symmetric):
+        raise InvalidInput(
+            "with an unknown variance, an arm's first rewards set the scale of the test, and nothing shows that rows "
+            "from elsewhere are in the order of observing: give a variance, or use family bounded."
         )
     if not settings.threshold.is_proven_for(settings.family):
         raise InvalidInput(

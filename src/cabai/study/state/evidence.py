@@ -19,7 +19,7 @@ from cabai.study.stand_ins import StandIn
 from cabai.study.state import progress
 from cabai.study.state.progress import Claim, Remaining
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, bets
+from cabai.thresholds import Bets, Symmetric, bets, symmetric
 
 if TYPE_CHECKING:
     from cabai.study.state.sampled import View
@@ -140,17 +140,18 @@ class Evidence:
         probability 1 - delta.
 
         {q : n d(mean, q) <= log(K/delta) + price}, n and mean of the rewards that count, from the mixture of `evalue`
-        for one arm alone: proven for every family, whatever the study's own threshold. Where that is `bets`, its bets
-        on one arm alone, which are narrower for rewards that vary little (docs/theory/bets.md).
+        for one arm alone: proven for every family, whatever the study's own threshold. Where that is `bets` or
+        `symmetric`, its bets on one arm alone (docs/theory/bets.md, symmetric.md).
         """
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
         if ordered["pulls"] == 0 or isinstance(self.settings.family, StandIn):
             return everything
         if a in self.summed and self.settings.family.sets_first_aside:
             return everything
-        if isinstance(self.setup.threshold, Bets):
+        if isinstance(self.setup.threshold, (Bets, Symmetric)):
             level = levels.log_parts(self.settings, a) + math.log(2 / self.settings.delta)
-            ends = [float(self.settings.shown(end)) for end in bets.interval(Record(ordered), level)]
+            of_bets = bets.interval if isinstance(self.setup.threshold, Bets) else symmetric.interval
+            ends = [float(self.settings.shown(end)) for end in of_bets(Record(ordered), level)]
             return min(ends), max(ends)
         try:
             setup = self.settings.of_one_arm

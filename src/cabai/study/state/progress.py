@@ -200,8 +200,10 @@ def prices(paid: Any) -> list[float]:
 
 def variances_of(state: Any, n: list[float], mean: list[float]) -> list[float]:
     """The variance of each arm's rewards, as kernels see them: of rewards in [0, 1] with half a reward added."""
-    settings = state.settings
-    of_family, rules, key = state.setup.bound(variance_at), Record(state.rules), settings.family.key
+    key = state.settings.family.key
+    if key == "symmetric":  # as estimated, for policies too
+        return [max(float(own), 1e-12) for own in state.ordered.arms["variance"]]
+    of_family, rules = state.setup.bound(variance_at), Record(state.rules)
     is_share = key in ("bernoulli", "bounded")
     with np.errstate(all="ignore"):
         around = [(k * x + 0.5) / (k + 1) if is_share else x for k, x in zip(n, mean, strict=True)]

@@ -1,0 +1,344 @@
+"""Rewards of unknown variance: the bets are fair, what is computed is never too large, chance crosses it rarely."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cabai
+from cabai import Instance, InvalidInput, simulate
+from cabai.core.observe import observe
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.core.stopping import is_settled, surplus
+from cabai.families import UnknownVariance, family_of
+from cabai.support.streams import normal, uniform
+from cabai.thresholds import Symmetric, symmetric
+from studies import check_same_pulls
+from test_contrast import CHANCE, SAMPLERS
+
+SLOW = pytest.mark.slow
+UNKNOWN = "gaussian(variance=unknown)"
+
+
+@cache
+def setup_of(epsilon=0.0, delta=0.1):
+    return Setup(family_of(UNKNOWN), Symmetric(), arms=2, delta=delta, epsilon=epsilon)
+
+
+def state_of(setup, *rewards):
+    """Records of arms that returned these rewards, in turn."""
+    arms, run = setup.start()
+    for a, own in enumerate(rewards):
+        for reward in own:
+            setup.bound(observe)(Records(arms), Record(run), Record(setup.rules), a, float(reward), 1.0)
+    return arms
+
+
+def log_e_of(setup, rewards_b, rewards_a):
+    with np.errstate(all="ignore"):  # as where a study calls it
+        b, a = map(Record, state_of(setup, rewards_b, rewards_a))
+        found = float(setup.bound(surplus)(Record(setup.rules), 0, b, a) + setup.rules["level"])
+        assert bool(setup.bound(is_settled)(Record(setup.rules), 0, b, a)) <= (found > setup.rules["level"])
+    return found
+
+
+# --- The formula, from the rewards themselves ------------------------------------------------------------------------
+
+
+def scale_and_rest(rewards):
+    """The standard deviation of the first three rewards, or of more until two differ, and those after them."""
+    count = next((n for n in range(3, len(rewards) + 1) if np.std(rewards[:n]) > 0), None)
+    return (1.0, rewards[:0]) if count is None else (np.std(rewards[:count], ddof=1), rewards[count:])
+
+
+@cache
+def weights():
+    """The tilts, and the weights of their pairs; the last tilt is 0."""
+    tilt, q, g, _, alone = symmetric.table().T
+    i, W = np.arange(len(tilt)), np.zeros((len(tilt) + 1, len(tilt) + 1))
+    W[:-1, :-1] = q[:, None] * q * np.cumsum(g)[np.minimum(i[:, None], i)]
+    W[-1, :-1] = W[:-1, -1] = alone
+    return np.append(tilt, 0.0), W
+
+
+def tilted_logs(rewards, m, sign):
+    scale, rest = scale_and_rest(rewards)
+    bets = sign * weights()[0] * (rest[:, None] - m) / scale
+    return (bets - bets * bets / 2).sum(axis=0)
+
+
+def total(rewards_b, rewards_a, m_b, m_a):
+    """The worth of all bets that b is above m_b and a below m_a; those on signs win nothing from a reward at m."""
+    w = symmetric.SIGNS
+    up, down = tilted_logs(rewards_b, m_b, 1), tilted_logs(rewards_a, m_a, -1)
+    signs = [np.prod(1 + np.sign(np.asarray(d))) for d in (rewards_b - m_b, m_a - rewards_a)]
+    tilts = np.exp(np.clip(up[:, None] + down, -700, 700)) * weights()[1]
+    return w * sum(signs) + (1 - 2 * w) * tilts.sum()
+
+
+def test_the_weights_sum_to_one():
+    assert weights()[1].sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_a_bet_is_worth_at_most_one_in_mean_for_any_symmetric_law():
+    """Every symmetric law is a mixture of fair coins mu +- e, so those are enough."""
+    e, tilt = np.logspace(-4, 4, 300)[:, None, None], np.logspace(-4, 4, 100)[:, None]
+    for below in (0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 1e3):  # m - mu
+        bets = [tilt * (side * e - below) for side in (1, -1)]
+        assert (sum(np.exp(bet - bet * bet / 2) for bet in bets) / 2).max() <= 1 + 1e-12
+
+
+LAWS = {
+    "gaussian": lambda rng, n: rng.normal(size=n),
+    "uniform": lambda rng, n: rng.uniform(-1, 1, n),
+    "t3": lambda rng, n: rng.standard_t(3, n),
+    "two-point": lambda rng, n: rng.choice([-1.0, 1.0], n),
+    "lattice": lambda rng, n: rng.integers(-2, 3, n) / 4,
+    "equal": lambda rng, n: np.zeros(n),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_worth_at_the_true_means_does_not_rise_in_mean(law):
+    """One pull of either arm, by a fair coin mu +- e, ahead of 60 random states; mu at m or on its allowed side."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        data = [LAWS[law](rng, int(rng.integers(0, 12))) for _ in range(2)]
+        m = rng.normal(size=2) * 0.3
+        before = total(*data, *m)
+        for a, away in ((0, -1), (1, 1)):
+            for mu in (m[a], m[a] + away * rng.exponential()):
+                e = rng.exponential() * 10 ** rng.uniform(-2, 1) * rng.integers(0, 4)
+                after = 0.0
+                for y in (mu - e, mu + e):
+                    more = list(data)
+                    more[a] = np.append(data[a], y)
+                    after += total(*more, *m) / 2
+                assert after <= before * (1 + 1e-9)
+
+
+def brute_least(rewards_b, rewards_a, epsilon=0.0):
+    """The least worth over a grid of m_b <= m_a - epsilon, refined around its least points."""
+    both = np.concatenate([rewards_b, rewards_a])
+    wide = np.ptp(both) + 1e-9
+    low, high = both.min() - wide, both.max() + wide
+    best = (np.inf, 0.0)
+    for points in (60, 40, 40):
+        for m in np.linspace(low, high, points):
+            for more in (0.0, 0.05 * wide, 0.3 * wide):
+                best = min(best, (total(rewards_b, rewards_a, m - more, m + epsilon), m))
+        low, high = best[1] - (high - low) / points, best[1] + (high - low) / points
+    return math.log(best[0])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("law", LAWS)
+def test_the_least_e_is_never_above_a_scan(law, epsilon):
+    """15 random pairs with other scales and numbers of pulls: never above a scan, and close to it where it matters."""
+    rng, setup, close = np.random.default_rng(2), setup_of(epsilon), []
+    for _ in range(15):
+        n, gap, ratio = rng.integers(6, 60, 2), rng.choice([0.0, 0.5, 1.0, 3.0]), 10 ** rng.uniform(-1, 1)
+        data = gap + LAWS[law](rng, n[0]), ratio * LAWS[law](rng, n[1])
+        found, least = log_e_of(setup, *data), brute_least(*data, epsilon)
+        assert found <= max(least, 0.0) + 1e-6
+        close.append(found > least - 0.1)
+    assert np.mean(close) > 0.7
+
+
+def test_a_quick_look_seldom_refuses_what_is_shown():
+    rng, setup = np.random.default_rng(3), setup_of()
+    shown = refused = 0
+    for _ in range(400):
+        n = rng.integers(8, 300, 2)
+        data = rng.uniform(0.1, 2) + LAWS["gaussian"](rng, n[0]), LAWS[str(rng.choice(list(LAWS)))](rng, n[1])
+        b, a = map(Record, state_of(setup, *data))
+        by = setup.bound(surplus)(Record(setup.rules), 0, b, a)
+        yes = bool(setup.bound(is_settled)(Record(setup.rules), 0, b, a))
+        assert not yes or by > 0
+        shown, refused = shown + yes, refused + (by > 0.02 and not yes)
+    assert shown > 100
+    assert refused <= 4
+
+
+# --- Units and extremes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9, 2.0**40])
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e9])
+def test_units_change_no_decision(unit, offset):
+    """y -> c (y + d): the evidence stays, but for the digits that an offset takes from the rewards themselves."""
+    rng, setup = np.random.default_rng(4), setup_of()
+    for _ in range(6):
+        data = rng.uniform(0, 2) + rng.normal(size=30), rng.normal(size=20) * rng.choice([0.1, 1, 5])
+        plain = log_e_of(setup, *data)
+        assert log_e_of(setup, *(unit * (each + offset) for each in data)) == pytest.approx(plain, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_equal_rewards_are_told_apart_by_their_signs_only():
+    setup = setup_of()
+    enough = math.ceil(math.log2(10 / symmetric.SIGNS))
+    ones, zeros = np.ones(100), np.zeros(100)
+    assert log_e_of(setup, ones[: enough - 1], zeros[:enough]) < math.log(10) < log_e_of(setup, ones[:enough], zeros)
+    assert log_e_of(setup, ones, ones) == 0.0
+    late = np.append(np.ones(50), 1 + 1e-12 * np.arange(20))
+    assert math.isfinite(log_e_of(setup, late, zeros))
+    assert log_e_of(setup, late, np.append(np.ones(50), 2.0)) == 0.0
+    assert math.isfinite(log_e_of(setup, np.append(ones, [1e90, -1e90]), np.append(zeros, [1e-90, 2e-90])))
+
+
+def test_two_values_that_touch_are_not_apart():
+    """All rewards of a are at most 1, all of b at least 1: at m = 1 both may be right."""
+    setup = setup_of()
+    b, a = np.tile([1.0, 1.0, 1.0, 2.0], 3), np.tile([1.0, 1.0, 1.0, 0.0], 3)
+    assert log_e_of(setup, b, a) <= max(brute_least(b, a), 0.0) + 1e-6
+
+
+def test_intervals_hold_and_do_not_depend_on_units():
+    setup, rng, level, out = setup_of(), np.random.default_rng(5), math.log(2 / 0.1), 0
+    for law in ("gaussian", "t3", "two-point"):
+        for _ in range(60):
+            rewards = LAWS[law](rng, int(rng.integers(10, 200)))
+            low, high = symmetric.interval(Record(state_of(setup, rewards)[0]), level)
+            out += not low <= 0 <= high
+            moved = symmetric.interval(Record(state_of(setup, 8 * rewards + 64)[0]), level)
+            assert np.allclose(moved, [8 * low + 64, 8 * high + 64])
+    assert out <= stats.binom.isf(CHANCE, 180, 0.1)
+    assert symmetric.interval(Record(state_of(setup, [1.0, 2.0, 3.0])[0]), level) == (-math.inf, math.inf)
+    low, high = symmetric.interval(Record(state_of(setup, rng.normal(size=400))[0]), level)
+    assert -0.3 < low < high < 0.3
+
+
+# --- Chance: by simulation -------------------------------------------------------------------------------------------
+
+
+def draw_uniform(arm):
+    return arm.mean + arm.spread * (uniform(arm) - 0.5) * math.sqrt(12.0)
+
+
+def draw_two_point(arm):
+    return arm.mean + (arm.spread if uniform(arm) < 0.5 else -arm.spread)
+
+
+def draw_laplace(arm):
+    sign = 1.0 if uniform(arm) < 0.5 else -1.0
+    return arm.mean - sign * arm.spread * math.log(1.0 - uniform(arm)) / math.sqrt(2.0)
+
+
+def draw_t3(arm):
+    x, y, z = normal(arm), normal(arm), normal(arm)
+    return arm.mean + arm.spread * normal(arm) / math.sqrt(x * x + y * y + z * z)
+
+
+def draw_exponential(arm):
+    return arm.mean + arm.spread * (-math.log(1.0 - uniform(arm)) - 1.0)
+
+
+def draw_lognormal(arm):
+    return arm.mean + arm.spread * (math.exp(normal(arm)) - math.exp(0.5)) / 2.16
+
+
+def draw_outliers(arm):
+    more = 10.0 if uniform(arm) < 0.02 else 0.0
+    return arm.mean + arm.spread * (normal(arm) + more - 0.2) / 1.72
+
+
+DRAWS = {
+    "uniform": draw_uniform, "two-point": draw_two_point, "laplace": draw_laplace, "t3": draw_t3,
+    "exponential": draw_exponential, "lognormal": draw_lognormal, "outliers": draw_outliers,
+}  # fmt: skip
+DRAWN = ("gaussian", "uniform", "laplace", "t3", "two-point")
+
+
+def family_drawing(law):
+    if law == "gaussian":
+        return UnknownVariance()
+    own = type("Own", (UnknownVariance,), {"functions": (*UnknownVariance.functions, ("draw", DRAWS[law]))})
+    return dataclass(frozen=True)(own)()
+
+
+def wrong_share(law, sampler, arms, trajectories, max_pulls, sd=1.0, delta=0.1):
+    """All arms tied, but for 1e-9 by which the last is better."""
+    instance = Instance(family_drawing(law), [-1e-9] * (arms - 1) + [0.0], np.linspace(1, 0.3, arms), sd=sd)
+    runs = simulate(
+        instance, SAMPLERS[sampler], delta=delta, threshold="symmetric", trajectories=trajectories, seed=6,
+        max_pulls=max_pulls,
+    )  # fmt: skip
+    errors = int(runs.wrong.sum())
+    print(f"{law} {sampler} {arms} arms: wrong {errors / trajectories:.5f}")
+    return errors
+
+
+def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, sd=1.0):
+    errors = wrong_share(law, sampler, arms, trajectories, max_pulls, sd)
+    assert stats.binom.sf(errors - 1, trajectories, 0.1) > CHANCE, errors / trajectories
+
+
+@pytest.mark.parametrize(("law", "sampler"), [("gaussian", "top-two"), ("two-point", "spoil"), ("t3", "hunt")])
+def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler):
+    """3000 trajectories of at most 400 pulls."""
+    assert_errs_rarely(law, sampler, 2, 3000, 400, sd=[1.0, 3.0])
+
+
+@SLOW
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("law", DRAWN)
+def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(law, sampler, arms):
+    """100 000 trajectories of at most 300 pulls for each arm, whose standard deviations differ by a factor of 9."""
+    assert_errs_rarely(law, sampler, arms, 100_000, 300 * arms, sd=[1.0, 9.0, 3.0][:arms])
+
+
+def pulls_per_arm(family, gap, threshold=None, trajectories=400):
+    instance = Instance(family, [gap, 0.0], [1, 1])
+    return simulate(
+        instance, "uniform", threshold=threshold, delta=0.05, trajectories=trajectories, seed=7
+    ).summary().steps / (2 * trajectories)
+
+
+@pytest.mark.parametrize(("gap", "most"), [(2.0, 2.3), (1.0, 1.6), (0.5, 1.2), pytest.param(0.25, 1.1, marks=SLOW)])
+def test_not_knowing_the_variance_costs_little(gap, most):
+    """Pulls of each of two arms in turn, over those of `evalue` with the variance known: 400 trajectories."""
+    assert pulls_per_arm(UNKNOWN, gap) <= most * pulls_per_arm("gaussian", gap, "evalue")
+
+
+# --- Where it is used ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "epsilon", "most"), [("top-two", 0.0, 30), ("top-two", 0.2, 120), ("co", 0.2, 90)])
+def test_a_study_makes_the_pulls_of_a_simulation(policy, epsilon, most):
+    instance = Instance(UNKNOWN, [1.5, 1.0, 0.5], [1, 0.5, 0.2], sd=[1.0, 0.2, 2.0])
+    check_same_pulls(instance, policy, None, epsilon, most=most, seed=3, reload=epsilon == 0)
+
+
+def test_top_two_pulls_by_estimated_variances_and_never_starves_an_arm_with_equal_rewards():
+    """Two arms whose standard deviations are 1 to 4: so are their pulls. Equal rewards are no reason not to pull."""
+    runs = simulate(Instance(UNKNOWN, [1.0, 0.0], [1, 1], sd=[4.0, 1.0]), delta=0.01, trajectories=200, seed=1)
+    shares = runs.summary().pull_shares
+    assert 0.7 < shares[0] < 0.87
+    equal = simulate(Instance(UNKNOWN, [1.0, 0.7, 0.0], [1, 1, 1], sd=[1e-12, 1.0, 1e-12]), trajectories=100, seed=1)
+    assert not equal.wrong.any()
+    assert equal.summary().unfinished == 0
+
+
+def test_a_variance_that_is_not_known_is_refused_where_it_is_needed():
+    for threshold in ("contrast", "evalue", "mixture", "stylized"):
+        with pytest.raises(InvalidInput, match="does not have"):
+            simulate(Instance(UNKNOWN, [1, 0], [1, 1]), threshold=threshold)
+    with pytest.raises(InvalidInput, match="divergence"):
+        simulate(Instance(UNKNOWN, [1, 0], [1, 1]), "ugape")
+    with pytest.raises(InvalidInput, match="leave out the threshold"):
+        simulate(Instance("gaussian", [1, 0], [1, 1]), threshold="symmetric")
+    with pytest.raises(InvalidInput, match="sd\\[0\\] must be positive"):
+        Instance(UNKNOWN, [1, 0], [1, 1], sd=0)
+    with pytest.raises(InvalidInput, match="needs the rewards themselves"):
+        Symmetric().beats(cabai.Statistics(UNKNOWN, [3, 3], [1, 2]), 0, 1, delta=0.1)
+    assert Symmetric().is_proven_for(UNKNOWN)
+    assert not Symmetric().is_proven_for("gaussian")
+    assert not cabai.thresholds.EValue().is_proven_for(UNKNOWN)
