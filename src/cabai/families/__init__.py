@@ -19,10 +19,9 @@ from cabai.families.base import Family
 from cabai.families.bernoulli import Bernoulli
 from cabai.families.bounded import Bounded
 from cabai.families.exponential import Exponential
-from cabai.families.gaussian import Gaussian
+from cabai.families.gaussian import Gaussian, UnknownVariance
 from cabai.families.mirrored import Mirrored, mirror_image
 from cabai.families.poisson import Poisson
-from cabai.families.symmetric import UnknownVariance
 from cabai.support.registry import Registry
 from cabai.support.validation import InvalidInput
 

@@ -1,4 +1,4 @@
-"""Real rewards with a known variance v: d(p, q) = (p - q)² / (2v)."""
+"""Real rewards with a known variance v, d(p, q) = (p - q)² / (2v); and with an unknown one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from cabai.families.base import Family
 from cabai.support.streams import normal
-from cabai.support.validation import positive
+from cabai.support.validation import InvalidInput, positive
+
+UNKNOWN = "unknown"
 
 
 def divergence(rules, p, difference, q, complement):
@@ -138,9 +140,7 @@ class Gaussian(Family):
 
     def __new__(cls, variance: Any = 1.0, **more: Any) -> Any:
         """`gaussian(variance=unknown)` is a family of its own."""
-        if cls is Gaussian and variance == "unknown":
-            from cabai.families.symmetric import UnknownVariance
-
+        if cls is Gaussian and variance == UNKNOWN:
             return UnknownVariance()
         return super().__new__(cls)
 
@@ -162,3 +162,38 @@ class Gaussian(Family):
 
     def tilt(self, tilt: float) -> tuple[float, float]:
         return tilt / math.sqrt(self.variance), 0.5 * tilt * tilt
+
+
+@dataclass(frozen=True)
+class UnknownVariance(Family):
+    """Real rewards of unknown variance, perhaps another one for each arm, as in `gaussian(variance=unknown)`.
+
+    Nothing is assumed but that the rewards of an arm are symmetric about their mean. In a simulation they are gaussian,
+    with the standard deviations of the instance. Without a variance there is no divergence, so there is no lower bound.
+
+    >>> from cabai.families import family_of
+    >>> print(family_of("gaussian(variance=unknown)"))
+    gaussian(variance=unknown)
+    """
+
+    variance: str = ""
+    name = "gaussian"
+    means = rewards = "a real number"
+    is_symmetric = shows_margins = True
+    has_bound = sets_first_aside = False
+    typical_means = (0.0,)
+    functions = draw, edges
+
+    def __post_init__(self) -> None:
+        if self.variance not in ("", UNKNOWN):
+            raise InvalidInput(f"variance must be positive or unknown, got {self.variance!r}.")
+        object.__setattr__(self, "variance", UNKNOWN)
+
+    @property
+    def key(self) -> str:
+        return "symmetric" if not self.is_own else super().key
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None: kernels know no variance."""
+        return {}
