@@ -13,7 +13,18 @@ until two differ. In u and v these do not count.
 
 log u_i is concave in m: its minimum from the lowest reward of b up to m is at one of the two ends. So E is at least the
 minimum over a single m, between the lowest reward of b and the highest of a, with min(u_i(lowest), u_i(m)) in place of
-u_i(m_b), and likewise for v_j. The proof is in docs/theory/symmetric.md.
+u_i(m_b), and likewise for v_j.
+
+The mean of exp(l d - l² d²/2) is at most 1. With u = l (y - mu) and c = 1 + l (m - mu) >= 1 the exponent is
+u c - (c² - 1)/2 - u²/2, and by symmetry the mean is that of exp(-(c² - 1)/2 - u²/2) cosh(u c). Let M(c) be the maximum
+over u of log cosh(u c) - u²/2. M(1) = 0, since cosh x <= exp(x²/2); at the maximum u = c tanh(u c) <= c, so
+M'(c) = u tanh(u c) = u²/c <= c, the derivative of (c² - 1)/2.
+
+Chance is small. Fix b and a. In the order of asking, each reward multiplies every term of the sum at m_b = mu_b and
+m_a = mu_a by a factor of mean at most 1, given the past: what sets a scale is known before the scale is used, and a
+reward at m multiplies a sign test by 1. So the sum there is a nonnegative supermartingale that starts at 1, and by
+Ville's inequality it ever reaches (K - 1)/delta with probability at most delta/(K - 1). If mu_b <= mu_a - epsilon, E is
+never above it, for all these epsilon at once.
 """
 
 from __future__ import annotations
