@@ -21,7 +21,7 @@ from cabai.thresholds import Champion, Contrast, contrast, tilts
 from cabai.thresholds.champion import ChampionOfPairs
 from folding import Play
 from studies import new
-from test_contrast import CHANCE, FAMILIES, SAMPLERS, TIES, mean_after, quick_log_e, some_pair
+from test_contrast import ALONE, CHANCE, FAMILIES, SAMPLERS, TIES, mean_after, quick_log_e, some_pair
 from test_study_order import hostile, run_with_delays
 from workers import check_replay
 
@@ -214,7 +214,9 @@ def test_the_sum_for_a_best_arm_does_not_rise_in_mean(family):
             samples = [(int(state["rivals"][0]), state["rival_rewards"][0])]
             samples += [(int(state["pulls"][i]), state["rewards"][i]) for i in (1, 2, 3)]
             shares = [rules["log_counted"]] + [rules["log_leader"]] * 3
-            logs = [at(rules, tilts.COUNT - 1, k, n, total / n - m, n_0, to_0, m, 0.0)[0] for n, total in samples]
+            logs = [
+                at(rules, tilts.COUNT - 1, k, n, total / n - m, n_0, to_0, m, 0.0, *ALONE)[0] for n, total in samples
+            ]
             return np.array(logs) + shares
 
         before = np.logaddexp.reduce(log_parts(records))

@@ -21,6 +21,7 @@ from cabai.thresholds import Contrast, contrast, tilts
 from worst_rule import most_often_crossed
 
 FAMILIES = ["gaussian(variance=0.3)", "bernoulli", "poisson", "exponential"]
+ALONE = 1.0, 0, 0.0, 0.0  # for `log_e`: no other sample
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
 
@@ -206,7 +207,7 @@ def test_dropping_rows_and_rounding_never_add_to_log_e():
             pulls, means = some_pair(rng, kind, 10**7)
             m = means[1] + rng.uniform(0.2, 0.8) * (means[0] - means[1])
             last, k = int(rng.integers(5, tilts.COUNT)), contrast.range_of(Record(setup.rules), m)
-            found, _ = at(Record(setup.rules), last, k, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
+            found, _ = at(Record(setup.rules), last, k, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0, *ALONE)
             with mp.workdps(50):
                 exact = log_e_at(kind, pulls, means, mpf(m), 0.0)
             assert found <= float(exact) + 1e-15 * sum(pulls) + 1e-13 * abs(float(exact)) + 1e-12
@@ -221,9 +222,9 @@ def test_the_slope_is_that_of_the_value():
             pulls, means = some_pair(rng, kind, 10**4)
             m = means[1] + 0.4 * (means[0] - means[1])
             step = 1e-6 * (means[0] - means[1])
-            values = [at(rules, 30, 0, pulls[0], means[0] - x, pulls[1], means[1] - x, x, 0.0)[0]
+            values = [at(rules, 30, 0, pulls[0], means[0] - x, pulls[1], means[1] - x, x, 0.0, *ALONE)[0]
                       for x in (m - step, m + step)]  # fmt: skip
-            _, slope = at(rules, 30, 0, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0)
+            _, slope = at(rules, 30, 0, pulls[0], means[0] - m, pulls[1], means[1] - m, m, 0.0, *ALONE)
             assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-3, abs=1e-2)
 
 
@@ -284,7 +285,7 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds(family):
 
         def log_e(n, total, k, sum_a, m=m):
             weighed = contrast.range_of(Record(rules), m)
-            return at(rules, tilts.COUNT - 1, weighed, n, total / n - m, k, sum_a / k - m, m, 0.0)[0]
+            return at(rules, tilts.COUNT - 1, weighed, n, total / n - m, k, sum_a / k - m, m, 0.0, *ALONE)[0]
 
         def e(*state):  # relative to what it is now, which may be too large a number
             return math.exp(log_e(*state) - before)  # noqa: B023

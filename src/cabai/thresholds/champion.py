@@ -40,15 +40,19 @@ def credit(arms, run, rules, b, pulls, reward):
     if n == 0 or rules.log_counted == -np.inf:
         return
     first = second = third = -1
+    best = next_best = last = -np.inf  # their means
     for a in range(len(arms)):
-        if arms[a].pulls > 0:
-            mean = arms[a].mean
-            if first < 0 or mean > arms[first].mean:
+        arm = arms[a]
+        if arm.pulls > 0:
+            mean = arm.mean
+            if mean > best:
                 first, second, third = a, first, second
-            elif second < 0 or mean > arms[second].mean:
+                best, next_best, last = mean, best, next_best
+            elif mean > next_best:
                 second, third = a, second
-            elif third < 0 or mean > arms[third].mean:
-                third = a
+                next_best, last = mean, next_best
+            elif mean > last:
+                third, last = a, mean
     if b == first:
         of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
         for a in range(len(arms)):
@@ -121,18 +125,10 @@ def sizes(b, a):
 
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     """The log of the sum at m, and its slope."""
-    one, slope = log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon)
-    one += rules.log_leader
-    if a.rivals == 0 or rules.log_counted == -np.inf:
-        return one, slope
-    to_counted = to_b + (a.rival_rewards / a.rivals - b.tested_mean)
-    other, other_slope = log_e(rules, last, k, a.rivals, to_counted, a.tested, to_a, m, epsilon)
-    other += rules.log_counted
-    most = max(one, other)
-    if not most > -np.inf:
-        return most, 0.0
-    u, v = math.exp(one - most), math.exp(other - most)
-    return most + math.log(u + v), (u * slope + v * other_slope) / (u + v)
+    p, q, n, to_counted = math.exp(rules.log_counted), math.exp(rules.log_leader), 0, 0.0
+    if p > 0.0 and a.rivals > 0:
+        n, to_counted = a.rivals, to_b + (a.rival_rewards / a.rivals - b.tested_mean)
+    return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, q, n, to_counted, p)
 
 
 @dataclass(frozen=True)

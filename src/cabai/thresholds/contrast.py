@@ -209,7 +209,7 @@ def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes)
     )  # brackets, as distances from m
     # Coordinate, log E and its slope at both ends of the bracket, once known.
     x_low = f_low = s_low = x_high = f_high = s_high = 0.0
-    has_low = has_high = False
+    has_low = has_high = was_high = False
     shift, best = 0.0, np.inf
     rounding = 1e-12 + 1e-15 * (n_b + n_a)
     for _ in range(100):
@@ -221,14 +221,17 @@ def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes)
         x, stretch = straightened(rules, m, shift)
         slope /= stretch
         best = min(best, value)
+        changes_side, was_high = was_high != (slope > 0.0), slope > 0.0
         if slope < 0.0:
             has_low, shift_low, x_low, f_low, s_low = True, shift, x, value, slope
         else:
             has_high, shift_high, x_high, f_high, s_high = True, shift, x, value, slope
         if has_low and has_high:
-            part = (f_low - f_high + s_high * (x_high - x_low)) / (s_high - s_low)
-            bound = f_low + s_low * part
-            part = min(max(part / (x_high - x_low), 0.01), 0.99)
+            part = (f_low - f_high + s_high * (x_high - x_low)) / (s_high - s_low) / (x_high - x_low)
+            bound = f_low + s_low * part * (x_high - x_low)
+            if changes_side:  # where a parabola is least; else where the tangents meet, which is half way for one
+                part = -s_low / (s_high - s_low)
+            part = min(max(part, 0.01), 0.99)
             shift = shift_low + part * (shift_high - shift_low)
         elif has_low:
             end, _ = straightened(rules, m, shift_high)
@@ -273,15 +276,16 @@ def faintest(rules, n_b, n_a, m):
 @slot
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     """log E(m) and its slope, from the records of two arms; `bets` and `champion` replace it."""
-    return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon)
+    return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, 1.0, 0, 0.0, 0.0)
 
 
 @apart
-def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
+def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon, part_b, n_c, to_c, part_c):
     """log E(m) and its slope with the weights of range k, for to_b = mean_b - m and to_a = mean_a - (m + epsilon).
 
     Starting from the smallest tilt, U and V are the running sums of q_i u_i and q_j v_j: E = sum over r of g_r U_r V_r.
-    `by` and `down_by` are subtracted from logs that are too large.
+    `by` and `down_by` are subtracted from logs that are too large. For `champion`, u_i is part_b times that of b plus
+    part_c times that of another sample c.
     """
     gains = rules.gains[k]
     by = down_by = 0.0
@@ -292,17 +296,25 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon):
             row = rules.tilts[r]
             up, d_up = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_b, to_b, m)
             down, d_down = tilted(rules, -row[TILT], row[RATE_DOWN], row[PRICE_DOWN], n_a, to_a, m + epsilon)
-            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger tilts: logs are concave in the tilt
+            other, d_other = -np.inf, 0.0
+            if n_c > 0:
+                other, d_other = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_c, to_c, m)
+            most = max(up, other)
+            if most < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger tilts: logs are concave in the tilt
                 total += gains[r][GAINED] * U * V
                 d_total += gains[r][GAINED] * (d_U * V + U * d_V)
                 break
-            high, high_down = max(high, up), max(high_down, down)
-            if max(up - by, down - down_by) < LARGE:
-                u, v = row[SHARE] * math.exp(up - by), row[SHARE] * math.exp(down - down_by)
+            high, high_down = max(high, most), max(high_down, down)
+            if max(most - by, down - down_by) < LARGE:
+                u, v = row[SHARE] * part_b * math.exp(up - by), row[SHARE] * math.exp(down - down_by)
                 U += u
                 V += v
                 d_U += u * d_up
                 d_V += v * d_down
+                if n_c > 0:
+                    u = row[SHARE] * part_c * math.exp(other - by)
+                    U += u
+                    d_U += u * d_other
                 total += gains[r][GAIN] * U * V
                 d_total += gains[r][GAIN] * (d_U * V + U * d_V)
         if max(high - by, high_down - down_by) < LARGE:
