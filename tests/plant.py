@@ -132,7 +132,7 @@ FAULTS = [Fault(*each) for each in [
      "test_epsilon::test_tied_arms_end_a_run"),
     # simulation
     ("simulation/truth.py", "truth[a].cost_stream = mix(start)", "truth[a].cost_stream = truth[a].stream",
-     "test_sampling::test_rewards_come_from_the_splitmix64_stream_of_their_arm"),
+     "test_sampling::test_the_rewards_of_an_arm_are_independent_of"),
     ("simulation/truth.py", "return arm.cost * (0.5 + next_uniform(arm))",
      "return arm.cost * (0.6 + next_uniform(arm))", "test_sampling::test_random_costs_follow_their_law"),
     ("simulation/loop.py", "if run.t >= max_pulls or run.spent >= max_cost:",
