@@ -8,6 +8,7 @@ m), whose expectation is at most 1. Eight gamblers begin with an eighth each, an
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -75,22 +76,36 @@ def largest_capital(board: Board, bets: NDArray[np.float64], b: int, a: int, eps
     x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, LARGEST))
     with np.errstate(over="ignore", invalid="ignore"):
         factors = np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
-        total = (np.cumprod(factors, axis=0) / len(bets)).sum(axis=1)
-    return float(max(1.0, np.nanmax(np.where(plays, total, 0.0))))
+        total = np.cumprod(factors, axis=0).sum(axis=1) / len(bets)
+    return float(np.fmax.reduce(total, where=plays, initial=1.0))  # not a number where too large a one meets 0
 
 
 def smallest_epsilon(
-    board: Board, arms: int, delta: float, target: float, b: int, a: int, least: float = 0.0
+    board: Board, arms: int, delta: float, target: float, b: int, a: int, least: float = 0.0, close: float = CLOSE
 ) -> float | None:
     """The smallest epsilon from `least` on at which b beats a, rounded up so that b does beat a at the value returned.
-    As a share of the range of scores; None if there is none below 1."""
+    As a share of the range of scores; None if there is none below 1.
+
+    The root of the capital's logarithm grows about as epsilon does: the search draws a line from end to end, and aims
+    so close to where it meets the target that each end soon comes close."""
     bets = first_bets(board.shares.shape[1], math.log((arms - 1) / delta))
-    if largest_capital(board, bets, b, a, least) >= target:
-        return least
     low, high = least, 1.0
-    if not largest_capital(board, bets, b, a, high) >= target:
+    below, above = (largest_capital(board, bets, b, a, epsilon) for epsilon in (low, high))
+    if below >= target:
+        return least
+    if not above >= target:
         return None
-    while high - low > CLOSE * high:
+    for step in itertools.count():
+        if high - low <= close * high:
+            break
         middle = (low + high) / 2
-        low, high = (low, middle) if largest_capital(board, bets, b, a, middle) >= target else (middle, high)
+        if above < math.inf and step % 3:
+            first, goal, last = (math.sqrt(math.log(each)) for each in (below, target, above))
+            share = (goal - first) / (last - first)
+            middle = low + share * (high - low) + math.copysign(0.4 * close * high, 0.5 - share)
+        capital = largest_capital(board, bets, b, a, middle)
+        if capital >= target:
+            high, above = middle, capital
+        else:
+            low, below = middle, capital
     return high if high < 1.0 else None

@@ -218,7 +218,7 @@ def race_lead(state: RaceState, leader: int, rival: int) -> float | None:
     if is_finished(state, leader, rival):
         return race.lead(leader, rival) / race.items
     target = arms * (arms - 1) / delta * ROUNDED_UP
-    found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader)
+    found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader, close=ROUGHLY)
     return None if found is None else found * (race.high - race.low)
 
 

@@ -193,9 +193,9 @@ def rest_of(state: Any, left: float, results: float) -> float:
 
 def prices(paid: Any) -> list[float]:
     """What pulls cost, for sharing them out: never nothing."""
-    known = paid[np.isfinite(paid) & (paid > 0)]
-    least = float(known.min()) * UNPAID if len(known) else 1.0
-    return np.where(np.isfinite(paid) & (paid > 0), paid, least).tolist()  # type: ignore[no-any-return]
+    costs = [cost if 0 < cost < math.inf else None for cost in paid.tolist()]
+    least = UNPAID * min((cost for cost in costs if cost is not None), default=1 / UNPAID)
+    return [least if cost is None else cost for cost in costs]
 
 
 def variances_of(state: Any, n: list[float], mean: list[float]) -> list[float]:
@@ -241,8 +241,8 @@ def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
             last = items / 2
         elif j < items:
             d = board.shares[b, :j] - board.shares[a, :j]
-            gap = float(d.mean())
-            variance = (float(((d - gap) ** 2).sum()) + 0.25) / j
+            gap = float(d.sum()) / j
+            variance = (float(d @ d) + 0.25) / j - gap * gap
             i = j / (1 - j / items) / variance  # sampling without replacement
             need, _ = information(i, gap, claim, variance, TYPICAL_OF_ITEMS)
             last = need * variance * items / (items + need * variance)
