@@ -93,7 +93,7 @@ def test_the_least_f_is_never_above_a_scan(family, mirrored):
     """40 random states: never above the least of 400 means and of a finer scan around it, and seldom visibly below."""
     kind, rng, close, count = family_of(family), np.random.default_rng(2), 0, 40
     setup = setup_of(family, 5, mirrored)
-    shares = [math.log(0.8), math.log(1 / 20)]
+    shares = [math.log(0.8), math.log(1 / 40 if kind.name == "poisson" else 1 / 20)]
     for _ in range(count):
         (n_b, n_a), (mean_b, mean_a) = some_pair(rng, kind, 10**4)
         n, counted = int(n_b * 10 ** rng.uniform(-1, 1)) + 1, mean_a + (mean_b - mean_a) * rng.uniform(0.5, 1.5)
@@ -425,8 +425,24 @@ def test_a_period_counts_as_was_clear_before_it(clock):
     check_replay(study)
 
 
+def test_an_epsilon_and_accepting_share_the_decisions_delta():
+    """A leader that is close enough: by the test of pairs at K (K - 1)/delta, at all epsilons from `within` on."""
+    study = new(threshold="champion", policy="top-two", costs=[1, 1, 1])
+    study.tell_counts({"a": (400, 300), "b": (400, 290), "c": (400, 100)}, period="1")
+    status = study.status()
+    assert [arm.may_be_best for arm in status.arms] == [True, True, False]
+    assert 0 < status.within < 0.15
+    pair = Setup(study.settings.family, Contrast(), arms=3, delta=study.settings.delta / 3, epsilon=status.within)
+    arms, rules = study._current.look(lambda found: found.ordered.arms), pair.rules
+    assert pair.bound(surplus)(Record(rules), 0, Record(arms[0]), Record(arms[1])) > 0
+    rules["epsilon"] = 0.99 * status.within
+    assert not pair.bound(surplus)(Record(rules), 0, Record(arms[0]), Record(arms[1])) > 0
+    study.amend(epsilon=status.within)
+    assert (study.decision, study.status().confidence) == ("a", 1 - study.settings.delta)
+
+
 def test_what_needs_pairs_is_tested_by_pairs():
-    """Ranks, arms dropped by hand, and sums without an order: as with `contrast`. An epsilon is refused."""
+    """Ranks, arms dropped by hand, and sums without an order: as with `contrast`. Goal cheapest is refused."""
     one, other = (new(threshold=each, policy="top-two", seed=3) for each in ("champion", "contrast"))
     for study in (one, other):
         study.tell_counts({"a": (300, 250, 1), "b": (300, 150, 1), "c": (300, 50, 1)}, period="1")
@@ -437,7 +453,7 @@ def test_what_needs_pairs_is_tested_by_pairs():
         study.drop("c")
     mine, theirs = one.status(), other.status()
     assert (mine.evidence, mine.required, mine.confidence) == (theirs.evidence, theirs.required, theirs.confidence)
-    with pytest.raises(cabai.InvalidInput, match=r"not which are within epsilon=0\.1 of it"):
-        new(threshold="champion", epsilon=0.1)
+    with pytest.raises(cabai.InvalidInput, match="champion looks for the best arm: with goal 'cheapest'"):
+        new(threshold="champion", epsilon=0.1, goal="cheapest", policy="cheapest")
     with pytest.raises(cabai.InvalidInput, match="depends on the order of the pulls"):
         Champion().stops(cabai.Statistics("bernoulli", [9, 9, 9], [8, 5, 2]), delta=0.1)

@@ -192,7 +192,7 @@ def test_pairs_are_separated_at_the_level_of_all_of_them():
         data = {"a": [1.0, 0.0] * 20, "b": better, "c": better}
         sums = Statistics("bernoulli", [40] * 3, [sum(values) for values in data.values()])
         weak, strong = (Contrast().beats(sums, 1, 0, delta=delta) for delta in (DELTA, DELTA / 3))
-        status = told(data).status()
+        status = told(data, threshold="contrast").status()
         assert (status.arms[0].may_be_best, "a" in status.arms[1].better_than) == (not weak, strong)
         seen.add((weak, strong))
     assert seen == {(False, False), (True, False), (True, True)}

@@ -12,7 +12,7 @@ import cabai
 from cabai import Instance, Statistics, simulate
 from cabai.core.stopping import beats, is_settled
 from cabai.datasets.capital import first_bets, largest_capital
-from cabai.thresholds import Bets, Contrast
+from cabai.thresholds import Bets, Contrast, threshold_of
 
 DELTA, CHANCE = 0.1, 1e-6
 TIES = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0, "bounded": 0.5}
@@ -48,15 +48,20 @@ def some_pair_is_separated(arms, run, rules):
     return False
 
 
-def share_wrong(family, choose, stop, arms, trajectories, most, *, delta=DELTA, epsilon=0.0):
+def share_wrong(family, choose, stop, arms, trajectories, most, *, delta=DELTA, epsilon=0.0, threshold=None):
     """How often a claim is ever wrong."""
     mean = TIES[family]
     law = {"law": "beta", "sd": 0.3} if family == "bounded" else {}
     instance = Instance(family, [mean - epsilon] * (arms - 1) + [mean], np.ones(arms), **law)
     watch = cabai.policy(choose, stop=stop, cost_blind=True)
-    runs = simulate(instance, watch, delta=delta, trajectories=trajectories, max_pulls=most, epsilon=epsilon, seed=11)
+    test = threshold_of(threshold, instance.family)
+    runs = simulate(
+        instance, watch, delta=delta, threshold=test, trajectories=trajectories, max_pulls=most, epsilon=epsilon,
+        seed=11,
+    )  # fmt: skip
     wrong = int(runs.finished.sum())
-    print(f"{family} {choose.__name__} {stop.__name__} {arms} arms, epsilon {epsilon}: {wrong / trajectories:.4f}")
+    about = f"{test} {family} {choose.__name__} {stop.__name__} {arms} arms, epsilon {epsilon}"
+    print(f"{about}: {wrong / trajectories:.4f}")
     assert stats.binom.sf(wrong - 1, trajectories, DELTA) > CHANCE, wrong / trajectories
     return wrong
 
@@ -67,10 +72,18 @@ SAMPLERS = pytest.mark.parametrize("choose", [in_turn, spoil], ids=lambda each: 
 @pytest.mark.slow
 @SAMPLERS
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("family", TIES)
-def test_the_best_arm_stays_among_those_that_may_be_and_no_distance_is_too_small(family, choose, epsilon):
+@pytest.mark.parametrize(
+    ("threshold", "family"), [(None, each) for each in TIES] + [("champion", each) for each in list(TIES)[:4]]
+)
+def test_the_best_arm_stays_among_those_that_may_be_and_no_distance_is_too_small(threshold, family, choose, epsilon):
     """20,000 trajectories of 1,000 pulls; one delta for both claims."""
-    share_wrong(family, choose, best_is_excluded, 4, 20_000, 1000, epsilon=epsilon)
+    share_wrong(family, choose, best_is_excluded, 4, 20_000, 1000, epsilon=epsilon, threshold=threshold)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_champion_has_one_delta_for_beaten_arms_and_for_distances(family):
+    """3,000 trajectories of 300 pulls."""
+    share_wrong(family, spoil, best_is_excluded, 3, 3000, 300, epsilon=0.1, threshold="champion")
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from cabai.families import family_of
 from cabai.study.create import described, settings_of
 from cabai.study.current import new_state
 from cabai.study.log.events import Event
+from cabai.thresholds import cheapest
 
 LOGS = Path(__file__).parent / "logs"
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -25,9 +27,10 @@ def usual(study: dict[str, Any]) -> dict[str, Any]:
     """What `create_study` was given, with its defaults for items."""
     items = {"items": None, "race": None, "failed": "worst", "speculate": 0.1, "epsilon": 0.0, "family": None}
     policy = study.get("policy")
-    return (
-        items | study | ({"policy": "old_thompson:thompson"} if policy == "thompson:thompson" else {})
-    )  # as it was then
+    then = {"policy": "old_thompson:thompson"} if policy == "thompson:thompson" else {}
+    if study.get("items") is None and study.get("threshold") is None:
+        then["threshold"] = cheapest(family_of(study["family"]))
+    return items | study | then
 
 
 def events_of(log: dict[str, Any], state: Any) -> Iterator[Event]:

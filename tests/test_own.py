@@ -418,7 +418,7 @@ class Counts(cabai.Family):
         return math.expm1(tilt), math.expm1(tilt) - tilt
 
 
-def test_a_family_of_ones_own_gets_contrast_if_it_has_what_contrast_needs(own):
+def test_a_family_of_ones_own_gets_champion_if_it_has_what_contrast_needs(own):
     """And pays what cabai's own family pays; without `tilted`, it gets `mixture`."""
     assert str(cabai.thresholds.threshold_of(None, own["family"])) == "mixture"
     about = {"means": [3, 2, 1], "costs": [1, 0.1, 0.01]}
@@ -426,5 +426,5 @@ def test_a_family_of_ones_own_gets_contrast_if_it_has_what_contrast_needs(own):
         cabai.simulate(cabai.Instance(family, **about), trajectories=50, max_pulls=10_000).summary()
         for family in (Counts(), "poisson")
     )
-    assert (mine.threshold, mine.standing) == ("contrast", "not proven for this family")
+    assert (mine.threshold, mine.standing) == ("champion", "not proven for this family")
     assert mine.mean_cost == pytest.approx(ours.mean_cost, rel=0.02)

@@ -82,19 +82,21 @@ def test_a_budget_ends_a_study_without_a_guarantee_and_with_its_confidence(famil
     assert positive >= 1
 
 
-@pytest.mark.parametrize(("family", "direction"), [("bernoulli", "maximize"), ("exponential", "minimize")])
-def test_the_confidence_of_contrast_is_that_of_its_e_value(family, direction):
-    """1 - (K - 1)/E: the delta at which the leader would have been decided for."""
+@pytest.mark.parametrize(("family", "direction", "threshold", "parts"), [
+    ("bernoulli", "maximize", "champion", 1), ("exponential", "minimize", "contrast", 2),
+])  # fmt: skip
+def test_the_confidence_is_that_of_the_e_value(family, direction, threshold, parts):
+    """1 - 1/F, or 1 - (K - 1)/E: the delta at which the leader would have been decided for."""
     instance, positive = cabai.Instance(family, [0.9, 0.2, 0.1], [1, 1, 1]), 0
-    study = new(family=family, delta=1e-6, max_pulls=120, policy="uniform", direction=direction)
+    study = new(family=family, delta=1e-6, max_pulls=120, policy="uniform", direction=direction, threshold=threshold)
     draw = drawer(instance, 0, 0)
     while not study.stopped:
         pull = study.ask()
         study.tell(pull, *draw("abc".index(pull.arm)))
         status = study.status()
         if status.evidence is not None:
-            assert status.required == pytest.approx(math.log(2e6))
-            expected = min(max(0, 1 - 2 * math.exp(-status.evidence)), 1 - 1e-6)  # not more than was asked for
+            assert status.required == pytest.approx(math.log(parts * 1e6))
+            expected = min(max(0, 1 - parts * math.exp(-status.evidence)), 1 - 1e-6)  # not more than was asked for
             assert status.confidence == pytest.approx(expected, abs=1e-8)
             positive += status.confidence > 0
     assert positive > 5

@@ -253,7 +253,7 @@ OTHER = [
     ({"delta": 0.1}, "its delta is 0.05, not 0.1"),
     ({"family": "bounded"}, "its family is bernoulli, not bounded"),
     ({"policy": "ctas"}, "its policy is co, not ctas"),
-    ({"threshold": "kt"}, "its threshold is contrast, not kt"),
+    ({"threshold": "kt"}, "its threshold is champion, not kt"),
     ({"epsilon": 0.01}, "its epsilon is 0.0, not 0.01"),
     ({"direction": "minimize"}, "its direction is maximize, not minimize"),
     ({"arms": ["a", "c", "b"]}, r"its arms is \['a', 'b', 'c'\], not \['a', 'c', 'b'\]"),
@@ -337,4 +337,4 @@ def test_a_stored_study_keeps_its_test_and_is_loaded_without_one_named():
     study = new(threshold="evalue")
     same = {"arms": ["a", "b", "c"], "family": "bernoulli", "policy": "co", "storage": "memory"}
     again = cabai.create_study(study.name, **same, load_if_exists=True)
-    assert (again.status().threshold, new().status().threshold) == ("evalue", "contrast")
+    assert (again.status().threshold, new().status().threshold) == ("evalue", "champion")

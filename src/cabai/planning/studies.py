@@ -19,6 +19,7 @@ from cabai.simulation.parallel import simulate_each
 from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, positive
+from cabai.thresholds import threshold_of
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
 SEARCHED = 150  # of the truths, which are used for searches
@@ -28,8 +29,11 @@ GROWTH = 8  # the factor by which those that were cut are extended
 
 
 class Studies(Subject):
-    def __init__(self, settings: Settings, truths: Truths, words: list[tuple[str, str]], notes: list[str]) -> None:
+    def __init__(
+        self, settings: Settings, truths: Truths, words: list[tuple[str, str]], notes: list[str], *, usual: bool
+    ) -> None:
         self.settings, self.truths, self.words, self.notes = settings, truths, words, notes
+        self.usual = usual  # whether the threshold is the default, which depends on epsilon
         self.best = (np.bincount(truths.best, minlength=len(settings.arms)) / len(truths)).tolist()
         within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
         self.about = (
@@ -52,6 +56,8 @@ class Studies(Subject):
         settings, truths = self.settings, self.truths.first(SEARCHED) if searching else self.truths
         if epsilon is not None:
             settings = replace(settings, epsilon=settings.family.check_epsilon(epsilon))
+            if self.usual and epsilon:
+                settings = replace(settings, threshold=threshold_of(None, settings.family))
         if delta is not None:
             settings = replace(settings, delta=delta)
         if without is not None:
@@ -159,7 +165,7 @@ def studies_of(
             "The spread of rewards was not given (--law, --sd): two-point rewards, the widest and most expensive, are "
             "assumed."
         )
-    return Studies(settings, truths, words, notes)
+    return Studies(settings, truths, words, notes, usual=given.get("threshold") is None)
 
 
 def settings_of_study(given: dict[str, Any]) -> Settings:

@@ -67,11 +67,11 @@ def compare(
     Several instances, a list or a dictionary with their names, are compared one after the other.
 
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
-    delta 1e-06, threshold contrast, 1000 trajectories, lower bound 191.819, ± is a standard error
+    delta 1e-06, threshold champion, 1000 trajectories, lower bound 191.819, ± is a standard error
     policy  mean cost    ±  ratio  median    99 %  mean pulls  errors  unfinished
-    co        252.322  2.6  1.315  240.15  491.02        1189  0/1000           0
-    ctas      252.442  2.6  1.316   241.4  492.67      842.88  0/1000           0
-    tas       315.533  3.2  1.645  311.38  574.46      613.45  0/1000           0
+    co         247.57  2.6  1.291  235.74     472      1180.6  0/1000           0
+    ctas      247.834  2.6  1.292  237.29  478.24      827.62  0/1000           0
+    tas       309.604  3.2  1.614  303.81  562.39         602  0/1000           0
     """
     several = named_instances(instance)
     if isinstance(policies, str) or not policies:

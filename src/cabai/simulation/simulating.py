@@ -101,7 +101,8 @@ def simulate(
     ago: after ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is
     no lower bound. A list of deltas gives a list of results from the same trajectories, for policies whose choices do
     not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the cheapest proven test of the family is taken: `contrast`, or `bets` for bounded rewards.
+    Without a `threshold`, the cheapest proven test is taken: `bets` for bounded rewards, `champion` for the best of
+    three or more arms, else `contrast`.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
     is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:
@@ -122,13 +123,14 @@ def simulate(
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
     >>> round(summary.mean_cost), round(summary.se_cost), round(summary.lower_bound), summary.errors
-    (252, 3, 192, 0)
+    (248, 3, 192, 0)
     >>> runs.pulls.shape, runs.decisions[:4]
     ((1000, 3), array([0, 0, 0, 0]))
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
-    chosen, rule = policy_of(policy, goal), threshold_of(threshold, instance.family)
+    chosen, best_of = policy_of(policy, goal), len(instance) if goal == BEST and epsilon == 0 else 2
+    rule = threshold_of(threshold, instance.family, best_of)
     running = instance.costs if goal == CHEAPEST and running_costs is None else running_costs
     looked_for = checked_goal(goal, instance.family.check_epsilon(epsilon), slack, running, instance.names)
     several = not isinstance(delta, (int, float, np.number, str))

@@ -177,7 +177,7 @@ def open_study(
     first = reused(known, settings)
     if source is not None:
         first = importing.observations(source[0], settings, unseen=source[1])
-        settings = dataclasses.replace(settings, elsewhere=len(first))
+        settings = settings_of(chosen, elsewhere=len(first))
     made = catalogue.create(opened, checked_name(name), settings, first, request=request)
     row = catalogue.find(opened, name)
     study = StoredStudy(opened, row)
@@ -246,9 +246,9 @@ def check_same(study: Study, different: Mapping[str, str]) -> None:
     raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
 
 
-def settings_of(given: Mapping[str, Any], items: Items | None = None) -> Settings:
+def settings_of(given: Mapping[str, Any], items: Items | None = None, *, elsewhere: int = 0) -> Settings:
     """The settings of a study that is given these: what is not given is as usual."""
-    return Settings.checked(**given, items=items)
+    return Settings.checked(**given, items=items, elsewhere=elsewhere)
 
 
 def reused(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[Event]:

@@ -31,9 +31,10 @@ THRESHOLDS: Registry[Threshold] = Registry(
 )
 
 
-def threshold_of(given: str | Threshold | None, family: Family | None = None) -> Threshold:
+def threshold_of(given: str | Threshold | None, family: Family | None = None, best_of: int = 2) -> Threshold:
     """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
-    family.
+    family. `best_of` is the number of arms if one of them must be shown to be the best, with epsilon 0, from pulls in
+    the order of asking; else 2.
 
     Simulations, comparisons and studies all have this default. A name that ends in .json is a file written by
     `Certificate.save`: the threshold that it certifies.
@@ -41,12 +42,12 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None) ->
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
     >>> from cabai.families import family_of
-    >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("bounded")))
-    contrast bets
+    >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("gaussian"), best_of=3))
+    contrast champion
     """
     if isinstance(given, str) and given.strip().endswith(".json"):
         given = certified_in(given.strip())
-    return THRESHOLDS.get(cheapest(family) if given is None and family is not None else given)  # type: ignore[arg-type]
+    return THRESHOLDS.get(cheapest(family, best_of) if given is None and family is not None else given)  # type: ignore[arg-type]
 
 
 def certified_in(path: str | Path) -> str:
@@ -63,8 +64,8 @@ def certified_in(path: str | Path) -> str:
     return str(written)
 
 
-def cheapest(family: Family) -> str:
-    """The name of a family's default threshold: the cheapest that it has the functions for.
+def cheapest(family: Family, best_of: int = 2) -> str:
+    """The name of a family's default threshold: the cheapest that it has the functions for, see `threshold_of`.
 
     These thresholds are proven for cabai's own families.
 
@@ -76,5 +77,5 @@ def cheapest(family: Family) -> str:
     if family.key in ("bounded", "symmetric"):
         return Bets.name if family.key == "bounded" else Symmetric.name
     if "tilted" in bound and family.has_bound:
-        return Contrast.name
+        return Champion.name if best_of > 2 else Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name

@@ -6,7 +6,8 @@ the rewards of the arm L that is to beat a, and v_j over all rewards of a, as in
 
     F_a = min over m of  sum over i, j of  W_ij (p u_i(m) + q u'_i(m)) v_j(m),    p = 1 - 1/K,   q = (1 - p)/(K - 1).
 
-L beats a when F_a reaches 1/delta. F_a says only that a is not a best arm. The proof is in docs/theory/champion.md.
+L beats a when F_a reaches 1/delta. F_a says only that a is not a best arm. With an epsilon, L is settled over a if it
+beats a, or if q E_{L,a} of `contrast` with this epsilon reaches 1/delta. The proof is in docs/theory/champion.md.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cabai.core.evidence import evidence, evidence_at_most, pair_evidence
+from cabai.core.goal import BEST
 from cabai.core.state import Fields
 from cabai.core.statistics import Statistics
 from cabai.families import Family
 from cabai.families.slots import variance_at
-from cabai.support.registry import Named
 from cabai.support.validation import InvalidInput
-from cabai.thresholds.contrast import LEAST_PRICE, Contrast, is_worth_a_try, least_of_all_ranges, log_e
+from cabai.thresholds.contrast import (
+    LEAST_PRICE,
+    Contrast,
+    excess,
+    is_shown,
+    is_worth_a_try,
+    least_of_all_ranges,
+    log_e,
+    may_be_shown,
+)
 
 CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
 LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
@@ -107,6 +117,18 @@ def surplus(rules, t, b, a):
     return max(log_f(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
 
 
+def is_settled_within(rules, t, b, a):
+    return beats(rules, t, b, a) or is_shown(rules, t, b, a, rules.epsilon)
+
+
+def is_worth_testing_within(rules, t, b, a):
+    return is_worth_testing(rules, t, b, a) or may_be_shown(rules, b, a, rules.epsilon)
+
+
+def surplus_within(rules, t, b, a):
+    return max(surplus(rules, t, b, a), excess(rules, t, b, a, rules.epsilon))
+
+
 def log_f(rules, b, a, no, yes):
     """A lower bound on log F_a, starting from the mean at which its larger part is about least."""
     n, mean, n_a, mean_a = b.tested, b.tested_mean, a.tested, a.tested_mean
@@ -124,9 +146,9 @@ def sizes(b, a):
 
 
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """The log of the sum at m, and its slope."""
+    """The log of the sum at m, and its slope; with an epsilon, of its second part alone."""
     p, q, n, to_counted = math.exp(rules.log_counted), math.exp(rules.log_leader), 0, 0.0
-    if p > 0.0 and a.rivals > 0:
+    if p > 0.0 and epsilon == 0.0 and a.rivals > 0:
         n, to_counted = a.rivals, to_b + (a.rival_rewards / a.rivals - b.tested_mean)
     return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, q, n, to_counted, p)
 
@@ -138,8 +160,8 @@ class Champion(Contrast):
     It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
     on, most with many arms; with two arms it is the same. The test bets that each reward of an arm is below a mean m,
     and those of its best rival of the moment above it. Which arm that is, is known before the pull, so if the arm is a
-    best one every bet is fair at its own mean, whatever the rivals. The test depends on the order of the pulls, and
-    needs epsilon 0. See docs/theory/champion.md.
+    best one every bet is fair at its own mean, whatever the rivals. The test depends on the order of the pulls. With an
+    epsilon `contrast` is usually cheaper. See docs/theory/champion.md.
 
     >>> import cabai
     >>> ten = cabai.Instance("gaussian", [1, *[0.5] * 9], [1] * 10)
@@ -153,6 +175,10 @@ class Champion(Contrast):
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
     proven_for = ("gaussian", "bernoulli", "poisson", "exponential")
     functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
+    within = (
+        ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
+        is_shown, excess,
+    )  # fmt: skip
     rule_fields: ClassVar[Fields] = {**Contrast.rule_fields, "log_counted": 0.0, "log_leader": 0.0}
     arm_fields: ClassVar[Fields] = {
         "rivals": 0,  # the counted pulls of its rivals
@@ -163,20 +189,21 @@ class Champion(Contrast):
         found = super().parameters(family, arms, delta)
         if arms == 2:  # the one rival is known
             return found | {"log_counted": -math.inf, "log_leader": 0.0}
+        own = 1 if found["range_count"] == 1 else 2  # with ranges, the weights of pairs may be others
+        parts = arms * (arms - 1) * own
         return found | {
-            "level": -math.log(delta), "log_counted": math.log(1 - 1 / arms),
-            "log_leader": -math.log(arms * (arms - 1)),
+            "level": -math.log(delta), "log_counted": math.log(1 - 1 / arms), "log_leader": -math.log(parts),
         }  # fmt: skip
 
     @property
     def of_pairs(self) -> Contrast:
         return ChampionOfPairs()
 
-    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
-        if epsilon != 0:
+    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
+        if policy.goal != BEST:
             raise InvalidInput(
-                f"threshold champion shows which arm is the best, not which are within epsilon={epsilon:g} of it: "
-                "leave out the threshold, or use contrast."
+                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
+                "use contrast."
             )
 
     def recall(self, arms: Any, statistics: Statistics) -> None:
@@ -192,6 +219,3 @@ class ChampionOfPairs(Champion):
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         found = Contrast.parameters(self, family, arms, delta)
         return found | {"log_counted": -math.inf, "log_leader": 0.0}
-
-    def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
-        """Pairs may have an epsilon."""

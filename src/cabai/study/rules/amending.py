@@ -54,8 +54,8 @@ def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
 def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
     """Take as the decision what is proven about the leader: it is within some epsilon of the best, at most this one.
 
-    Where its test is not the one that decides (`champion`), or not at the same level (with a reserve), either of the
-    two may be wrong, so the decision is at 2 delta.
+    Where its test is not the one that decides (in a champion race), or not at the same level (with a reserve), either
+    of the two may be wrong, so the decision is at 2 delta.
     """
     from cabai.study.show.known import within_of
 
@@ -84,9 +84,7 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
 
 def decides_by_pairs(settings: Settings) -> bool:
     """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
-    if settings.items is not None:
-        return settings.items.race == PAIRED
-    return bool(settings.threshold.of_pairs == settings.threshold)
+    return settings.items is None or settings.items.race == PAIRED
 
 
 def drop(transaction: Transaction, arm: str, by: str) -> None:
@@ -191,7 +189,7 @@ def raised(settings: Settings, given: Any) -> float:
     if settings.goal != BEST:
         why = f"with goal {settings.goal!r}, epsilon is part of the question"
     elif not decides_by_pairs(settings):
-        why = "champion looks for the best arm itself; once the leader is close enough, use accept()"
+        why = "a champion race looks for the best arm itself; once the leader is close enough, use accept()"
     elif settings.items is not None and settings.reserve is not None:
         why = "arms may join this race, which has a test for this epsilon only"
     elif isinstance(settings.threshold, Calibrated):

@@ -25,6 +25,7 @@ from cabai.families.slots import variance_at
 from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
 from cabai.support.validation import InvalidInput
+from cabai.thresholds import Threshold
 
 CLOSE, ROUGHLY = 2e-3, 2e-2  # of epsilon: the precision of the search, from above
 DOUBLINGS = 60
@@ -97,12 +98,11 @@ class Tester:
 
     def within(self, leader: int, possible: NDArray[np.bool_]) -> float | None:
         """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
-        everyone = not self.by_pairs and possible.sum() > 1  # see known.md
-        rivals = [a for a in self.order.tolist() if (possible[a] or everyone) and a != leader]
-        setup = self._with_epsilon(self.settings.delta)
+        rivals = [a for a in self.order.tolist() if possible[a] and a != leader]
+        setup = self._with_epsilon(self.setup.threshold, self.settings.delta)
         if setup is None or not (self.tested[leader] and self.tested[rivals].all()):
             return None
-        found, beaten = 0.0, self._beaten(self.settings.pairs)
+        found, beaten = 0.0, self._beaten(self.setup)
         for a in rivals:
             if found == 0.0 and beaten(leader, a):
                 continue
@@ -115,18 +115,18 @@ class Tester:
     def lead(self, leader: int, rival: int) -> float | None:
         """The most by which the leader can be better than a rival: the rival is shown to be at most that much worse, at
         the level of all pairs of arms."""
-        setup = self._with_epsilon(self.settings.delta / len(self.arms))
+        setup = self._with_epsilon(self.setup.threshold.of_pairs, self.settings.delta / len(self.arms))
         if setup is None or not (self.tested[leader] and self.tested[rival]):
             return None
         found = self._smallest(setup, rival, leader, 0.0, ROUGHLY)
         return None if found is None else found * self.settings.family.unit
 
-    def _with_epsilon(self, delta: float) -> Setup | None:
-        """The study's test with an epsilon, which is then put there; None if a user's own family has none."""
+    def _with_epsilon(self, threshold: Threshold, delta: float) -> Setup | None:
+        """A test with an epsilon, which is then put there; None if a user's own family has none."""
         width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
         try:
             return Setup(
-                self.settings.kernel_family, self.threshold, arms=len(self.arms), delta=delta,
+                self.settings.kernel_family, threshold, arms=len(self.arms), delta=delta,
                 epsilon=width / 2 if math.isfinite(width) else 1.0,
             )  # fmt: skip
         except InvalidInput:

@@ -336,7 +336,8 @@ class Status:
             found.append(f"{self.leader} is {much}")
         if not found:
             return None
-        each = "each " if len(found) > 1 and (self.threshold == "champion" or self.goal == CHEAPEST) else ""
+        alone = self.goal == CHEAPEST or (self.items is not None and self.threshold == "champion")
+        each = "each " if len(found) > 1 and alone else ""
         return f"{', and '.join(found)}, {each}wrong with probability at most {self.delta:g}"
 
     @property
