@@ -472,7 +472,7 @@ def test_what_python_refuses_is_refused_in_the_same_words(server, study, told):
     {"family": "os:system"}, {"policy": "evil:Policy"}, {"threshold": "mod.sub:T(a=1)"}, {"threshold": "/etc/passwd"},
     {"threshold": "calibrated(c=2, policy=a:b)"}, {"storage": "sqlite:///x.db"}, {"command": "rm"}, {"arms": ["one"]},
     {"arms": ["a"] * 2}, {"delta": "0.1"}, {"delta": 7}, {"items": 10**8}, {"items": [[1], [2]], "family": None},
-    {"seed": 2**70}, {"max_pulls": 0}, {"name": ""}, {"name": "x" * 201}, {"name": "a\nb"}, {"family": "gaussian"},
+    {"seed": 2**70}, {"max_pulls": 0}, {"name": ""}, {"name": "x" * 201}, {"name": "a\nb"},
     {"arms": {"a": None, "b": {"deep": None}}, "costs": {"a": 1}}, {"family": "mirrored:x"}, {"tests": {}},
     {"family": None, "items": 10, "digest": "x" * 200}, {"arms": [f"a{i}" for i in range(501)]},
 ])  # fmt: skip

@@ -227,10 +227,12 @@ def least_log_e(rules, b, a, k, low, high, m, to_b, gap, step, epsilon, no, yes)
         else:
             has_high, shift_high, x_high, f_high, s_high = True, shift, x, value, slope
         if has_low and has_high:
-            part = (f_low - f_high + s_high * (x_high - x_low)) / (s_high - s_low) / (x_high - x_low)
-            bound = f_low + s_low * part * (x_high - x_low)
+            meeting = (f_low - f_high + s_high * (x_high - x_low)) / (s_high - s_low)
+            bound = f_low + s_low * meeting
             if changes_side:  # where a parabola is least; else where the tangents meet, which is half way for one
                 part = -s_low / (s_high - s_low)
+            else:
+                part = meeting / (x_high - x_low)
             part = min(max(part, 0.01), 0.99)
             shift = shift_low + part * (shift_high - shift_low)
         elif has_low:
