@@ -108,7 +108,7 @@ HALVED = {
                                                     if each != "geometric HH")])  # fmt: skip
 def test_sequential_halving_in_money_has_the_published_success(cell, reuse, runs):
     """1,000 trajectories. Published code starts each phase with the first arm again, so its arms have less equal
-    numbers of pulls: 20,000 runs of other code found .20 to .21 so, and .23 to .24 in turn, with one best arm."""
+    numbers of pulls: with one best arm, other code found .20 to .21 so (12,000 runs), .23 to .24 in turn (20,000)."""
     instance = next(case.instance for case in SUITES["shrr24"](0) if case.name == cell)
     options = {"trajectories": 1000, "threshold": "stylized", "shuffle": True}
     summary = cabai.simulate(instance, f"sequential-halving(reuse={reuse})", budget=1500, **options).summary()

@@ -11,6 +11,7 @@ import numpy as np
 from cabai.core.state import Fields
 from cabai.core.stopping import interval_level
 from cabai.families.base import lower_end, upper_end
+from cabai.families.slots import divergence
 from cabai.policies.base import Policy
 from cabai.thresholds import Bets, Contrast, EValue, Mixture, Threshold
 
@@ -23,10 +24,18 @@ def highest_rival(arms, run, rules):
             arm = arms[a]
             end = np.inf
             if arm.tested > 0:
-                end = upper_end(rules, arm.tested_mean, interval_level(arm, run.t, rules, len(arms)))
+                level = interval_level(arm, run.t, rules, len(arms))
+                if not may_exceed(rules, arm.tested_mean, level, highest):
+                    continue
+                end = upper_end(rules, arm.tested_mean, level)
             if end > highest:
                 run.rival, highest = a, end
     return highest
+
+
+def may_exceed(rules, mean, level, q):
+    """Whether the upper end of {x : d(mean, x) <= level} may be above q: cheaper than the end."""
+    return mean > q or not divergence(rules, mean, mean - q, q, 1.0 - q) > level
 
 
 def stop(arms, run, rules):

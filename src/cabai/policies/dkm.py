@@ -11,7 +11,7 @@ import numpy as np
 from cabai.core.shares import halves
 from cabai.core.state import Fields
 from cabai.families.base import lower_end, upper_end
-from cabai.families.slots import divergence
+from cabai.families.slots import divergence, variance_slope
 from cabai.policies.base import Policy
 from cabai.policies.cumulative import TRACKED, furthest_behind
 from cabai.policies.pairs import transport
@@ -55,12 +55,18 @@ def choose(arms, run, rules):
 
 
 def gain(arm, at, run, rules):
-    """max(l, d(up, at), d(down, at)), up and down the ends of {q : d(mean, q) <= l}, l = log t / N; finite."""
-    level = math.log(run.t) / arm.pulls
-    up, down = upper_end(rules, arm.mean, level), lower_end(rules, arm.mean, level)
-    above, below = divergence(rules, up, up - at, at, 1.0 - at), divergence(rules, down, down - at, at, 1.0 - at)
-    largest = max(level, above) if above < np.inf else level  # infinite where `at` is at the edge of the family
-    return max(largest, below) if below < np.inf else largest
+    """max(l, d(up, at), d(down, at)), up and down the ends of {q : d(mean, q) <= l}, l = log t / N; finite.
+
+    d(p, q) is the integral of (x - p)/V(x) from p to q. V has at most one peak, so at the mean itself, only the end
+    towards which V grows can give more than l."""
+    largest = level = math.log(run.t) / arm.pulls
+    for side in (1.0, -1.0):
+        if at != arm.mean or side * variance_slope(rules, arm.mean) > 0.0:
+            end = upper_end(rules, arm.mean, level) if side > 0.0 else lower_end(rules, arm.mean, level)
+            d = divergence(rules, end, end - at, at, 1.0 - at)
+            if largest < d < np.inf:  # infinite where `at` is at the edge of the family
+                largest = d
+    return largest
 
 
 @dataclass(frozen=True)
