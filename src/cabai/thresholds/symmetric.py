@@ -297,10 +297,16 @@ def is_lacking(arm, rules):
 def find_highest(arms, run, rules):
     """The arm with the best mean, unless another arm's upper end is higher by more than epsilon.
 
-    The upper end is the largest q with N log(1 + (q - mean)²/V)/2 <= log t, for gaussian rewards.
+    The upper end is the largest q with N log(1 + (q - mean)²/V)/2 <= log t, for gaussian rewards. First come arms with
+    too few rewards for any decision: the variance of three rewards may be so far off that an arm is not pulled again.
     """
     level = math.log(run.t)
-    highest, end = -1, -np.inf
+    highest, end = 0, -np.inf
+    for a in range(1, len(arms)):
+        if arms[a].pulls < arms[highest].pulls:
+            highest = a
+    if is_lacking(arms[highest], rules):
+        return highest
     for a in range(len(arms)):
         arm = arms[a]
         own = arm.mean + math.sqrt(arm.variance * math.expm1(min(2.0 * level / arm.pulls, LARGE)))
@@ -327,15 +333,11 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
 
 
 def coin(rules, leader, challenger):
-    """h_l and h_c, times the leader's cost: N d²/V divided by the cost of each arm, as for gaussian rewards. An arm
-    with too few rewards for the sign test counts as if it had the larger variance of the two."""
-    v_l, v_c = leader.variance, challenger.variance
-    most = max(v_l, v_c)
+    """h_l and h_c, times the leader's cost: N d²/V divided by the cost of each arm, as for gaussian rewards."""
     if is_lacking(leader, rules):
-        v_l = most
-    if is_lacking(challenger, rules):
-        v_c = most
-    if not most > 0.0:
+        return 1.0, 0.0
+    v_l, v_c = leader.variance, challenger.variance
+    if not max(v_l, v_c) > 0.0:
         v_l = v_c = 1.0
     n_l, n_c, price = leader.pulls, challenger.pulls, leader.cost / challenger.cost
     return v_l * n_c, v_c * n_l * price
