@@ -73,6 +73,10 @@ def same(race, plain, costs):
     assert race.leader(costs) == plain.leader(costs)
     assert race.active(costs) == plain.active(costs)
     assert race.winner(costs) == plain.winner(costs)
+    leader = board.find_leader(race.board, costs)  # as a replay has it
+    assert leader == (board.NO_ARM if race.leader(costs) is None else race.leader(costs))
+    is_decided = specialised(board.is_decided, functions_of(race.name))
+    assert is_decided(race.board, leader) == (race.winner(costs) is not None)
     for key, best in plain.best.items():
         found = race.board.best[0, 0, key] if plain.race == "champion" else race.board.best[key]
         if best < plain.target:
