@@ -207,7 +207,7 @@ def plan():
 def savings():
     """What finding the best costs beside the usual ways, in studies and on the demo's dataset: the README's picture."""
     drawn = [random_instance("bernoulli", 10, seed=0, number=i) for i in range(10)]
-    options = {"delta": 0.05, "threshold": "contrast", "trajectories": 100}
+    options = {"delta": 0.05, "trajectories": 100}
     ratios = [
         np.mean([cabai.simulate(instance, policy, **options).summary().ratio for instance in drawn])
         for policy in ("uniform", "tas", "top-two")
