@@ -198,6 +198,9 @@ def test_what_the_database_itself_cannot_read_hides_no_other_study(folder, what)
     assert [status.name for status in found] == ["second"]
     assert len(damaged) == 1
     assert "Could not decode to UTF-8" in damaged[0]
+    listed, wrong = service.listed(storage, {})
+    assert [each.name for _, each in listed.values()] == ["second"]
+    assert len(wrong) == 1
 
 
 # Snapshots

@@ -13,6 +13,7 @@ from scipy.stats import binom
 
 import cabai
 import reference
+from cabai.study import service
 from cabai.study.settings import Settings
 from cabai.study.show.status import roughly
 from folding import Play
@@ -420,3 +421,28 @@ def test_stopping_by_hand_takes_no_decision_back():
     study.run(lambda arm: arm == "a")
     study.stop()
     assert (study.decision, study.status().reason) == ("a", "evidence")
+
+
+def test_a_list_shows_of_each_study_what_its_status_does_and_reads_only_those_that_changed(tmp_path):
+    storage, kept = f"sqlite:///{tmp_path}/cabai.db", {}
+    kinds = [{"family": "bernoulli"}, {"items": 50}, {"family": "gaussian(variance=1)"}]
+    studies = [
+        cabai.create_study(f"s{at}", arms=["a", "b"], costs=[1, 2], storage=storage, **about)
+        for at, about in enumerate(kinds)
+    ]
+    for step in range(36):
+        study = studies[step % 3]
+        if not study.stopped:
+            pull = study.ask()
+            study.tell(pull, float(pull.arm == "b"))
+        found, damaged = service.listed(storage, kept)
+        assert not damaged
+        for one, (place, listed) in zip(studies, found.values(), strict=True):
+            status = one.status()
+            assert listed._asdict() == {name: getattr(status, name) for name in listed._fields}
+            assert place == service.revision(one)
+        assert sum(each is not kept.get(id_) for id_, each in found.items()) <= (1 if kept else 3)
+        kept = found
+    assert {each.stopped for _, each in kept.values()} == {True, False}
+    cabai.delete_study("s0", storage=storage)
+    assert [each.name for _, each in service.listed(storage, kept)[0].values()] == ["s1", "s2"]

@@ -149,7 +149,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
-        return HTMLResponse(views.studies(*studies.overview(address_of(request))))
+        return HTMLResponse(views.studies(*studies.listed(address_of(request))))
 
     @app.get("/studies/{name}", include_in_schema=False)
     def page_of(name: str) -> Response:

@@ -28,6 +28,7 @@ class Studies:
     def __init__(self, url: str, only: Any = None) -> None:
         self.url, self.only = url, only
         self._open: dict[str, Any] = {}
+        self._listed: dict[int, Any] = {}  # by id: the last place, and what the page lists
         self._guard = threading.Lock()
 
     def do(self, written: str, work: Callable[[Any], T]) -> T:
@@ -66,6 +67,13 @@ class Studies:
             return [self.only.status()], []
         found, damaged = service.overview(self.url)
         return found, [self.without_place(text, address) for text in damaged]
+
+    def listed(self, address: str) -> tuple[list[Any], list[str]]:
+        """The same as the page lists them, which many viewers load often."""
+        if self.only is not None:
+            return self.overview(address)
+        self._listed, damaged = service.listed(self.url, self._listed)
+        return [each for _, each in self._listed.values()], [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """An error message that names the server instead of the storage behind it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from cabai.study.log.events import DECISIONS
 from cabai.study.log.storage import MEMORY, open_storage
 from cabai.study.settings import Settings
 from cabai.study.show.exporting import spooled as spooled
-from cabai.study.show.looking import status_of
+from cabai.study.show.looking import Listed, status_of
 from cabai.study.show.status import Status
 from cabai.study.stored import StoredStudy as StoredStudy
 from cabai.support.validation import InvalidInput
@@ -99,6 +99,27 @@ def overview(storage: str, *, make: bool = True) -> tuple[list[Status], list[str
         except (StorageError, InvalidInput) as error:  # the others are shown all the same
             damaged.append(str(error))
     return found, damaged
+
+
+def listed(storage: str, kept: Mapping[int, tuple[int, Listed]]) -> tuple[dict[int, tuple[int, Listed]], list[str]]:
+    """Every study as a list shows it, by its id and with its last place, the oldest first, and what is wrong with those
+    that cannot be read. Only studies that have changed since they were `kept` are read."""
+    opened, found, damaged = open_storage(storage), dict[int, tuple[int, Listed]](), list[str]()
+    for study, place in opened.fetch(tables.LAST_PLACES):
+        if study in kept and kept[study][0] == place:
+            found[study] = kept[study]
+            continue
+        try:
+            found[study] = listed_now(StoredStudy(opened, catalogue.row_of_id(opened, study)))
+        except StudyNotFound:  # deleted in the meantime
+            continue
+        except (StorageError, InvalidInput) as error:  # the others are shown all the same
+            damaged.append(str(error))
+    return found, damaged
+
+
+def listed_now(study: StoredStudy) -> tuple[int, Listed]:
+    return study._current.look(lambda state: (state.place, Listed.of(state, study._row)))
 
 
 def status_from(study: StoredStudy, snapshot: Sequence[Any], tail: Sequence[Any], now: float) -> Status:

@@ -70,7 +70,7 @@ def page(seen: StudyView, *, base: str = "") -> str:
     return render("page.html", base=base, parts=fragments(seen), status=seen.status)
 
 
-def studies(found: Sequence[Status], damaged: Sequence[str], *, base: str = "") -> str:
+def studies(found: Sequence[Any], damaged: Sequence[str], *, base: str = "") -> str:
     """The page that lists all studies."""
     return render("studies.html", base=base, found=found, damaged=damaged)
 

@@ -73,6 +73,10 @@ PREPARE = (
 )
 STOPS_AND_AMENDMENTS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
 LAST_PLACE = "SELECT (SELECT max(place) FROM cabai_event WHERE study = one.id) FROM cabai_study AS one WHERE id = ?"
+LAST_PLACES = (  # of all studies
+    "SELECT id, coalesce((SELECT max(place) FROM cabai_event WHERE study = one.id), 0) FROM cabai_study AS one "
+    "ORDER BY number"
+)
 ROW = f"(?{', ?' * len(Event._fields)})"
 RESULT = (
     f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"

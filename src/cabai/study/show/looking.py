@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,47 @@ from cabai.study.state.sampled import SampledState
 LATELY = 9  # points of the history that say how fast results come
 
 
+class Listed(NamedTuple):
+    """A study in a list: of its status, what takes no tests in addition to the study's own."""
+
+    name: str
+    created: float
+    stopped: bool
+    decision: str | None
+    leader: str | None
+    progress: float | None
+    looks_tied: bool
+    spent: float
+    max_cost: float | None
+    last_result: float | None
+
+    @classmethod
+    def of(cls, state: Any, row: Row) -> Listed:
+        ended, names = state.ended, state.settings.arms
+        leader = state.leader if ended is None else ended.arm
+        best = None if leader is None else names[leader]
+        progress: float | None = 1.0
+        looks_tied = False
+        if ended is None:
+            kind = looking(state, leader)
+            remaining = kind.remaining()
+            progress, looks_tied = kind.progress(remaining), remaining is not None and remaining.looks_tied
+        return cls(row.name, row.created, ended is not None,
+                   best if ended is not None and ended.words in DECISIONS else None, best, progress, looks_tied,
+                   state.bill, state.settings.max_cost, state.last_result)  # fmt: skip
+
+
+def looking(state: Any, leader: int | None) -> Looking:
+    return RaceLooking(state, leader) if isinstance(state, RaceState) else SampledLooking(state, leader)
+
+
 def status_of(state: Any, row: Row, now: float) -> Status:
     """The status of a study at this time."""
     settings, ended = state.settings, state.ended
     names, why = settings.arms, None if ended is None else ended.words
     is_decided = why in DECISIONS
     leader = state.leader if ended is None else ended.arm
-    kind: Looking = RaceLooking(state, leader) if isinstance(state, RaceState) else SampledLooking(state, leader)
+    kind = looking(state, leader)
     closest = kind.closest()
     rival = closest[0] if closest is not None and settings.goal == BEST else None
     shown = kind.known(rival, is_decided=why == EVIDENCE)
