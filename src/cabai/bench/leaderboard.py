@@ -33,9 +33,11 @@ def cells(group: Rows) -> list[list[str]]:
     """A table of one case, with its heading."""
     reference = group[0]["reference"]
     has_budget = group[0]["budget"] is not None
-    less = f"errors less {reference}" if has_budget else f"less {reference}"
+    minus = f"errors minus {reference}" if has_budget else f"minus {reference}"
     costs = [] if has_budget else ["mean cost", "± se", "ratio", "median", "99 %"]
-    table = [["policy", *costs, "errors", "95 % interval", *([] if has_budget else ["unfinished"]), less, "µs a step"]]
+    table = [
+        ["policy", *costs, "errors", "95 % interval", *([] if has_budget else ["unfinished"]), minus, "µs per step"]
+    ]
     for row in group:
         n = row["trajectories"]
         apart = "-" if row["difference"] is None else f"{row['difference']:+.3g} ± {row['se_difference']:.2g}"
@@ -72,11 +74,12 @@ def plots(group: Rows) -> list[dict[str, Any]]:
     """What a policy pays (or how often it is wrong, with a budget) against what it computes; and against its errors."""
     has_budget = group[0]["budget"] is not None
     if has_budget:
-        worth = "share of errors", [max(row["errors"], 0.5) / row["trajectories"] for row in group]
+        shares = [max(row["errors"], 0.5) / row["trajectories"] for row in group]
+        worth = "share of errors (none counts as half of one)", shares
     else:
         worth = "mean cost", [row["mean_cost"] for row in group]
     names, compute = [row["policy"] for row in group], [row["us_per_step"] for row in group]
-    found = [scatter("µs a step", worth[0], compute, worth[1], names)]
+    found = [scatter("µs per step", worth[0], compute, worth[1], names)]
     if not has_budget:
         over = [max(row["errors"], 0.5) / row["trajectories"] / row["delta"] for row in group]
         if any(row["errors"] for row in group):
@@ -85,13 +88,19 @@ def plots(group: Rows) -> list[dict[str, Any]]:
 
 
 def scatter(across: str, up: str, x: list[float], y: list[float], names: list[str]) -> dict[str, Any]:
-    """Points on logarithmic scales, with their places in a square of 100."""
+    """Points on logarithmic scales, with their places in a square of 100, and the heights of their labels."""
 
     def places(values: list[float]) -> list[float]:
         logs = [math.log(max(value, 1e-300)) for value in values]
         low, high = min(logs), max(logs)
         return [50.0 if high == low else round(5 + 90 * (value - low) / (high - low), 1) for value in logs]
 
-    points = list(zip(places(x), [100 - each for each in places(y)], names, strict=True))
+    points: list[tuple[float, float, str, float]] = []
+    for left, up_to, name in sorted(zip(places(x), places(y), names, strict=True), key=lambda point: -point[1]):
+        label = top = 100 - up_to
+        while any(abs(label - other) < 3 and -1.1 * len(name) < left - at < 1.1 * len(text)
+                  for at, _, text, other in points):  # fmt: skip
+            label -= 1  # up, where no other label is
+        points.append((left, top, name, label))
     ends = [f"{value:.3g}" for value in (min(x), max(x), min(y), max(y))]
     return {"across": across, "up": up, "points": points, "ends": ends}
