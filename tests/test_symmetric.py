@@ -351,12 +351,24 @@ def test_top_two_starves_no_arm_whose_first_rewards_are_almost_equal():
     assert (bills > 5 * np.median(bills)).sum() <= 2
 
 
+def test_progress_counts_the_pulls_that_every_decision_needs():
+    """Nine of each arm, however far apart they are: after 5 of 18, less than half is done."""
+    study = cabai.create_study("times", arms=["a", "b"], family="gaussian", storage="memory")
+    for reward in (3.0, 1.0, 3.1, 1.1, 3.05):
+        study.tell(study.ask(), reward, cost=1)
+    assert 0.1 < study.status().progress < 0.5
+    assert symmetric.fewest(math.log(1 / 0.05)) == 9
+
+
 def test_a_variance_that_is_not_known_is_refused_where_it_is_needed():
     for threshold in ("contrast", "evalue", "mixture", "stylized"):
         with pytest.raises(InvalidInput, match="does not have"):
             simulate(Instance(UNKNOWN, [1, 0], [1, 1]), threshold=threshold)
-    with pytest.raises(InvalidInput, match="divergence"):
-        simulate(Instance(UNKNOWN, [1, 0], [1, 1]), "ugape")
+    for policy in ("ugape", "ocba"):
+        with pytest.raises(InvalidInput, match="divergence"):
+            simulate(Instance(UNKNOWN, [1, 0], [1, 1]), policy)
+    with pytest.raises(InvalidInput, match="calibrate needs the variance"):
+        cabai.calibrate(UNKNOWN, costs=[1, 1])
     with pytest.raises(InvalidInput, match="leave out the threshold"):
         simulate(Instance("gaussian", [1, 0], [1, 1]), threshold="symmetric")
     with pytest.raises(InvalidInput, match="sd\\[0\\] must be positive"):

@@ -86,6 +86,8 @@ def calibrate(
     """
     started = time.perf_counter()
     kind, chosen, prices = family_of(family), policy_of(policy), numbers(costs, "costs")
+    if kind.key == "symmetric":
+        raise InvalidInput(f"calibrate needs the variance of the rewards, as in gaussian(variance=1), got {kind}.")
     chance, sure = probability(delta), probability(confidence, "confidence")
     if len(prices) < 2:
         raise InvalidInput(f"costs must name at least 2 arms, got {len(prices)}.")

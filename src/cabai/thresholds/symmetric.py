@@ -94,10 +94,10 @@ def keep(arm, rules, reward):
 def weigh(arm, rules):
     arm.tested = arm.pulls - arm.aside if arm.aside > 0 else 0
     arm.tested_mean = arm.first + arm.center
-    arm.variance = 0.0
+    arm.own_variance = 0.0
     if arm.aside > 0:
         known = arm.aside - 1
-        arm.variance = (arm.squares + known * arm.scale * arm.scale) / max(arm.pulls - 2, known)
+        arm.own_variance = (arm.squares + known * arm.scale * arm.scale) / max(arm.pulls - 2, known)
 
 
 def beats(rules, t, b, a):
@@ -289,6 +289,11 @@ def log_at(tilt, n, squares, away):
 # How top-two chooses: by the estimated variances of the arms, with pulls under way counted as pulled.
 
 
+def fewest(level: float) -> int:
+    """The least number of rewards of an arm for which `is_lacking` is false."""
+    return math.floor((level - LOG_SIGNS) / LOG_2) + 1
+
+
 def is_lacking(arm, rules):
     """Whether an arm has too few rewards for the sign test, whatever they are."""
     return not LOG_SIGNS + LOG_2 * arm.pulls > rules.level
@@ -309,7 +314,7 @@ def find_highest(arms, run, rules):
         return highest
     for a in range(len(arms)):
         arm = arms[a]
-        own = arm.mean + math.sqrt(arm.variance * math.expm1(min(2.0 * level / arm.pulls, LARGE)))
+        own = arm.mean + math.sqrt(arm.own_variance * math.expm1(min(2.0 * level / arm.pulls, LARGE)))
         if a != run.leader:
             own -= rules.epsilon
         if own > end:
@@ -325,7 +330,7 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
             n_b, n_a, gap = arms[l].pulls, arms[a].pulls, arms[l].mean - arms[a].mean + rules.epsilon
             z = 0.0
             if gap > 0.0:
-                up, down = parts(n_b, arms[l].variance, n_a, arms[a].variance, gap)
+                up, down = parts(n_b, arms[l].own_variance, n_a, arms[a].own_variance, gap)
                 z = min(up + down, LOG_2 * min(n_b, n_a))
             if challenger < 0 or z < least:
                 challenger, least = a, z
@@ -336,7 +341,7 @@ def coin(rules, leader, challenger):
     """h_l and h_c, times the leader's cost: N d²/V divided by the cost of each arm, as for gaussian rewards."""
     if is_lacking(leader, rules):
         return 1.0, 0.0
-    v_l, v_c = leader.variance, challenger.variance
+    v_l, v_c = leader.own_variance, challenger.own_variance
     if not max(v_l, v_c) > 0.0:
         v_l = v_c = 1.0
     n_l, n_c, price = leader.pulls, challenger.pulls, leader.cost / challenger.cost
@@ -346,7 +351,7 @@ def coin(rules, leader, challenger):
 def parts_shown(rules, b, a, epsilon):
     """For `cheapest`: what each arm adds to the evidence, or more if it has too few rewards for the sign test."""
     gap = max(b.mean - a.mean + epsilon, 0.0)
-    up, down = parts(b.pulls, b.variance, a.pulls, a.variance, gap)
+    up, down = parts(b.pulls, b.own_variance, a.pulls, a.own_variance, gap)
     return max(up, 1.0 if is_lacking(b, rules) else LEAST), max(down, 1.0 if is_lacking(a, rules) else LEAST)
 
 
@@ -411,7 +416,7 @@ class Symmetric(Threshold):
         "lowest": 0.0,  # of all rewards
         "highest": 0.0,
     }
-    arm_scratch: ClassVar[Fields] = {"variance": 0.0}  # an estimate, for policies; 0 while rewards are equal
+    arm_scratch: ClassVar[Fields] = {"own_variance": 0.0}  # an estimate, for policies; 0 while rewards are equal
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if not isinstance(family, UnknownVariance):

@@ -170,7 +170,7 @@ class Tester:
         """About a standard deviation of the difference of two means."""
         one, other = self.arms[b], self.arms[a]
         if self.settings.family.key == "symmetric":
-            return math.sqrt(one.variance / one.pulls + other.variance / other.pulls)
+            return math.sqrt(one.own_variance / one.pulls + other.own_variance / other.pulls)
         mean = (one.tested * one.tested_mean + other.tested * other.tested_mean) / (one.tested + other.tested)
         with np.errstate(all="ignore"):
             each = float(setup.bound(variance_at)(Record(setup.rules), mean, 1.0 - mean))

@@ -31,6 +31,7 @@ import numpy as np
 
 from cabai.core.state import Record
 from cabai.families.slots import variance_at
+from cabai.thresholds import symmetric
 
 TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.18  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
@@ -160,9 +161,10 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
         equal = max(equal, variance * (i * claim.required / claim.evidence if is_shown else need))
         closest = min(closest, (claim.evidence - claim.required, own))
     more = [0.0] * len(n)
+    fewest = symmetric.fewest(max(claim.required for claim in claims)) if settings.family.key == "symmetric" else 0
     for hub, needs in by_hub.items():
         for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
-            more[a] = max(more[a], pulls - n[a])
+            more[a] = max(more[a], max(pulls, fewest) - n[a])
     price = sum(c * m for c, m in zip(costs, more, strict=True))
     spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
     is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
@@ -202,7 +204,7 @@ def variances_of(state: Any, n: list[float], mean: list[float]) -> list[float]:
     """The variance of each arm's rewards, as kernels see them: of rewards in [0, 1] with half a reward added."""
     key = state.settings.family.key
     if key == "symmetric":  # as estimated, for policies too
-        return [max(float(own), 1e-12) for own in state.ordered.arms["variance"]]
+        return [max(float(own), 1e-12) for own in state.ordered.arms["own_variance"]]
     of_family, rules = state.setup.bound(variance_at), Record(state.rules)
     is_share = key in ("bernoulli", "bounded")
     with np.errstate(all="ignore"):
