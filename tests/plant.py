@@ -125,7 +125,7 @@ FAULTS = [Fault(*each) for each in [
     ("policies/top_two.py", "level = math.log(run.t)", "level = math.log(run.t + 1)",
      "test_exactness::test_same_pulls_as_the_reference[top-two-exponential]"),
     ("policies/top_two.py", "if abs(arm.known) - arm.price <= least:", "if abs(arm.known) - arm.price < least:",
-     "test_exactness::test_top_two_makes_the_same_pulls_with_many_arms_at_the_edges"),
+     "test_exactness::test_of_equally_close_rivals_top_two_takes_the_first"),
     ("policies/d_lucb.py", "run.waiting = run.rival", "run.waiting = -1",
      "test_exactness::test_same_pulls_as_the_reference[d-lucb-exponential]"),
     ("policies/d_lucb.py", "highest_rival(arms, run, rules) - rules.epsilon", "highest_rival(arms, run, rules)",

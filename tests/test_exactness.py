@@ -7,7 +7,13 @@ import pytest
 
 import cabai
 from cabai.core.compiling import compiled
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.families import family_of
+from cabai.policies import policy_of
+from cabai.policies.top_two import find_challenger
 from cabai.support.streams import normal, uniform
+from cabai.thresholds import threshold_of
 from combinations import covering
 from conftest import coin_stream, coins, drawer, variance_of
 from reference import run as reference_run
@@ -160,3 +166,14 @@ def test_top_two_makes_the_same_pulls_with_many_arms_at_the_edges(family, policy
     for seed in range(2):
         instance = cabai.Instance(family, rng.permutation(EDGES[family](rng)), 10 ** rng.uniform(-6, 0, 30))
         assert compare(instance, policy, "stylized", 0.05, seed)
+
+
+def test_of_equally_close_rivals_top_two_takes_the_first():
+    """Also if the one it took before is another, and the evidence of both is known to be the same."""
+    setup = Setup(family_of("gaussian"), threshold_of("stylized"), policy_of("top-two"), arms=3, delta=0.05)
+    arms, run = setup.start()
+    arms["pulls"] = arms["tested"] = 4
+    arms["mean"] = arms["tested_mean"] = [1.0, 0.0, 0.0]
+    arms["known"], run["leader"], run["known_for"], run["rival"] = 2.0, 0, 0, 2
+    with np.errstate(all="ignore"):
+        assert setup.bound(find_challenger)(Records(arms), Record(run), Record(setup.rules), 0) == 1
