@@ -404,8 +404,9 @@ class Status:
         digits = decimals(arm.low, arm.high) if self.items is None else decimals_of_mean(arm.pulls)
         low = "-inf" if arm.low is None else fixed(arm.low, digits)
         high = "inf" if arm.high is None else fixed(arm.high, digits)
+        interval = "not known yet" if arm.low is None and arm.high is None else f"{low} to {high}"
         return {
-            "mean": fixed(arm.mean, digits), "interval": f"{low} to {high}" if arm.pulls else "",
+            "mean": fixed(arm.mean, digits), "interval": interval if arm.pulls else "",
             "behind": "" if arm.behind is None else rounded(arm.behind),
         }  # fmt: skip
 
