@@ -33,11 +33,11 @@ THRESHOLDS: Registry[Threshold] = Registry(
 
 def threshold_of(given: str | Threshold | None, family: Family | None = None, best_of: int = 2) -> Threshold:
     """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
-    family. `best_of` is the number of arms if one of them must be shown to be the best, with epsilon 0, from pulls in
-    the order of asking; else 2.
+    family.
 
-    Simulations, comparisons and studies all have this default. A name that ends in .json is a file written by
-    `Certificate.save`: the threshold that it certifies.
+    `best_of` is the number of arms if one of them must be shown to be the best, with epsilon 0, from pulls in the order
+    of asking; else 2. Simulations, comparisons and studies all have this default. A name that ends in .json is a file
+    written by `Certificate.save`: the threshold that it certifies.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
