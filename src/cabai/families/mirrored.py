@@ -131,7 +131,8 @@ class Mirrored(Family):
         """Its own functions, each bound to those of the original family, as far as that has them."""
         given = self.inner.binding
         own = [specialised(each, given) for each in self.functions if not needs((each,), given)]
-        return binding([*own, *(each for each in (evidence_at_most, evidence_at_least) if each.__name__ in dict(given))])
+        own += [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in dict(given)]
+        return binding(own)
 
     def allows_mean(self, mean: float) -> bool:
         return self.inner.allows_mean(-mean)
