@@ -83,6 +83,8 @@ def kinds(chance: random.Random, *, others: bool = False) -> dict[str, tuple[dic
         "ten arms": (named(0.8, *(0.6 - 0.03 * i for i in range(9))), bernoulli, {}),
         "tie, epsilon": (named(0.6, 0.6), bernoulli, {"epsilon": 0.08}),
         "gaussian .2/0": (named(0.2, 0.0), gaussian, one),
+        "unknown variance": (named(1.0, 0.7, 0.2), gaussian, {"family": "gaussian", "costs": [3, 1, 1]}),
+        "unknown variance, epsilon": (named(0.5, 0.4), gaussian, {"family": "gaussian", "epsilon": 0.2}),
         "easy": (named(0.95, 0.3), bernoulli, {}),
         "minimize, epsilon": (named(0.3, 0.4, 0.5), bernoulli, {"direction": "minimize", "epsilon": 0.03}),
         "cheapest": (named(0.5, 0.8, 0.82), bernoulli, {"goal": "cheapest", "epsilon": 0.1, "costs": [1, 2, 3]}),
