@@ -354,8 +354,8 @@ class Status:
         found = []
         if self.ahead and (self.lead or 0.0) > 0:
             found.append(f"{self.decision} is {self.ahead}.")
-        if 0 < (self.within or 0.0) < self.epsilon:  # else the decision says as much
-            found.append(f"{self.decision} is at most {rounded_up(self.within or 0.0)} worse than the best.")
+        if self.within and float(rounded_up(self.within)) < self.epsilon:  # else the decision says as much
+            found.append(f"{self.decision} is at most {rounded_up(self.within)} worse than the best.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -414,7 +414,7 @@ class Status:
         """What there is to say of an arm, in a word or two; empty where it is nothing."""
         is_best = self.goal == BEST
         if arm.name == self.decision:
-            return ("accepted" if self.reason == ACCEPTED else "best") if is_best else "cheapest"
+            return "cheapest" if not is_best else "accepted" if self.reason == ACCEPTED else "decided" if self.epsilon else "best"
         if arm.name in self.dropped:
             return "dropped"
         if arm.name in self.tied:
