@@ -140,9 +140,10 @@ def charts(seen: StudyView) -> list[Chart]:
     end, spent = bill["spent", "main"][-1]
     ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
+    paid = "ended" if status.stopped else "no end in sight" if status.looks_tied else paid
     found = [
         chart(
-            "Progress", "ended" if status.stopped else "no end in sight" if status.looks_tied else paid, progress_over_bill(seen), "spent", money,
+            "Progress", paid, progress_over_bill(seen), "spent", money,
             lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
         chart("The lead", ahead, lead, "spent", money, lambda value: number(value, 2))
