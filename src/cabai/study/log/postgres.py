@@ -29,6 +29,14 @@ OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_default
 prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
 
 
+class Driver(psycopg.Connection[Any]):
+    """A connection that is closed when nobody has it: Ctrl-C can come before it is given back."""
+
+    def __del__(self) -> None:  # type: ignore[override]
+        if hasattr(self, "pgconn"):  # else Ctrl-C came as it was made
+            self.close()
+
+
 class PostgresConnection:
     """One of the connections that the threads of a process share."""
 
@@ -214,7 +222,7 @@ class Pool:
     def connect(self) -> Any:
         """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
         server's defaults."""
-        driver = psycopg.connect(**self.options, autocommit=True)  # transactions are begun by hand
+        driver = Driver.connect(**self.options, autocommit=True)  # transactions are begun by hand
         self.made.add(driver)
         try:
             patience = f"{database.PATIENCE * 1000:.0f}"
