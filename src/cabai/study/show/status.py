@@ -354,8 +354,8 @@ class Status:
         found = []
         if self.ahead and (self.lead or 0.0) > 0:
             found.append(f"{self.decision} is {self.ahead}.")
-        if self.within and float(rounded_up(self.within)) < self.epsilon:  # else the decision says as much
-            found.append(f"{self.decision} is at most {rounded_up(self.within)} worse than the best.")
+        if 0 < (self.within or 0.0) < self.epsilon:  # else the decision says as much
+            found.append(f"{self.decision} is at most {rounded_up(self.within or 0.0)} worse than the best.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
