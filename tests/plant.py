@@ -45,7 +45,7 @@ FAULTS = [Fault(*each) for each in [
      "test_sampling::test_bernoulli_rewards_are_zero_or_one_with_the_right_chance"),
     ("families/poisson.py", "return q * psi(difference / q)", "return psi(difference / q)",
      "test_families::test_divergence_is_accurate_to_1e_12"),
-    ("families/poisson.py", "return gamma(record, 1.0 + total) / n", "return gamma(record, total) / n",
+    ("families/poisson.py", "return gamma(record, 1.0 + total) / n", "return gamma(record, 0.5 + total) / n",
      "test_field::test_means_are_drawn_from_their_posterior"),
     ("families/gaussian.py", "return mean - math.sqrt(2.0 * rules.variance * level)",
      "return mean - math.sqrt(rules.variance * level)",
