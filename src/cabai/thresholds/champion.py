@@ -46,15 +46,15 @@ def credit(arms, run, rules, b, pulls, reward):
     A pull that should not have counted costs 1 + 2 N_b/N_a times what one that should have earns. So b must be ahead of
     the next rival x of a: e^(4 Z_{b,x}) > 1 + N_b/N_a, where Z is approximate.
     """
-    n = arms[b].pulls
-    if n == 0 or rules.log_counted == -np.inf:
+    n = float(arms[b].pulls)  # Python's numbers: without a compiler, NumPy's are slow
+    if n == 0.0 or rules.log_counted == -np.inf:
         return
     first = second = third = -1
     best = next_best = last = -np.inf  # their means
     for a in range(len(arms)):
         arm = arms[a]
         if arm.pulls > 0:
-            mean = arm.mean
+            mean = float(arm.mean)
             if mean > best:
                 first, second, third = a, first, second
                 best, next_best, last = mean, best, next_best
@@ -64,27 +64,28 @@ def credit(arms, run, rules, b, pulls, reward):
             elif mean > last:
                 third, last = a, mean
     if b == first:
-        of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
+        of_second, of_others = lead(arms, rules, n, best, third, last), lead(arms, rules, n, best, second, next_best)
         for a in range(len(arms)):
             arm = arms[a]
-            if a != b and arm.pulls * (of_second if a == second else of_others) > arm.pulls + n:
+            n_a = float(arm.pulls)
+            if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
                 arm.rivals += pulls
                 arm.rival_rewards += reward
     elif b == second:
         arm = arms[first]
-        if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
+        if arm.pulls * lead(arms, rules, n, next_best, third, last) > arm.pulls + n:
             arm.rivals += pulls
             arm.rival_rewards += reward
 
 
-def lead(arms, rules, b, x):
+def lead(arms, rules, n_b, mean_b, x, mean_x):
     """e^(4 Z_{b,x}); very large if there is no such arm x."""
     if x < 0:
         return math.exp(LARGEST)
-    n_b, n_x, gap = arms[b].pulls, arms[x].pulls, arms[b].mean - arms[x].mean
+    n_x, gap = float(arms[x].pulls), mean_b - mean_x
     if not gap > 0.0:
         return 1.0
-    m = (n_b * arms[b].mean + n_x * arms[x].mean) / (n_b + n_x)
+    m = (n_b * mean_b + n_x * mean_x) / (n_b + n_x)
     z = gap * gap * n_b * n_x / (2.0 * (n_b + n_x) * variance_at(rules, m, 1.0 - m))  # as if V were constant
     return math.exp(min(CLEARLY * z, LARGEST))
 
@@ -95,14 +96,14 @@ def beats(rules, t, b, a):
 
 def is_worth_testing(rules, t, b, a):
     """As for `contrast`, of the counted rewards or of those of b."""
-    if not b.tested_mean > a.tested_mean:
+    n_a, mean_a, n = float(a.tested), float(a.tested_mean), float(a.rivals)
+    if not b.tested_mean > mean_a:
         return False
-    n_a, mean_a = a.tested, a.tested_mean
-    if a.rivals > 0:
-        mean, level = a.rival_rewards / a.rivals, rules.level - rules.log_counted
+    if n > 0.0:
+        mean, level = float(a.rival_rewards) / n, rules.level - rules.log_counted
         if mean > mean_a:
-            z = pair_evidence(rules, a.rivals, mean, n_a, mean_a)
-            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, a.rivals, mean, n_a, mean_a):
+            z = pair_evidence(rules, n, mean, n_a, mean_a)
+            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, n, mean, n_a, mean_a):
                 return True
     level = rules.level - rules.log_leader
     if not evidence_at_most(rules, b, a) > level + LEAST_PRICE:
