@@ -114,7 +114,7 @@ FAULTS = [Fault(*each) for each in [
     ("policies/co.py", "return arms[a].costs * arms[a].pulls", "return arms[a].pulls * arms[a].pulls",
      "test_exactness::test_same_pulls_as_the_reference[co-gaussian]"),
     ("policies/co.py", "            run.left -= 1\n", "",
-     "test_exactness::test_same_pulls_as_the_reference[co-gaussian]"),
+     "test_exactness::test_same_pulls_as_the_reference_with_the_bernoulli_threshold[co]"),
     ("policies/co.py", "if leader == run.dropped_for and last != leader:", "if last != leader:",
      "test_epsilon::test_a_new_leader_drops_every_arm_that_it_beats"),
     ("policies/ctas.py", "run.counted * arm.share - arm.costs", "run.counted * arm.share + arm.costs",
