@@ -344,15 +344,15 @@ OWN = [press, lurk, in_turn, *(SAMPLERS[name].choose for name in ("follow", "spo
 ALL = {"co": "co", "top-two": "top-two"} | {each.__name__: cabai.policy(each, stop=rejected) for each in OWN}
 
 
-def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls):
+def assert_errs_rarely(family, sampler, arms, trajectories, max_pulls, epsilon=0.0):
     mean, delta = TIES[family], 0.1
-    instance = Instance(family, [mean - 1e-9] * (arms - 1) + [mean], np.linspace(1, 0.3, arms))
+    instance = Instance(family, [mean - epsilon - 1e-9] * (arms - 1) + [mean], np.linspace(1, 0.3, arms))
     runs = simulate(
         instance, ALL[sampler], delta=delta, threshold="champion", trajectories=trajectories, seed=6,
-        max_pulls=max_pulls,
+        max_pulls=max_pulls, epsilon=epsilon,
     )  # fmt: skip
     errors = int(runs.wrong.sum())
-    print(f"{family} {sampler} {arms} arms: wrong {errors / trajectories:.5f}")
+    print(f"{family} {sampler} {arms} arms, epsilon {epsilon}: wrong {errors / trajectories:.5f}")
     assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
     return errors
 
@@ -373,6 +373,15 @@ def test_tied_arms_are_told_apart_as_rarely_as_promised(family, sampler, arms):
 def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(family, sampler, arms):
     """100 000 trajectories of at most 300 pulls for each arm."""
     assert_errs_rarely(family, sampler, arms, 100_000, 300 * arms)
+
+
+@SLOW
+@pytest.mark.parametrize("arms", [3, 10])
+@pytest.mark.parametrize("sampler", ["co", "top-two"])
+@pytest.mark.parametrize("family", TIES)
+def test_an_arm_that_is_hardly_too_far_from_the_best_is_returned_rarely_in_the_long_run(family, sampler, arms):
+    """100 000 trajectories of at most 300 pulls for each arm, with an epsilon."""
+    assert_errs_rarely(family, sampler, arms, 100_000, 300 * arms, epsilon=0.1)
 
 
 def test_it_is_cheaper_than_contrast():
