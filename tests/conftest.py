@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import signal
+import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -56,6 +57,15 @@ def compilers() -> Iterator[None]:
     for thread in threading.enumerate():
         if thread.name == "cabai compiles":
             thread.join()
+
+
+@pytest.fixture(autouse=True)
+def memory() -> Iterator[None]:
+    """Studies in memory end with their test: many tests compare all that is stored with what was stored before."""
+    yield
+    storage = sys.modules.get("cabai.study.log.storage")
+    if storage is not None and storage.MEMORY in storage._opened:
+        storage._opened.pop(storage.MEMORY).close()
 
 
 @pytest.fixture(scope="session")

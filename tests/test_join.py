@@ -32,6 +32,11 @@ def scored(calls):
     return test
 
 
+@pytest.fixture(autouse=True)
+def memory() -> None:
+    """What is in memory stays until all tests of this file have ended: `first` is there."""
+
+
 @pytest.fixture(scope="module")
 def first():
     found = cabai.evaluate(ARMS, range(600), scored(Counter()), seed=5)
