@@ -397,8 +397,8 @@ class Study(ABC):
 
         On Ctrl-C, the run waits for the tests under way; on a second Ctrl-C it leaves them and gives their pulls back.
         You can run the study again. A line on stderr says how it stands: on a terminal the last one, elsewhere one per
-        minute. If `progress` is given, it is called after each pull instead. With `page=True` you can watch the study in
-        a browser, at an address that is printed (extra `server`).
+        minute. If `progress` is given, it is called after each pull instead. With `page=True` you can watch the study
+        in a browser, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
