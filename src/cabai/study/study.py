@@ -396,8 +396,9 @@ class Study(ABC):
         ImportError.
 
         On Ctrl-C, the run waits for the tests under way; on a second Ctrl-C it leaves them and gives their pulls back.
-        You can run the study again. `progress` is called after each pull. With `page=True` you can watch the study in a
-        browser, at an address that is printed (extra `server`).
+        You can run the study again. A line on stderr says how it stands: on a terminal the last one, elsewhere one per
+        minute. If `progress` is given, it is called after each pull instead. With `page=True` you can watch the study
+        in a browser, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -413,7 +414,7 @@ class Study(ABC):
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
 
         again = None if self.storage == "memory" else "Run it again to continue."
-        with page_of(self, page), watched(self, False, again=again):
+        with page_of(self, page), watched(self, None if progress is None else False, again=again):
             return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
     @abstractmethod

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from cabai.support.on_demand import through
@@ -53,6 +54,14 @@ def watched(study: Study, wanted: bool | None = None, *, again: str | None = Non
         print(study.status().line(), file=sys.stderr, flush=True)
 
 
+def columns() -> int:
+    """The width of the terminal that stderr is, whatever stdout is."""
+    own = 0
+    with suppress(OSError, ValueError):
+        own = os.get_terminal_size(sys.stderr.fileno()).columns
+    return own or shutil.get_terminal_size().columns
+
+
 def watch(study: Study, over: threading.Event) -> None:
     """Write a line now and then. If that fails, nothing is said: the run itself reports what is wrong."""
     is_live, width = sys.stderr.isatty(), 0
@@ -62,7 +71,7 @@ def watch(study: Study, over: threading.Event) -> None:
         try:
             status = study.status()
             if is_live:
-                text = status.line(shutil.get_terminal_size().columns - 1)
+                text = status.line(columns() - 1)
                 sys.stderr.write("\r" + text.ljust(width))
                 width = len(text)
             else:

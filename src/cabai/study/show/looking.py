@@ -17,6 +17,7 @@ from cabai.study.current import Row
 from cabai.study.log.events import ACCEPTED, DECISIONS, EVIDENCE
 from cabai.study.rules import warnings
 from cabai.study.show import known
+from cabai.study.show.equally import equal_cost
 from cabai.study.show.known import closed, ranks
 from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.study.state.accounts import Point, finite_or_none
@@ -127,7 +128,7 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         lead_at_most=None if shown is None else shown.lead,
         looks_tied=remaining is not None and remaining.looks_tied,
         last_result=state.last_result,
-        equal_cost=kind.equal_cost() if is_decided else None,
+        equal_cost=kind.equal_cost() if why == EVIDENCE else None,
         goal=settings.goal,
         slack=settings.slack,
         claim=kind.claim() if closest is not None else None,
@@ -263,8 +264,7 @@ class SampledLooking:
         return self.state.progress(remaining)
 
     def equal_cost(self) -> float | None:
-        found = self.state.remaining(self.state.claims(self.pairs)) if self.shows and self.leader is not None else None
-        return None if found is None else found.equally
+        return equal_cost(self.state, self.leader) if self.shows and self.leader is not None else None
 
     def closest(self) -> tuple[int, float, float] | None:
         """None after late results, if another arm leads now."""

@@ -63,7 +63,6 @@ class Remaining(NamedTuple):
     spent: float
     rest: float  # of the budget
     looks_tied: bool = False  # no end is in sight
-    equally: float | None = None  # what a study that tests all arms equally would pay in total
 
     def progress(self, before: tuple[float, float] | None = None) -> float:
         """The share of the expected bill that is paid. It moves smoothly from what was spent and the progress `before`,
@@ -134,7 +133,7 @@ def where_it_can_be_computed(estimate: Estimate) -> Estimate:
     def found_or_none(state: Any, claims: Sequence[Claim]) -> Remaining | None:
         with suppress(ArithmeticError, ValueError):
             found = estimate(state, claims)
-            if found is None or all(map(math.isfinite, (*found[:5], found.equally or 0.0))):
+            if found is None or all(map(math.isfinite, found[:5])):
                 return found
         return None
 
@@ -150,15 +149,13 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     n, mean = view.arms["pulls"].astype(float).tolist(), view.arms["mean"].tolist()
     variances, costs = variances_of(state, n, mean), prices(state.paid_costs())
     by_hub: dict[int, dict[int, float]] = defaultdict(dict)
-    closest, equal = (math.inf, 1.0), 0.0
+    closest = math.inf, 1.0
     for claim in claims:
         b, a = claim.winner, claim.loser
         variance = variances[b] + variances[a]
         i = 1 / (variances[b] / n[b] + variances[a] / n[a])
         need, own = information(i, mean[b] - mean[a], claim, variance, TYPICAL, PRICE)
         by_hub[b][a] = max(need, by_hub[b].get(a, 0.0))
-        is_shown = claim.evidence > claim.required > 0
-        equal = max(equal, variance * (i * claim.required / claim.evidence if is_shown else need))
         closest = min(closest, (claim.evidence - claim.required, own))
     more = [0.0] * len(n)
     fewest = symmetric.fewest(max(claim.required for claim in claims)) if settings.family.key == "symmetric" else 0
@@ -168,9 +165,7 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     price = sum(c * m for c, m in zip(costs, more, strict=True))
     spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
     is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
-    return remaining(state, price, sum(more), spent, len(claims))._replace(
-        looks_tied=is_slow, equally=equal * sum(costs)
-    )
+    return remaining(state, price, sum(more), spent, len(claims))._replace(looks_tied=is_slow)
 
 
 def remaining(
