@@ -12,6 +12,7 @@ from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
 from cabai.thresholds.champion import Champion
+from cabai.thresholds.champion_bets import ChampionBets
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.kt import KT
@@ -47,7 +48,9 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None, be
     """
     if isinstance(given, str) and given.strip().endswith(".json"):
         given = certified_in(given.strip())
-    return THRESHOLDS.get(cheapest(family, best_of) if given is None and family is not None else given)  # type: ignore[arg-type]
+    found = THRESHOLDS.get(cheapest(family, best_of) if given is None and family is not None else given)  # type: ignore[arg-type]
+    is_ranged = family is not None and family.key == "bounded"
+    return ChampionBets() if is_ranged and type(found) is Champion else found
 
 
 def certified_in(path: str | Path) -> str:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
 from cabai.families import Family
-from cabai.support.specialise import apart
+from cabai.support.specialise import apart, slot
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import bets_moments as moments
 from cabai.thresholds import tilts
@@ -77,24 +77,26 @@ def weigh(arm, rules):
     arm.tested = n
     arm.tested_mean = mean
     arm.variance = max(arm.squares / n - mean * mean, 0.0)
-    arm.reserved = reserved_variance(arm)
+    arm.reserved = reserved_variance(n, mean, arm.variance)
 
 
 def capital_up(row, arm, i):
-    """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
-    n, c = arm.tested, row[STAKE]
-    if i < KEPT:
-        return arm.up[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
-    return c * arm.rewards - 0.5 * c * c * arm.squares - 4.0 * UNIT * c * n * (n + 8)
+    """A lower bound on the sum of log(1 + c_i y)."""
+    return capital(row, i, arm.tested, arm.up, arm.rewards, arm.squares)
 
 
 def capital_down(row, arm, i):
     """The same with 1 - y in place of y."""
-    n, c = arm.tested, row[STAKE]
+    n = arm.tested
+    return capital(row, i, n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
+
+
+def capital(row, i, n, kept, rewards, squares):
+    """The same, from the sums kept of n rewards. It includes rounding errors: a sum of n numbers has n of them."""
     if i < KEPT:
-        return arm.down[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
-    squares = n - 2.0 * arm.rewards + arm.squares
-    return c * (n - arm.rewards) - 0.5 * c * c * squares - 4.0 * UNIT * c * n * (n + 8)
+        return kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+    c = row[STAKE]
+    return c * rewards - 0.5 * c * c * squares - 4.0 * UNIT * c * n * (n + 8)
 
 
 def beats(rules, t, b, a):
@@ -135,11 +137,23 @@ def excess(rules, t, b, a, epsilon):
 @apart
 def test(rules, b, a, epsilon, no, yes):
     """A lower bound on log E_{b,a}; see `least_log_e`. Most pairs are rejected without logarithms."""
-    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
-    worth = b.tested * up + a.tested * down
-    if not worth > no + LEAST_PRICE or not worth > no + least_price(b, a, worth):
+    m, width, most = fit(rules, b, a, epsilon, no)
+    if not most > no:
         return -np.inf
     return least_log_e(rules, b, a, 0, 0.0, 1.0, m, 0.0, 0.0, width, epsilon, no, yes)[0]
+
+
+@slot
+def fit(rules, b, a, epsilon, no):
+    """About where E is least, how uncertain that is, and an estimate of the most that log E can be."""
+    return fit_of(b, a, epsilon, no)
+
+
+def fit_of(b, a, epsilon, no):
+    """The same for any two samples."""
+    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
+    worth = b.tested * up + a.tested * down
+    return m, width, worth - least_price(b, a, worth)
 
 
 def least_price(b, a, worth):
@@ -151,7 +165,7 @@ def least_price(b, a, worth):
     """
     rest_b, rest_a = b.tested_mean * (1.0 - b.tested_mean), a.tested_mean * (1.0 - a.tested_mean)
     if worth > 5.0 and b.variance > BINARY * rest_b and a.variance > BINARY * rest_a:
-        m = (b.rewards + a.rewards) / (b.tested + a.tested)
+        m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / (b.tested + a.tested)
         scale = 2.0 * worth * (1.0 / b.tested + 1.0 / a.tested) / (m * (1.0 - m) * USUAL * USUAL)
         if scale < 1.0:
             unusual = 0.5 * math.log(scale)
@@ -166,6 +180,13 @@ def faintest(rules, n_b, n_a, m):
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
 
 
+@slot
+def log_up(rules, row, r, b, a, m, epsilon):
+    """log u_i(m) for the stake of this row, and its slope, without a sign; `champion` replaces it."""
+    c = row[STAKE]
+    return capital_up(row, b, r) - b.tested * math.log(1.0 + c * m), b.tested * c / (1.0 + c * m)
+
+
 @apart
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     """log E(m) and its slope. The value is slightly reduced, to allow for rounding errors in it and in the slope.
@@ -173,7 +194,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     Starting from the smallest stake, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
     variables with F and L are the sums for the two product priors.
     """
-    n_b, n_a, stakes = b.tested, a.tested, rules.stakes
+    n_a, stakes = a.tested, rules.stakes
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):
@@ -183,7 +204,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
         for r in range(last, -1, -1):
             row = stakes[r]
             c = row[STAKE]
-            up = capital_up(row, b, r) - n_b * math.log(1.0 + c * m)
+            up, d_up = log_up(rules, row, r, b, a, m, epsilon)
             down = capital_down(row, a, r) - n_a * math.log(1.0 + c * below)
             if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
                 total += row[GAINED] * U * V
@@ -193,7 +214,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
             high, high_down = max(high, up), max(high_down, down)
             if NEGLIGIBLE < up - by < LARGE:
                 u = math.exp(up - by)
-                d_u = u * n_b * c / (1.0 + c * m)  # both slopes without signs
+                d_u = u * d_up  # both slopes without signs
                 U += row[SHARE] * u
                 d_U += row[SHARE] * d_u
                 F_u += row[FLAT] * u

@@ -24,6 +24,7 @@ from cabai.core.state import Fields
 from cabai.core.statistics import Statistics
 from cabai.families import Family
 from cabai.families.slots import variance_at
+from cabai.support.specialise import slot
 from cabai.support.validation import InvalidInput
 from cabai.thresholds.contrast import (
     LEAST_PRICE,
@@ -68,25 +69,36 @@ def credit(arms, run, rules, b, pulls, reward):
         for a in range(len(arms)):
             arm = arms[a]
             if a != b and arm.pulls * (of_second if a == second else of_others) > arm.pulls + n:
-                arm.rivals += pulls
-                arm.rival_rewards += reward
+                count(arm, arms[b], pulls, reward)
     elif b == second:
         arm = arms[first]
         if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
-            arm.rivals += pulls
-            arm.rival_rewards += reward
+            count(arm, arms[b], pulls, reward)
+
+
+@slot
+def count(arm, b, pulls, reward):
+    """Count pulls of arm record b, with this sum of rewards, for an arm."""
+    arm.rivals += pulls
+    arm.rival_rewards += reward
 
 
 def lead(arms, rules, b, x):
     """e^(4 Z_{b,x}); very large if there is no such arm x."""
     if x < 0:
         return math.exp(LARGEST)
-    n_b, n_x, gap = arms[b].pulls, arms[x].pulls, arms[b].mean - arms[x].mean
+    gap = arms[b].mean - arms[x].mean
     if not gap > 0.0:
         return 1.0
-    m = (n_b * arms[b].mean + n_x * arms[x].mean) / (n_b + n_x)
-    z = gap * gap * n_b * n_x / (2.0 * (n_b + n_x) * variance_at(rules, m, 1.0 - m))  # as if V were constant
-    return math.exp(min(CLEARLY * z, LARGEST))
+    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, arms[b], arms[x]), LARGEST))
+
+
+@slot
+def gap_variance(rules, b, x):
+    """The variance of the difference of two means, as if V were constant."""
+    n = b.pulls + x.pulls
+    m = (b.pulls * b.mean + x.pulls * x.mean) / n
+    return n * variance_at(rules, m, 1.0 - m) / (b.pulls * x.pulls)
 
 
 def beats(rules, t, b, a):
@@ -153,8 +165,37 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, q, n, to_counted, p)
 
 
+class OneTestPerArm:
+    """What `Champion` adds to a test of pairs: the level, and that it depends on the order of the pulls."""
+
+    name = "champion"
+    of_pairs_only: ClassVar[bool] = False  # for statements about pairs of arms: the test of pairs, on the same records
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        found: dict[str, Any] = super().parameters(family, arms, delta)  # type: ignore[misc]
+        if self.of_pairs_only or arms == 2:  # with two arms, the one rival is known
+            return found | {"log_counted": -math.inf, "log_leader": 0.0}
+        own = 1 if found.get("range_count", 1) == 1 else 2  # with ranges, the weights of pairs may be others
+        parts = arms * (arms - 1) * own
+        return found | {
+            "level": -math.log(delta), "log_counted": math.log(1 - 1 / arms), "log_leader": -math.log(parts),
+        }  # fmt: skip
+
+    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
+        if policy.goal != BEST:
+            raise InvalidInput(
+                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
+                "use contrast."
+            )
+
+    def recall(self, arms: Any, statistics: Statistics) -> None:
+        raise InvalidInput(
+            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
+        )
+
+
 @dataclass(frozen=True)
-class Champion(Contrast):
+class Champion(OneTestPerArm, Contrast):
     """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
 
     It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
@@ -171,7 +212,6 @@ class Champion(Contrast):
     842
     """
 
-    name = "champion"
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
     proven_for = ("gaussian", "bernoulli", "poisson", "exponential")
     functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
@@ -185,37 +225,13 @@ class Champion(Contrast):
         "rival_rewards": 0.0,  # the sum of their rewards
     }
 
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        found = super().parameters(family, arms, delta)
-        if arms == 2:  # the one rival is known
-            return found | {"log_counted": -math.inf, "log_leader": 0.0}
-        own = 1 if found["range_count"] == 1 else 2  # with ranges, the weights of pairs may be others
-        parts = arms * (arms - 1) * own
-        return found | {
-            "level": -math.log(delta), "log_counted": math.log(1 - 1 / arms), "log_leader": -math.log(parts),
-        }  # fmt: skip
-
     @property
     def of_pairs(self) -> Contrast:
         return ChampionOfPairs()
-
-    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
-        if policy.goal != BEST:
-            raise InvalidInput(
-                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
-                "use contrast."
-            )
-
-    def recall(self, arms: Any, statistics: Statistics) -> None:
-        raise InvalidInput(
-            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
-        )
 
 
 @dataclass(frozen=True)
 class ChampionOfPairs(Champion):
     """`contrast`, on the records of `champion`: for statements about pairs of arms."""
 
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        found = Contrast.parameters(self, family, arms, delta)
-        return found | {"log_counted": -math.inf, "log_leader": 0.0}
+    of_pairs_only = True

@@ -1,0 +1,149 @@
+"""`champion` for rewards in [0, 1]: one e-value per arm, made of the linear bets of `bets` instead of tilts.
+
+What counts for an arm a is decided as in `champion`, with the variances of the arms' own rewards. Of the counted
+rewards y, a keeps the sums of log(1 + c_i y), so that
+
+    F_a = min over m of  sum over i, j of  W_ij (p u_i(m) + q u'_i(m)) v_j(m)
+
+as there, with the u, v and W of `bets`. The proof is in docs/theory/champion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cabai.core.state import Fields
+from cabai.thresholds.bets import KEPT, LEAST_PRICE, STAKE, Bets, beats, capital, capital_up, excess, fit_of, is_shown
+from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance
+from cabai.thresholds.champion import OneTestPerArm, credit, sizes
+
+Sample = namedtuple("Sample", "tested tested_mean variance reserved")  # the fields of an arm that estimates use
+FAR = 40.0  # for the difference of two logs: the smaller one does not matter
+
+
+def credit_bets(arms, run, rules, b, pulls, reward):
+    """As in `champion`; the logs of a reward are the same for all arms that it counts for."""
+    logs = arms[b].logs
+    for i in range(KEPT):
+        logs[i] = math.log(1.0 + rules.stakes[i][STAKE] * reward)
+    credit(arms, run, rules, b, pulls, reward)
+
+
+def count(arm, b, pulls, reward):
+    arm.rivals += pulls
+    arm.rival_rewards += reward
+    arm.rival_squares += reward * reward
+    sums, logs = arm.rival_up, b.logs
+    for i in range(KEPT):
+        sums[i] += logs[i]
+
+
+def gap_variance(rules, b, x):
+    return b.reserved / b.pulls + x.reserved / x.pulls
+
+
+def counted(a):
+    """The counted rewards, as a sample."""
+    n = a.rivals
+    mean = a.rival_rewards / n
+    variance = max(a.rival_squares / n - mean * mean, 0.0)
+    return Sample(n, mean, variance, reserved_variance(n, mean, variance))
+
+
+def is_worth_testing(rules, t, b, a):
+    """As for `bets`, of the rewards of b or of the counted ones."""
+    if not b.tested_mean > a.tested_mean - rules.epsilon:
+        return False
+    most = both_worth_at_most(b, a, rules.epsilon, first_guess(b, a, rules.epsilon)) + rules.log_leader
+    if most > rules.level + LEAST_PRICE:
+        return True
+    if a.rivals == 0:
+        return False
+    sample = counted(a)
+    most = both_worth_at_most(sample, a, 0.0, first_guess(sample, a, 0.0)) + rules.log_counted
+    return most > rules.level + LEAST_PRICE
+
+
+def fit(rules, b, a, epsilon, no):
+    """As for `bets`, of the larger part of the sum; with an epsilon, of its second part."""
+    m, width, most = fit_of(b, a, epsilon, no - rules.log_leader)
+    most += rules.log_leader
+    if epsilon == 0.0 and a.rivals > 0:
+        sample = counted(a)
+        if sample.tested_mean > a.tested_mean:
+            own_m, own_width, own = fit_of(sample, a, 0.0, no - rules.log_counted)
+            if own + rules.log_counted > most:
+                return own_m, own_width, own + rules.log_counted
+    return m, width, most
+
+
+def log_up(rules, row, r, b, a, m, epsilon):
+    """The log of p u_i(m) + q u'_i(m); with an epsilon, of its second part alone."""
+    c = row[STAKE]
+    price, rate = math.log(1.0 + c * m), c / (1.0 + c * m)
+    log = rules.log_leader + capital_up(row, b, r) - b.tested * price
+    if epsilon != 0.0 or a.rivals == 0:
+        return log, b.tested * rate
+    other = capital(row, r, a.rivals, a.rival_up, a.rival_rewards, a.rival_squares)
+    other += rules.log_counted - a.rivals * price
+    if other < log - FAR:  # also if it is -inf
+        return log, b.tested * rate
+    if log < other - FAR:
+        return other, a.rivals * rate
+    odds = math.exp(log - other)
+    return other + math.log(1.0 + odds), (a.rivals + odds * b.tested) / (1.0 + odds) * rate
+
+
+def is_settled_within(rules, t, b, a):
+    return beats(rules, t, b, a) or is_shown(rules, t, b, a, rules.epsilon)
+
+
+def surplus_within(rules, t, b, a):
+    return max(excess(rules, t, b, a, 0.0), excess(rules, t, b, a, rules.epsilon))
+
+
+@dataclass(frozen=True)
+class ChampionBets(OneTestPerArm, Bets):
+    """`champion` for the family bounded, made of the linear bets of `bets`. `threshold_of` finds it by that name.
+
+    >>> import cabai
+    >>> from cabai.families import family_of
+    >>> cabai.thresholds.threshold_of("champion", family_of("bounded"))
+    ChampionBets()
+    """
+
+    proof = "Ville's inequality for a mixture of linear bets, on the best rival of each arm"
+    functions = (
+        *Bets.functions, ("credit", credit_bets), count, gap_variance, is_worth_testing, sizes, fit, log_up,
+    )  # fmt: skip
+    within = (
+        *Bets.within, ("is_settled", is_settled_within), ("surplus", surplus_within),
+    )  # fmt: skip
+    rule_fields: ClassVar[Fields] = {**Bets.rule_fields, "log_counted": 0.0, "log_leader": 0.0}
+    arm_fields: ClassVar[Fields] = {
+        **Bets.arm_fields,
+        "rivals": 0,  # the counted pulls of its rivals
+        "rival_rewards": 0.0,  # the sum of their rewards y
+        "rival_squares": 0.0,  # the sum of y²
+        "rival_up": np.zeros(KEPT),  # sums of log(1 + c y), for each stake c
+    }
+    arm_scratch: ClassVar[Fields] = {
+        **Bets.arm_scratch,
+        "logs": np.zeros(KEPT),  # of its last reward
+    }
+
+    @property
+    def of_pairs(self) -> Bets:
+        return ChampionBetsOfPairs()
+
+
+@dataclass(frozen=True)
+class ChampionBetsOfPairs(ChampionBets):
+    """`bets`, on the records of `champion`: for statements about pairs of arms."""
+
+    of_pairs_only = True
