@@ -89,7 +89,7 @@ def test_it_compiles_to_the_code_of_a_gpu(family, policy):
     ("family", "options"),
     [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
      ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "champion"})],
+     ("exponential", {"threshold": "champion"}), ("bounded", {"threshold": "champion"})],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.slow
@@ -133,7 +133,10 @@ def test_a_simulated_gpu_makes_the_trajectories_of_threads():
     few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
     counted = {"means": [4, 1, 0], "threshold": "champion", "trajectories": 4}
     cells = ("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few)
-    same = simulated(*cells, ("gaussian", "top-two", [0.2, 0.1], counted))
+    bounded = counted | {"means": [0.9, 0.4, 0.2]}
+    same = simulated(
+        *cells, ("gaussian", "top-two", [0.2, 0.1], counted), ("bounded", "top-two", [0.2, 0.1], bounded)
+    )
     assert all(map(all, same)), same
 
 

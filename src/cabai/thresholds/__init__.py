@@ -12,7 +12,6 @@ from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
 from cabai.thresholds.champion import Champion
-from cabai.thresholds.champion_bets import ChampionBets
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.kt import KT
@@ -48,9 +47,7 @@ def threshold_of(given: str | Threshold | None, family: Family | None = None, be
     """
     if isinstance(given, str) and given.strip().endswith(".json"):
         given = certified_in(given.strip())
-    found = THRESHOLDS.get(cheapest(family, best_of) if given is None and family is not None else given)  # type: ignore[arg-type]
-    is_ranged = family is not None and family.key == "bounded"
-    return ChampionBets() if is_ranged and type(found) is Champion else found
+    return THRESHOLDS.get(cheapest(family, best_of) if given is None and family is not None else given)  # type: ignore[arg-type]
 
 
 def certified_in(path: str | Path) -> str:
@@ -78,7 +75,7 @@ def cheapest(family: Family, best_of: int = 2) -> str:
     """
     bound = dict(family.binding)
     if family.key in ("bounded", "symmetric"):
-        return Bets.name if family.key == "bounded" else Symmetric.name
+        return Symmetric.name if family.key == "symmetric" else Champion.name if best_of > 2 else Bets.name
     if "tilted" in bound and family.has_bound:
         return Champion.name if best_of > 2 else Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name

@@ -14,6 +14,7 @@ log(1 + c_i (1 - y)). Very small stakes, which only matter after many pulls, use
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -42,6 +43,7 @@ PARTS = 0.3, 0.3, 0.4
 LEAST_PRICE = 0.9  # nats by which the best single bet almost always exceeds the mixture
 USUAL = 1.5  # log(1 + c), for rewards 0 and 1
 BINARY = 0.95  # as a share of mean (1 - mean), the variance of rewards 0 and 1
+Sums = namedtuple("Sums", "n kept rewards squares")  # of n rewards y: of log(1 + c y) for each stake, of y and of y²
 UNIT = 1.2e-16  # relative error of one rounding, and a little more
 
 
@@ -80,23 +82,24 @@ def weigh(arm, rules):
     arm.reserved = reserved_variance(n, mean, arm.variance)
 
 
-def capital_up(row, arm, i):
-    """A lower bound on the sum of log(1 + c_i y)."""
-    return capital(row, i, arm.tested, arm.up, arm.rewards, arm.squares)
+def sums_up(arm):
+    """What bets upwards need to know of an arm's rewards."""
+    return Sums(arm.tested, arm.up, arm.rewards, arm.squares)
 
 
-def capital_down(row, arm, i):
-    """The same with 1 - y in place of y."""
+def sums_down(arm):
+    """The same for bets downwards: with 1 - y in place of y."""
     n = arm.tested
-    return capital(row, i, n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
+    return Sums(n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
 
 
-def capital(row, i, n, kept, rewards, squares):
-    """The same, from the sums kept of n rewards. It includes rounding errors: a sum of n numbers has n of them."""
+def capital(row, i, sums):
+    """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
+    n = sums.n
     if i < KEPT:
-        return kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+        return sums.kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
     c = row[STAKE]
-    return c * rewards - 0.5 * c * c * squares - 4.0 * UNIT * c * n * (n + 8)
+    return c * sums.rewards - 0.5 * c * c * sums.squares - 4.0 * UNIT * c * n * (n + 8)
 
 
 def beats(rules, t, b, a):
@@ -180,21 +183,21 @@ def faintest(rules, n_b, n_a, m):
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
 
 
-@slot
-def log_up(rules, row, r, b, a, m, epsilon):
-    """log u_i(m) for the stake of this row, and its slope, without a sign; `champion` replaces it."""
-    c = row[STAKE]
-    return capital_up(row, b, r) - b.tested * math.log(1.0 + c * m), b.tested * c / (1.0 + c * m)
+def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
+    """log E(m) and its slope."""
+    return log_e(rules, last, sums_up(b), 0.0, sums_up(b), -np.inf, sums_down(a), m, epsilon)
 
 
 @apart
-def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """log E(m) and its slope. The value is slightly reduced, to allow for rounding errors in it and in the slope.
+def log_e(rules, last, b, log_b, c, log_c, a, m, epsilon):
+    """log E(m) and its slope, of the sums of rewards of b and a. The value is slightly reduced, to allow for rounding
+    errors in it and in the slope.
 
     Starting from the smallest stake, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
-    variables with F and L are the sums for the two product priors.
+    variables with F and L are the sums for the two product priors. For `champion`, u_i is e^log_b times that of b plus
+    e^log_c times that of another sample c.
     """
-    n_a, stakes = a.tested, rules.stakes
+    stakes, has_other = rules.stakes, log_c > -np.inf
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):
@@ -203,18 +206,25 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
         high = high_down = -np.inf
         for r in range(last, -1, -1):
             row = stakes[r]
-            c = row[STAKE]
-            up, d_up = log_up(rules, row, r, b, a, m, epsilon)
-            down = capital_down(row, a, r) - n_a * math.log(1.0 + c * below)
-            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
+            stake = row[STAKE]
+            price = math.log(1.0 + stake * m)
+            up = log_b + capital(row, r, b) - b.n * price
+            other = log_c + capital(row, r, c) - c.n * price if has_other else -np.inf
+            most = max(up, other)
+            down = capital(row, r, a) - a.n * math.log(1.0 + stake * below)
+            if most < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
                 total += row[GAINED] * U * V
                 d_up_total += row[GAINED] * d_U * V
                 d_down_total += row[GAINED] * U * d_V
                 break
-            high, high_down = max(high, up), max(high_down, down)
-            if NEGLIGIBLE < up - by < LARGE:
+            high, high_down = max(high, most), max(high_down, down)
+            if NEGLIGIBLE < most - by < LARGE:
                 u = math.exp(up - by)
-                d_u = u * d_up  # both slopes without signs
+                d_u = u * b.n * stake / (1.0 + stake * m)  # both slopes without signs
+                if has_other:
+                    more = math.exp(other - by)
+                    u += more
+                    d_u += more * c.n * stake / (1.0 + stake * m)
                 U += row[SHARE] * u
                 d_U += row[SHARE] * d_u
                 F_u += row[FLAT] * u
@@ -223,7 +233,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
                 d_L_u += row[LEANING] * d_u
             if NEGLIGIBLE < down - down_by < LARGE:
                 v = math.exp(down - down_by)
-                d_v = v * n_a * c / (1.0 + c * below)
+                d_v = v * a.n * stake / (1.0 + stake * below)
                 V += row[SHARE] * v
                 d_V += row[SHARE] * d_v
                 F_v += row[FLAT] * v
@@ -252,9 +262,9 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
     rows, prior = rows[prior > 0], prior[prior > 0]
     stakes = rows[:, STAKE]
 
-    def end(capital: Any) -> float:
+    def end(of: Sums) -> float:
         """The smallest m from 0 on that bets upwards do not refute."""
-        sums = np.array([capital(row, arm, i) for i, row in enumerate(rows)]) + np.log(prior)
+        sums = np.array([capital(row, i, of) for i, row in enumerate(rows)]) + np.log(prior)
         low, high = 0.0, 1.0
         for _ in range(45):
             middle = (low + high) / 2
@@ -264,7 +274,7 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
             low, high = (middle, high) if is_refuted else (low, middle)
         return low
 
-    return end(capital_up), 1.0 - end(capital_down)
+    return end(sums_up(arm)), 1.0 - end(sums_down(arm))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.support.specialise import slot
 from cabai.support.validation import InvalidInput
+from cabai.thresholds.base import Threshold
 from cabai.thresholds.contrast import (
     LEAST_PRICE,
     Contrast,
@@ -69,15 +70,15 @@ def credit(arms, run, rules, b, pulls, reward):
         for a in range(len(arms)):
             arm = arms[a]
             if a != b and arm.pulls * (of_second if a == second else of_others) > arm.pulls + n:
-                count(arm, arms[b], pulls, reward)
+                count_for(arm, arms[b], pulls, reward)
     elif b == second:
         arm = arms[first]
         if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
-            count(arm, arms[b], pulls, reward)
+            count_for(arm, arms[b], pulls, reward)
 
 
 @slot
-def count(arm, b, pulls, reward):
+def count_for(arm, b, pulls, reward):
     """Count pulls of arm record b, with this sum of rewards, for an arm."""
     arm.rivals += pulls
     arm.rival_rewards += reward
@@ -169,11 +170,12 @@ class OneTestPerArm:
     """What `Champion` adds to a test of pairs: the level, and that it depends on the order of the pulls."""
 
     name = "champion"
-    of_pairs_only: ClassVar[bool] = False  # for statements about pairs of arms: the test of pairs, on the same records
+    pair_test: ClassVar[str]  # the name of the test of pairs
+    is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         found: dict[str, Any] = super().parameters(family, arms, delta)  # type: ignore[misc]
-        if self.of_pairs_only or arms == 2:  # with two arms, the one rival is known
+        if self.is_pair_test or arms == 2:  # with two arms, the one rival is known
             return found | {"log_counted": -math.inf, "log_leader": 0.0}
         own = 1 if found.get("range_count", 1) == 1 else 2  # with ranges, the weights of pairs may be others
         parts = arms * (arms - 1) * own
@@ -185,12 +187,13 @@ class OneTestPerArm:
         if policy.goal != BEST:
             raise InvalidInput(
                 f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
-                "use contrast."
+                f"use {self.pair_test}."
             )
 
     def recall(self, arms: Any, statistics: Statistics) -> None:
         raise InvalidInput(
-            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
+            "threshold champion depends on the order of the pulls, which statistics do not have: "
+            f"use {self.pair_test}."
         )
 
 
@@ -198,11 +201,11 @@ class OneTestPerArm:
 class Champion(OneTestPerArm, Contrast):
     """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
 
-    It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
-    on, most with many arms; with two arms it is the same. The test bets that each reward of an arm is below a mean m,
-    and those of its best rival of the moment above it. Which arm that is, is known before the pull, so if the arm is a
-    best one every bet is fair at its own mean, whatever the rivals. The test depends on the order of the pulls. With an
-    epsilon `contrast` is usually cheaper. See docs/theory/champion.md.
+    It is proven for all families, and cheaper than `contrast` from three arms on, most with many arms; with two arms it
+    is the same. The test bets that each reward of an arm is below a mean m, and those of its best rival of the moment
+    above it. Which arm that is, is known before the pull, so if the arm is a best one every bet is fair at its own
+    mean, whatever the rivals. The test depends on the order of the pulls. With an epsilon `contrast` is usually
+    cheaper. For the family bounded, it is made of the bets of `bets`. See docs/theory/champion.md.
 
     >>> import cabai
     >>> ten = cabai.Instance("gaussian", [1, *[0.5] * 9], [1] * 10)
@@ -213,7 +216,7 @@ class Champion(OneTestPerArm, Contrast):
     """
 
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
-    proven_for = ("gaussian", "bernoulli", "poisson", "exponential")
+    pair_test = "contrast"
     functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
     within = (
         ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
@@ -225,6 +228,13 @@ class Champion(OneTestPerArm, Contrast):
         "rival_rewards": 0.0,  # the sum of their rewards
     }
 
+    def for_family(self, family: Family) -> Threshold:
+        from cabai.thresholds.champion_bets import ChampionBets, ChampionBetsOfPairs
+
+        if family.key != "bounded":
+            return self
+        return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
+
     @property
     def of_pairs(self) -> Contrast:
         return ChampionOfPairs()
@@ -234,4 +244,4 @@ class Champion(OneTestPerArm, Contrast):
 class ChampionOfPairs(Champion):
     """`contrast`, on the records of `champion`: for statements about pairs of arms."""
 
-    of_pairs_only = True
+    is_pair_test = True

@@ -18,23 +18,35 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cabai.core.state import Fields
-from cabai.thresholds.bets import KEPT, LEAST_PRICE, STAKE, Bets, beats, capital, capital_up, excess, fit_of, is_shown
+from cabai.thresholds.bets import (
+    KEPT,
+    LEAST_PRICE,
+    STAKE,
+    Bets,
+    Sums,
+    beats,
+    excess,
+    fit_of,
+    is_shown,
+    log_e,
+    sums_down,
+    sums_up,
+)
 from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance
 from cabai.thresholds.champion import OneTestPerArm, credit, sizes
 
 Sample = namedtuple("Sample", "tested tested_mean variance reserved")  # the fields of an arm that estimates use
-FAR = 40.0  # for the difference of two logs: the smaller one does not matter
 
 
 def credit_bets(arms, run, rules, b, pulls, reward):
     """As in `champion`; the logs of a reward are the same for all arms that it counts for."""
-    logs = arms[b].logs
+    logs, stakes = arms[b].logs, rules.stakes
     for i in range(KEPT):
-        logs[i] = math.log(1.0 + rules.stakes[i][STAKE] * reward)
+        logs[i] = math.log(1.0 + stakes[i][STAKE] * reward)
     credit(arms, run, rules, b, pulls, reward)
 
 
-def count(arm, b, pulls, reward):
+def count_for(arm, b, pulls, reward):
     arm.rivals += pulls
     arm.rival_rewards += reward
     arm.rival_squares += reward * reward
@@ -82,21 +94,11 @@ def fit(rules, b, a, epsilon, no):
     return m, width, most
 
 
-def log_up(rules, row, r, b, a, m, epsilon):
-    """The log of p u_i(m) + q u'_i(m); with an epsilon, of its second part alone."""
-    c = row[STAKE]
-    price, rate = math.log(1.0 + c * m), c / (1.0 + c * m)
-    log = rules.log_leader + capital_up(row, b, r) - b.tested * price
-    if epsilon != 0.0 or a.rivals == 0:
-        return log, b.tested * rate
-    other = capital(row, r, a.rivals, a.rival_up, a.rival_rewards, a.rival_squares)
-    other += rules.log_counted - a.rivals * price
-    if other < log - FAR:  # also if it is -inf
-        return log, b.tested * rate
-    if log < other - FAR:
-        return other, a.rivals * rate
-    odds = math.exp(log - other)
-    return other + math.log(1.0 + odds), (a.rivals + odds * b.tested) / (1.0 + odds) * rate
+def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
+    """The log of the sum at m, and its slope; with an epsilon, of its second part alone."""
+    log_counted = rules.log_counted if epsilon == 0.0 and a.rivals > 0 else -np.inf
+    counts = Sums(a.rivals, a.rival_up, a.rival_rewards, a.rival_squares)
+    return log_e(rules, last, sums_up(b), rules.log_leader, counts, log_counted, sums_down(a), m, epsilon)
 
 
 def is_settled_within(rules, t, b, a):
@@ -109,21 +111,20 @@ def surplus_within(rules, t, b, a):
 
 @dataclass(frozen=True)
 class ChampionBets(OneTestPerArm, Bets):
-    """`champion` for the family bounded, made of the linear bets of `bets`. `threshold_of` finds it by that name.
+    """`champion` for the family bounded, made of the linear bets of `bets`.
 
-    >>> import cabai
-    >>> from cabai.families import family_of
-    >>> cabai.thresholds.threshold_of("champion", family_of("bounded"))
+    >>> from cabai.families import Bounded
+    >>> from cabai.thresholds import Champion
+    >>> Champion().for_family(Bounded())
     ChampionBets()
     """
 
     proof = "Ville's inequality for a mixture of linear bets, on the best rival of each arm"
+    pair_test = "bets"
     functions = (
-        *Bets.functions, ("credit", credit_bets), count, gap_variance, is_worth_testing, sizes, fit, log_up,
+        *Bets.functions, ("credit", credit_bets), count_for, gap_variance, is_worth_testing, sizes, fit, pair_log_e,
     )  # fmt: skip
-    within = (
-        *Bets.within, ("is_settled", is_settled_within), ("surplus", surplus_within),
-    )  # fmt: skip
+    within = (*Bets.within, ("is_settled", is_settled_within), ("surplus", surplus_within))
     rule_fields: ClassVar[Fields] = {**Bets.rule_fields, "log_counted": 0.0, "log_leader": 0.0}
     arm_fields: ClassVar[Fields] = {
         **Bets.arm_fields,
@@ -146,4 +147,4 @@ class ChampionBets(OneTestPerArm, Bets):
 class ChampionBetsOfPairs(ChampionBets):
     """`bets`, on the records of `champion`: for statements about pairs of arms."""
 
-    of_pairs_only = True
+    is_pair_test = True
