@@ -74,7 +74,9 @@ def kinds(chance: random.Random, *, others: bool = False) -> dict[str, tuple[dic
     """Means, the test and the settings of each kind, drawn again for each run."""
     one = {"family": "gaussian(variance=1)"}
     wide, some, near = random_means(chance, 0.2), random_means(chance, 0.15), random_means(chance, 0.1)
-    apart = named(*(chance.gauss(0, 0.5) for _ in range(chance.randint(2, 5))))
+    apart = [0.0, 0.0]
+    while (best := sorted(apart, reverse=True))[0] - best[1] < 0.1:  # closer ones take minutes
+        apart = [chance.gauss(0, 0.5) for _ in range(chance.randint(2, 5))]
     found = {
         "bernoulli": (named(0.9, 0.8, 0.6), bernoulli, {"costs": [3, 1, 0.2]}),
         "gaussian, costs 1/.1/.01": (named(1.5, 1.0, 0.5), gaussian, one | {"costs": [1, 0.1, 0.01]}),
@@ -83,11 +85,13 @@ def kinds(chance: random.Random, *, others: bool = False) -> dict[str, tuple[dic
         "ten arms": (named(0.8, *(0.6 - 0.03 * i for i in range(9))), bernoulli, {}),
         "tie, epsilon": (named(0.6, 0.6), bernoulli, {"epsilon": 0.08}),
         "gaussian .2/0": (named(0.2, 0.0), gaussian, one),
+        "unknown variance": (named(1.0, 0.7, 0.2), gaussian, {"family": "gaussian", "costs": [3, 1, 1]}),
+        "unknown variance, epsilon": (named(0.5, 0.4), gaussian, {"family": "gaussian", "epsilon": 0.2}),
         "easy": (named(0.95, 0.3), bernoulli, {}),
         "minimize, epsilon": (named(0.3, 0.4, 0.5), bernoulli, {"direction": "minimize", "epsilon": 0.03}),
         "cheapest": (named(0.5, 0.8, 0.82), bernoulli, {"goal": "cheapest", "epsilon": 0.1, "costs": [1, 2, 3]}),
         "16 workers": (named(0.8, 0.65, 0.5), bernoulli, {"workers": 16}),
-        "random gaussian": (apart, gaussian, one),
+        "random gaussian": (named(*apart), gaussian, one),
         "random bernoulli, epsilon": (wide, bernoulli, {"epsilon": 0.05}),
         "random bounded, epsilon": (some, bounded, {"family": "bounded", "epsilon": 0.02}),
         "champion": (named(0.75, 0.65, 0.5), None, {"items": 1000}),

@@ -1,7 +1,5 @@
 """One study and its workers: how often they can ask and tell, against the bare database doing the same writes.
 
-    python benchmarks/bench_workers.py [--quick] [--folder FOLDER] [--only one|open|tests|sqlite|postgres]
-
 `bare` is the database's driver alone, with the same durability: two transactions, each on disk before the next begins,
 that add the same events to the same tables, one for an ask and one for a tell, and read nothing, choose nothing and
 keep no snapshots. On PostgreSQL each locks the study's row first, as a study does. Study and bare take turns within one
@@ -26,6 +24,7 @@ takes about ten minutes on two quiet cores.
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import queue
@@ -341,20 +340,18 @@ def postgres(*, quick: bool) -> None:
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
-    parent = sys.argv[sys.argv.index("--folder") + 1] if "--folder" in sys.argv else None
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    with tempfile.TemporaryDirectory(dir=parent) as folder:
-        if only in ("", "one"):
-            one_worker(Path(folder), quick=quick)
-        if only in ("", "open"):
-            opening(Path(folder), quick=quick)
-        if only in ("", "tests"):
-            by_test(Path(folder), quick=quick)
-        if only in ("", "sqlite"):
-            many_processes(Path(folder), quick=quick)
-    if only in ("", "postgres"):
-        postgres(quick=quick)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    parser.add_argument("--folder", help="where SQLite files are written; default: the usual temporary folder")
+    parser.add_argument("--only", choices=["one", "open", "tests", "sqlite", "postgres"], help="one part alone")
+    given = parser.parse_args()
+    parts = {"one": one_worker, "open": opening, "tests": by_test, "sqlite": many_processes}
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        for name, part in parts.items():
+            if given.only in (None, name):
+                part(Path(folder), quick=given.quick)
+    if given.only in (None, "postgres"):
+        postgres(quick=given.quick)
 
 
 if __name__ == "__main__":

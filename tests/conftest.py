@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import random
@@ -15,6 +16,12 @@ import numpy as np
 import pytest
 
 import cabai
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded stays until the end: looking through it at every collection of garbage would take long."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -121,7 +121,7 @@ def test_the_weights_are_a_probability():
     assert joint.sum() == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=SLOW)])
+@pytest.mark.parametrize("count", [30, pytest.param(500, marks=SLOW)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.01])
 def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon, count):
     """Random states, counts to 1e7, in 40 digits, with sums that were rounded as badly as can be: never above, and
@@ -183,7 +183,7 @@ def test_what_a_quick_look_refuses_is_not_beaten():
     others."""
     rng, setup = np.random.default_rng(14), setup_of()
     rules, refused, beaten = Record(setup.rules), 0, 0
-    for i in range(600):
+    for i in range(400):
         pair = some_pair(rng, 10**5)
         if i % 2:
             m, gap = rng.uniform(0.1, 0.9), 10 ** rng.uniform(-2, -0.5)
@@ -199,8 +199,8 @@ def test_what_a_quick_look_refuses_is_not_beaten():
         assert not (yes and by <= 0)
         beaten += yes
         refused += by > 1e-6 and not yes
-    assert beaten > 150
-    assert refused <= 2
+    assert beaten > 100
+    assert refused <= 1
 
 
 def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
@@ -242,23 +242,6 @@ def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
         for side, at in ((y, m), (1 - y, 1 - m)):
             best = max(np.log((1 + stakes * side) / (1 + stakes * at)).mean(1).max(), 0.0)
             assert best <= bets_worth.worth(side.mean() - at, side.var(), 1 - at)[0] + 1e-12
-
-
-def test_what_a_quick_look_refuses_is_seldom_beaten():
-    rng, setup = np.random.default_rng(6), setup_of()
-    rules, refused, beaten = Record(setup.rules), 0, 0
-    for _ in range(100):
-        arms = setup.start()[0]
-        for arm, (values, counts) in zip(arms, some_pair(rng, 10**4), strict=True):
-            fill(arm, values, counts)
-        b, a = map(Record, arms)
-        if b.mean > a.mean:
-            by, yes = setup.bound(surplus)(rules, 0, b, a), setup.bound(beats)(rules, 0, b, a)
-            assert not (yes and by <= 0)
-            beaten += yes
-            refused += by > 1e-6 and not yes
-    assert beaten > 20
-    assert refused <= 1
 
 
 # --- The proof, step by step -----------------------------------------------------------------------------------------
@@ -387,9 +370,7 @@ def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, epsilon=0.0)
     return errors
 
 
-@pytest.mark.parametrize(
-    ("law", "sampler"), [("beta", "co"), ("bimodal", "co"), ("rare zeros", "spoil"), ("uniform", "spoil")]
-)
+@pytest.mark.parametrize(("law", "sampler"), [("bimodal", "co"), ("rare zeros", "spoil")])
 def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler):
     """2000 trajectories of at most 400 pulls."""
     errors = assert_errs_rarely(law, sampler, 2, 2000, 400)

@@ -87,9 +87,10 @@ def costs_by_place(arms):
 
 
 @pytest.mark.parametrize("layout", costs_by_place(3))
-@pytest.mark.parametrize(("family", "means"), [(family, means) for family in FAMILIES for means in MEANS[family]])
-def test_hard_means_and_costs_agree_with_direct_optimisation(family, means, layout):
-    assert_accurate(Instance(family, means, costs_by_place(len(means))[layout]))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hard_means_and_costs_agree_with_direct_optimisation(family, layout):
+    for means in MEANS[family]:
+        assert_accurate(Instance(family, means, costs_by_place(len(means))[layout]))
 
 
 def random_mean(draw, family, best=None):
@@ -109,14 +110,14 @@ def random_mean(draw, family, best=None):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(10))
-def test_random_hard_instances_agree_with_direct_optimisation(family, seed):
-    draw = random.Random(f"{family} {seed}")
-    best = random_mean(draw, family) or 1e-6
-    means = [best] + [random_mean(draw, family, best) for _ in range(draw.choice([1, 2, 3, 4, 9]))]
-    costs = [10 ** draw.uniform(-6, 0) for _ in means]
-    order = draw.sample(range(len(means)), len(means))
-    assert_accurate(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
+def test_random_hard_instances_agree_with_direct_optimisation(family):
+    for seed in range(10):
+        draw = random.Random(f"{family} {seed}")
+        best = random_mean(draw, family) or 1e-6
+        means = [best] + [random_mean(draw, family, best) for _ in range(draw.choice([1, 2, 3, 4, 9]))]
+        costs = [10 ** draw.uniform(-6, 0) for _ in means]
+        order = draw.sample(range(len(means)), len(means))
+        assert_accurate(Instance(family, [means[a] for a in order], [costs[a] for a in order]))
 
 
 BEST_OF_MANY = [(family, 2.0) for family in FAMILIES if family != "bernoulli"]
@@ -149,13 +150,13 @@ def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, n
 
 @pytest.mark.parametrize("variance", [1, 0.01])
 @pytest.mark.parametrize("gap", [1e-9, 0.3, 1e4])
-@pytest.mark.parametrize("costs", [(1, 1e-6), (1e-6, 1), (3, 7)])
-def test_two_gaussian_arms_have_the_closed_form(variance, gap, costs):
-    solved = bound(Instance("gaussian", [gap, 0], costs, variance=variance))
-    first, second = math.sqrt(costs[0]), math.sqrt(costs[1])
-    assert solved.hardness == near(2 * variance * (first + second) ** 2 / gap**2, rel=1e-12)
-    assert solved.cost_shares == near(np.array([first, second]) / (first + second), rel=1e-9)
-    assert solved.pull_shares == near(np.array([second, first]) / (first + second), rel=1e-9)
+def test_two_gaussian_arms_have_the_closed_form(variance, gap):
+    for costs in ((1, 1e-6), (1e-6, 1), (3, 7)):
+        solved = bound(Instance("gaussian", [gap, 0], costs, variance=variance))
+        first, second = math.sqrt(costs[0]), math.sqrt(costs[1])
+        assert solved.hardness == near(2 * variance * (first + second) ** 2 / gap**2, rel=1e-12)
+        assert solved.cost_shares == near(np.array([first, second]) / (first + second), rel=1e-9)
+        assert solved.pull_shares == near(np.array([second, first]) / (first + second), rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 3.0, 1e12])
@@ -237,11 +238,11 @@ def test_bounded_rewards_have_no_bound():
     instance = Instance("bounded", [0.05, 0.03], [1, 1])
     with pytest.raises(InvalidInput, match=r"holds for rewards of 0 and 1, and for other laws on \[0, 1\] less may"):
         bound(instance)
-    runs = cabai.simulate(instance, "uniform", threshold="evalue", delta=0.1, trajectories=5)
+    runs = cabai.simulate(instance, "co", threshold="bets", delta=0.1, trajectories=5)
     summary = runs.summary()
     assert (summary.lower_bound, summary.ratio) == (None, None)
     assert re.search("^lower bound +-\nratio +-$", repr(runs), re.MULTILINE)
-    comparison = cabai.compare(instance, ["uniform"], threshold="evalue", delta=0.1, trajectories=5)
+    comparison = cabai.compare(instance, ["co"], threshold="bets", delta=0.1, trajectories=5)
     assert comparison.to_dicts()[0]["ratio_interval"] is None
     assert "no lower bound" in repr(comparison)
 

@@ -181,7 +181,7 @@ def test_help_teaches():
     assert apart().stdout == apart("--help").stdout
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["2", pytest.param("1", marks=pytest.mark.slow)])
 def test_ctrl_c_stops_within_a_second(workers):
     """Measured in CPU time, of which each worker uses one second per second, so that a busy machine does not matter."""
     endless = ["simulate", "--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]
@@ -266,7 +266,8 @@ for name in ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "USER", "LOGNAME"):
 from cabai.cli import main
 main()
 """
-    command = [sys.executable, "-c", code, "simulate", *PAPER, "--policy", "uniform", "--trajectories", "5", "--json"]
+    command = [sys.executable, "-c", code, "simulate", *PAPER, "--policy", "uniform", "--threshold", "stylized",
+               "--trajectories", "5", "--json"]  # fmt: skip
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

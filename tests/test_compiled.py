@@ -51,7 +51,7 @@ def source(tmp_path):
 
 
 def test_what_is_compiled_is_cached_until_a_helper_in_another_file_changes(tmp_path, source):
-    first, second = (run(COUNT.format(policy="co"), tmp_path / "cache", source).split() for _ in range(2))
+    first, second = (run(COUNT.format(policy="uniform"), tmp_path / "cache", source).split() for _ in range(2))
     assert int(first[0]) > 10
     assert int(second[0]) == 0
     assert first[1] == second[1]
@@ -63,7 +63,7 @@ def test_what_is_compiled_is_cached_until_a_helper_in_another_file_changes(tmp_p
     stamp = gaussian.stat()
     gaussian.write_text(changed)
     os.utime(gaussian, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    after = run(COUNT.format(policy="co"), tmp_path / "cache", source).split()
+    after = run(COUNT.format(policy="uniform"), tmp_path / "cache", source).split()
     assert int(after[0]) > 10
     assert float(after[1]) > 1.3 * float(first[1])
 
@@ -71,8 +71,8 @@ def test_what_is_compiled_is_cached_until_a_helper_in_another_file_changes(tmp_p
 def test_a_cache_folder_that_cannot_be_written_does_no_harm(tmp_path, source):
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    count, _ = run(COUNT.format(policy="uniform"), blocked, source).split()
-    assert int(count) > 10
+    code = "import numpy; from cabai.core.compiling import compiled; from cabai.support.streams import mix\n"
+    assert run(code + "print(compiled(mix)(numpy.uint64(3)) == mix(numpy.uint64(3)))", blocked, source) == "True\n"
 
 
 @pytest.fixture
@@ -396,6 +396,7 @@ print(repr(runs.costs.sum()), runs.pulls.sum(axis=0).tolist())
 """
 
 
+@pytest.mark.slow
 def test_a_numba_without_what_is_not_public_gives_the_same_trajectories(tmp_path, capsys):
     plain = run(WITHOUT_PRIVATE_NUMBA + SOME_TRAJECTORIES, tmp_path / "cache", Path(cabai.__file__).parents[1])
     exec(SOME_TRAJECTORIES, {})

@@ -60,6 +60,7 @@ def test_the_file_describes_the_study_of_the_program(digits, tmp_path):
     assert set(recipe.tests.values()) == {"digits:test"}
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_decision_the_bill_and_what_others_pay(digits):
     means = dict(zip(digits.ARMS, [0.9, 0.89, 0.985, 0.95, 0.97, 0.96, 0.97, 0.96], strict=True))
     study = cabai.create_study("report", storage="memory", **digits.SETTINGS)
@@ -73,7 +74,7 @@ def test_the_report_shows_the_decision_the_bill_and_what_others_pay(digits):
     assert all(arm in drawn for arm in digits.ARMS)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["bayes"], 0), (["nobody"], 1)])
+@pytest.mark.parametrize(("arguments", "code"), [(["bayes"], 0), pytest.param(["nobody"], 1, marks=pytest.mark.slow)])
 def test_one_pull_as_a_command(arguments, code):
     done = subprocess.run([sys.executable, DEMO / "digits.py", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == code
@@ -83,6 +84,7 @@ def test_one_pull_as_a_command(arguments, code):
         assert done.stderr.startswith("usage: ")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
 def test_the_race_of_models_says_what_it_found_and_checks_it():
     done = subprocess.run([sys.executable, DEMO / "models.py"], capture_output=True, text=True, timeout=300)

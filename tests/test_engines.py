@@ -29,7 +29,10 @@ from shell import here
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 HARD = ["--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]  # all but endless
-ENGINES = ["processes", "dask", pytest.param("ray", marks=pytest.mark.slow)]  # Ray takes long to start
+ENGINES = [
+    "processes",
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray")),
+]  # clusters start slowly
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +106,7 @@ def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own
         check_same_sums(a, b)
 
 
+@pytest.mark.slow
 def test_a_client_with_one_core_uses_all_of_its_cluster(dask, paper_instance, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     cabai.simulate(paper_instance, "top-two", delta=1e-9, trajectories=3000, engine=dask)

@@ -197,7 +197,7 @@ def test_epsilon_of_zero_asks_for_the_plain_evidence():
 # --- Policies with an epsilon ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=6))
+@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=4))
 def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
     from cabai.core.observe import observe
     from cabai.study.state.sampled import first_coin
@@ -297,7 +297,7 @@ HARD = {
     "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
 }  # fmt: skip
 QUICK = covering(
-    ["gaussian", "bernoulli", "poisson"], ["top-two", "tas", "ctas", "uniform", "d-lucb", "racing", "co"], most=4
+    ["gaussian", "bernoulli", "poisson"], ["top-two", "tas", "ctas", "uniform", "d-lucb", "racing", "co"], most=2
 )
 PROVEN = {
     "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],

@@ -121,7 +121,7 @@ def compare(
     return True
 
 
-@pytest.mark.parametrize(("policy", "family"), covering(POLICIES, MEANS, times=2))
+@pytest.mark.parametrize(("policy", "family"), covering(POLICIES, MEANS))
 def test_same_pulls_as_the_reference(policy, family):
     thresholds = [each for each in THRESHOLDS if policy != "d-lucb" or each != "evalue"]
     compare_some(policy, family, POLICIES, thresholds, 2 if "tas" in policy else 6)

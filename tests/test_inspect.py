@@ -93,7 +93,7 @@ def test_scores_are_those_of_plain_inspect():
         assert found.scores[model] == {id_: plain[id_] for id_ in found.scores[model]}
 
 
-@pytest.mark.parametrize("reducer", [None, "pass_at_2"])
+@pytest.mark.parametrize("reducer", ["pass_at_2", pytest.param(None, marks=pytest.mark.slow)])
 def test_an_item_is_all_its_epochs(reducer):
     epochs = 3 if reducer is None else Epochs(3, reducer)
     found = evaluate(fake.sums(40, epochs=2), MODELS[:2], epochs=epochs, max_samples=4)
@@ -143,27 +143,16 @@ def test_bills_are_in_dollars_for_all_models_of_a_sample():
     assert known.spent == sum(cost * len(known.scores[arm]) for arm, cost in zip(MODELS, (1, 2, 3), strict=True))
 
 
-SCRIPT = """
-import sys
-import fake_provider as fake
-from cabai.inspect import evaluate
-found = evaluate(fake.sums(200), ["fake/a-50-30", "fake/b-75-30", "fake/c-60-30"], name="killed", max_samples=4, seed=3,
-                 log_dir=sys.argv[1], display="none")
-print(found.decision, sum(map(len, found.scores.values())), len(found.logs))
-"""
-
-
-def script(folder, *, wait=True):
-    environment = os.environ | {
-        "FAKE_CALLS": str(folder / "calls"), "PYTHONPATH": str(Path(__file__).parent), "INSPECT_DISPLAY": "none"
-    }  # fmt: skip
-    command = [sys.executable, "-c", SCRIPT, str(folder / "logs")]
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    return process.communicate(timeout=120)[0] if wait else process
+def race_to_be_killed(folder):
+    models = ["fake/a-50-30", "fake/b-75-30", "fake/c-60-30"]
+    return evaluate(fake.sums(200), models, name="killed", max_samples=4, seed=3, log_dir=str(folder / "logs"))
 
 
 def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
-    process, calls = script(tmp_path, wait=False), tmp_path / "calls"
+    code = f"import pathlib, test_inspect; test_inspect.race_to_be_killed(pathlib.Path({str(tmp_path)!r}))"
+    calls, beside = tmp_path / "calls", str(Path(__file__).parent)
+    environment = os.environ | {"FAKE_CALLS": str(calls), "PYTHONPATH": os.pathsep.join([beside, *sys.path])}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not calls.exists() or calls.read_text().count("\n") < 60):
         time.sleep(0.02)
@@ -172,15 +161,14 @@ def test_a_killed_race_goes_on_and_calls_nothing_twice(tmp_path):
     study = cabai.load_study("killed", storage=f"sqlite:///{tmp_path}/logs/cabai.db")
     stored = {(arm.partition("/")[2], id_) for arm, scores in study.scores().items() for id_ in scores}
     assert stored
-    calls.write_text("")
-    decision, scored, logs = script(tmp_path).split()
-    assert (decision, logs) == ("fake/b-75-30", "3")
-    again = [line.split() for line in calls.read_text().splitlines()]
-    assert not stored & {(words[0], f"q{words[-1]}") for words in again}
-    assert len(stored) + len(again) == int(scored)
-    calls.write_text("")
-    assert script(tmp_path).split() == ["fake/b-75-30", scored, "0"]
-    assert calls.read_text() == ""
+    found = race_to_be_killed(tmp_path)
+    assert (found.decision, len(found.logs)) == ("fake/b-75-30", 3)
+    assert not stored & {(model, f"q{question.split()[-1]}") for model, question in fake.CALLS}
+    assert len(stored) + sum(fake.CALLS.values()) == sum(map(len, found.scores.values()))
+    fake.CALLS.clear()
+    again = race_to_be_killed(tmp_path)
+    assert (again.decision, again.scores, again.logs) == (found.decision, found.scores, [])
+    assert not fake.CALLS
 
 
 @hooks(name="slow", description="Time between a sample's log and its report.")
@@ -194,7 +182,8 @@ class SlowReports(Hooks):
         await asyncio.sleep(self.seconds)
 
 
-@pytest.mark.parametrize("between", [0.0, 0.3])  # seconds: with some, samples are logged that Inspect never reports
+# Seconds: with some, samples are logged that Inspect never reports.
+@pytest.mark.parametrize("between", [0.3, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_ctrl_c_tells_what_has_finished(between, monkeypatch):
     monkeypatch.setattr(SlowReports, "seconds", between)
 
@@ -234,7 +223,7 @@ def test_a_task_that_dies_ends_the_race(method, monkeypatch):
     monkeypatch.setattr(Lane, method, dies)
     began = time.monotonic()
     with pytest.raises(cabai.RunFailed, match="the Inspect task of arm 'fake/c-60' has ended; its log says why"):
-        evaluate(fake.sums(), MODELS, max_samples=3, log_dir="logs")
+        evaluate(fake.sums(60), MODELS, max_samples=3, log_dir="logs")
     assert time.monotonic() - began < 60
     logs = {log.eval.metadata["cabai_arm"]: log for log in map(read_eval_log, list_eval_logs("logs"))}
     assert {arm: log.status for arm, log in logs.items()} == dict.fromkeys(MODELS, "success") | {"fake/c-60": "error"}
@@ -306,12 +295,12 @@ def test_another_dataset_under_the_same_name_is_refused():
 
 
 def test_budgets_goals_and_earlier_scores():
-    stopped = evaluate(fake.sums(), MODELS, max_cost=12)
+    stopped = evaluate(fake.sums(60), MODELS, max_cost=12)
     assert (stopped.decision, stopped.spent) == (None, 12)
-    cheap = evaluate(fake.sums(), MODELS, goal="cheapest", epsilon=0.5, slack=0.05, costs=[1, 20, 5])
+    cheap = evaluate(fake.sums(60), MODELS, goal="cheapest", epsilon=0.5, slack=0.05, costs=[1, 20, 5])
     assert cheap.decision == "fake/a-50"
-    first = evaluate(fake.sums(), MODELS[:2])
-    more = evaluate(fake.sums(), MODELS, reuse=first)
+    first = evaluate(fake.sums(60), MODELS[:2])
+    more = evaluate(fake.sums(60), MODELS, reuse=first)
     assert more.spent < sum(map(len, more.scores.values()))
 
 
@@ -335,7 +324,7 @@ def test_the_command_and_what_replay_says_of_its_logs(tmp_path):
         assert said in failed.stderr
 
 
-@pytest.mark.parametrize("display", ["none", "plain"])
+@pytest.mark.parametrize("display", ["plain", pytest.param("none", marks=pytest.mark.slow)])
 def test_the_page_of_a_race_and_inspects_own_display(display, tmp_path):
     task = f"{Path(__file__).parent / 'fake_provider.py'}@sums"
     command = ["inspect", task, "--model", "fake/a-50", "--model", "fake/held-75", "--name", "seen", "--seed", "1"]

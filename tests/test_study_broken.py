@@ -227,7 +227,6 @@ class Interrupts:
             sys.settrace(None)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a connection that nobody has got
 @pytest.mark.parametrize("interrupts", [100, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["line", "moment"])
 @BOTH

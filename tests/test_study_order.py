@@ -93,6 +93,39 @@ def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_de
             assert f"\n{status.waiting} {what} not counted: the decision did not need {them}\n" in str(status)
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "top-two",
+        "top-two(randomized=false)",
+        "co",
+        "racing",
+        "ctas",
+        "tas",
+        "uniform",
+        "d-lucb",
+        "ugape",
+        "thompson",
+        "lma",
+    ],
+)
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_who_reads_what_others_asked_for_has_the_same_state_as_they(policy, family):
+    """In every field, the random numbers to come among them, though a reader chooses nothing."""
+    studies = [new(policy=policy, family=family, delta=1e-9, seed=5)]
+    studies += [reloaded(studies[0]), reloaded(studies[0])]
+    chance, under_way = random.Random(3), []
+    for i in range(120):
+        asker, other = chance.sample(studies[:2], 2)
+        if len(under_way) < 6:
+            under_way.append(asker.ask())
+        else:
+            other.tell(under_way.pop(chance.randrange(6)), int(chance.random() < 0.5), 0.5 + chance.random())
+            asker = other
+        folded = studies[2]._current.look(lambda state: state.snapshot())
+        assert asker._current.writer.state.snapshot() == folded, i
+
+
 def test_what_a_stopped_study_did_not_count_or_got_late_is_shown(clock):
     study = new(arms=["a", "b"], policy="uniform")
     first, second, third = study.ask(3)

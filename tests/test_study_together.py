@@ -15,7 +15,7 @@ import pytest
 
 from cabai import AlreadyTold, InvalidInput, StorageError
 from cabai.study import Study, create_study, load_study
-from cabai.study.current import Call, Transaction, append
+from cabai.study.current import Call, Transaction
 from cabai.study.given import Result
 from cabai.study.log import database, tables
 from cabai.study.log.events import OFFER, TELL, WITHDRAW, Event
@@ -325,7 +325,7 @@ def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, 
         if change == "deleted":
             connection.fetch(tables.DELETE_STUDY, (study.name,))
         else:
-            append(connection, study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **what)])
+            connection.append(study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **what)])
 
     study._storage.write(work)
     waiting.join(60)

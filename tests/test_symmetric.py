@@ -362,11 +362,13 @@ def test_progress_counts_the_pulls_that_every_decision_needs():
 
 def test_a_variance_that_is_not_known_is_refused_where_it_is_needed():
     for threshold in ("contrast", "evalue", "mixture", "stylized"):
-        with pytest.raises(InvalidInput, match="does not have"):
+        with pytest.raises(InvalidInput, match=f"^threshold {threshold} needs the variance: name it, as in family="):
             simulate(Instance(UNKNOWN, [1, 0], [1, 1]), threshold=threshold)
-    for policy in ("ugape", "ocba"):
-        with pytest.raises(InvalidInput, match="divergence"):
+    for policy in ("ugape", "ocba", "ctas", "d-lucb", "thompson"):
+        with pytest.raises(InvalidInput, match=f"^policy {policy} needs the variance: .* the default needs none.$"):
             simulate(Instance(UNKNOWN, [1, 0], [1, 1]), policy)
+        with pytest.raises(InvalidInput, match=f"^policy {policy} needs the variance: "):
+            cabai.create_study(policy, arms=["a", "b"], family="gaussian", policy=policy, storage="memory")
     with pytest.raises(InvalidInput, match="calibrate needs the variance"):
         cabai.calibrate(UNKNOWN, costs=[1, 1])
     with pytest.raises(InvalidInput, match="leave out the threshold"):

@@ -151,6 +151,12 @@ class Setup:
             )
         functions = (observe, self.stop) if self.policy is None else (observe, self.stop, self.choose)
         lacking = needs(functions, self.binding)
+        if lacking and self.family.key == "symmetric":
+            kind = "policy" if self.threshold.is_proven_for(self.family) else "threshold"
+            raise InvalidInput(
+                f"{kind} {getattr(self, kind)} needs the variance: name it, as in family='gaussian(variance=2)', or "
+                f"leave out the {kind}: the default needs none."
+            )
         if lacking:
             with_policy = "" if self.policy is None else f" and policy {self.policy}"
             raise InvalidInput(

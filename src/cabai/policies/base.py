@@ -41,6 +41,7 @@ class Policy(Named):
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
     keeps: ClassVar[tuple[str, ...]] = ()  # run fields that a study must restore exactly: they are not just caches
+    draws: ClassVar[int | None] = None  # random numbers of each choice, if that is all that has to be kept of one
     keeps_of_arms: ClassVar[tuple[str, ...]] = ()  # fields of each arm that are not just caches: never forgotten
     functions: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names
     within: ClassVar[tuple[Any, ...]] = ()  # the same, if epsilon is not 0

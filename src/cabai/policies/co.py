@@ -78,6 +78,7 @@ class CO(Policy):
     """
 
     name = "co"
+    draws = 0
     choose = staticmethod(choose)
     stop = staticmethod(stop)
     depends_on_delta = True

@@ -59,6 +59,7 @@ class CTAS(Tracking):
 
     tracking: str = "deficit"
     name = "ctas"
+    draws = 0
     run_memory, arm_scratch = RUN_MEMORY, ARM_SCRATCH
     keeps_of_arms = tuple(TRACKED)
 

@@ -175,6 +175,10 @@ class TopTwo(Policy):
     }
     within = top_two_within.functions
 
+    @property
+    def draws(self) -> int:  # type: ignore[override]
+        return int(self.randomized)
+
     def __post_init__(self) -> None:
         if not isinstance(self.randomized, bool):
             raise InvalidInput(f"randomized must be true or false, got {self.randomized!r}.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cabai.errors import StudyNotFound
-from cabai.study.current import Row, append, new_state
+from cabai.study.current import Row, new_state
 from cabai.study.log import tables
 from cabai.study.log.database import Conflict, Connection, Storage
 from cabai.study.log.events import Event, check_event
@@ -34,7 +34,7 @@ def create(
             return found.token == token  # by this very call, if the connection broke during the commit
         now = connection.now()
         connection.write(tables.ADD_STUDY, (study, name, token, request, now, settings.to_json()))
-        append(connection, study, [event._replace(time=now) for event in first])
+        connection.append(study, [event._replace(time=now) for event in first])
         return True
 
     if row_of(storage.fetch, name) is not None:
@@ -75,7 +75,7 @@ def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> 
         is_free = not connection.fetch(tables.FIND_TOKEN, (mine,))  # else the log is imported next to its original
         study, token = new_id(), mine if is_free else secrets.token_hex(8)
         connection.write(tables.ADD_STUDY, (study, chosen, token, None, created, recipe))
-        append(connection, study, events)
+        connection.append(study, events)
         if tests is not None:
             connection.write(tables.KEEP_TESTS, (tests, study))
 

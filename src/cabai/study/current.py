@@ -32,7 +32,6 @@ T = TypeVar("T")
 FOLD = f"{__version__}/2"  # the version of the states: a snapshot of another one is not used
 SNAPSHOT_EVERY = 64  # events between two snapshots; more for large states
 MOST_CALLS = 64  # calls in one transaction: other processes wait for it
-MOST_AT_ONCE = 512  # events in one statement
 AT_A_TIME = 50_000  # events that are read at once
 MAY_DECIDE = (*RESULTS, WITHDRAW, AMEND)
 
@@ -260,7 +259,7 @@ class CurrentState:
             for each in calls:
                 each.run(transaction)
             if transaction.events:
-                append(connection, self.row.id, transaction.events)
+                connection.append(self.row.id, transaction.events)
                 self._keep_snapshot(connection, transaction)
 
         try:
@@ -314,13 +313,6 @@ def new_state(settings: Settings) -> Any:
     if settings.items is not None:
         return RaceState(settings)
     return (CheapestState if settings.goal == CHEAPEST else SampledState)(settings)
-
-
-def append(connection: Connection, study: int, events: Sequence[Event]) -> None:
-    """Add events to a log, many in one statement."""
-    for begin in range(0, len(events), MOST_AT_ONCE):
-        some = events[begin : begin + MOST_AT_ONCE]
-        connection.write(tables.append(len(some)), [value for event in some for value in (study, *event)])
 
 
 def digest_of(text: str) -> str:

@@ -83,7 +83,7 @@ def spans(
     intervals: Sequence[tuple[float | None, float | None, float | None]],
 ) -> tuple[list[Span | None], float, float]:
     """Place intervals on one scale; returns them and both ends of the scale. Far ends are cut off: the scale covers the
-    means and the narrower half of the intervals.
+    means and the intervals of at most twice the usual width.
 
     >>> found, low, high = spans([(0.0, 0.5, 1.0), (None, None, None)])
     >>> found, low, high
@@ -94,7 +94,8 @@ def spans(
         return [None] * len(intervals), 0.0, 0.0
     means = [mean for _, mean, _ in known]
     closed = [(low, high) for low, _, high in known if low is not None and high is not None]
-    narrow = sorted(closed, key=lambda ends: ends[1] - ends[0])[: (len(closed) + 1) // 2]
+    usual = sorted(high - low for low, high in closed)[: (len(closed) + 1) // 2]
+    narrow = [(low, high) for low, high in closed if high - low <= 2 * usual[-1]]
     start = min([*means, *(low for low, _ in narrow)])
     end = max([*means, *(high for _, high in narrow)])
     if not end > start or not math.isfinite(end - start):

@@ -35,7 +35,7 @@ def environment() -> Environment:
         cache_size=-1,
         auto_reload=False,
     )
-    for name in ("number", "money", "percent", "moment", "duration"):
+    for name in ("number", "money", "rough", "percent", "moment", "duration"):
         made.filters[name] = getattr(words, name)
     made.filters["as_path"] = lambda name: quote(name, safe="")
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,10 +58,13 @@ def rows(status: Status) -> list[Row]:
     ]
 
 
-def scale(status: Status) -> tuple[float, float] | None:
-    """The range of means over which intervals are drawn."""
+def scale(status: Status) -> tuple[str, str] | None:
+    """The range of means over which intervals are drawn, with the digits that tell its ends apart."""
     _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
-    return (low, high) if high > low else None
+    if not high > low:
+        return None
+    decimals = 1 - math.floor(math.log10(high - low))
+    return number(round(low, decimals), 12), number(round(high, decimals), 12)
 
 
 def is_out(arm: ArmStatus) -> bool:
@@ -121,6 +125,8 @@ def bill_over_time(seen: StudyView) -> Tracks:
     status = seen.status
     spent = status.spent - status.spent_late
     bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in seen.history)]
+    if status.ended is None and status.last_result is not None:
+        bill.append((status.last_result - status.created, spent))
     end = max((seen.now if status.ended is None else status.ended) - status.created, bill[-1][0])
     found: Tracks = {("spent", "main"): [*bill, (end, spent)]}
     if status.max_cost is not None and spent > status.max_cost / 4:
@@ -133,10 +139,11 @@ def charts(seen: StudyView) -> list[Chart]:
     status, bill, lead = seen.status, bill_over_time(seen), lead_over_bill(seen)
     end, spent = bill["spent", "main"][-1]
     ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
-    paid = "ended" if status.stopped else f"{percent(status.progress)} of the expected bill"
+    paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
+    paid = "ended" if status.stopped else "no end in sight" if status.looks_tied else paid
     found = [
         chart(
-            "Progress", "no end in sight" if status.looks_tied else paid, progress_over_bill(seen), "spent", money,
+            "Progress", paid, progress_over_bill(seen), "spent", money,
             lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
         chart("The lead", ahead, lead, "spent", money, lambda value: number(value, 2))

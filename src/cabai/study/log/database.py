@@ -12,12 +12,13 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from cabai.errors import StorageError
 from cabai.study.log import tables
+from cabai.study.log.events import Event
 from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
@@ -52,6 +53,10 @@ class Connection(Protocol):
 
     def write(self, text: str, values: Sequence[Any] = ...) -> Any:
         """A statement that returns nothing, executed by the end of the transaction."""
+        ...
+
+    def append(self, study: int, events: Iterable[Event]) -> None:
+        """Add events to a log."""
         ...
 
     def now(self) -> float:

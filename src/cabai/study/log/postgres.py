@@ -7,7 +7,7 @@ import random
 import re
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ import psycopg
 from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
+from cabai.study.log.events import Event
 from cabai.support.validation import InvalidInput
 
 T = TypeVar("T")
@@ -27,6 +28,14 @@ IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
 prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
+
+
+class Driver(psycopg.Connection[Any]):
+    """A connection that is closed when nobody has it: Ctrl-C can come before it is given back."""
+
+    def __del__(self) -> None:  # type: ignore[override]
+        if hasattr(self, "pgconn"):  # else Ctrl-C came as it was made
+            self.close()
 
 
 class PostgresConnection:
@@ -46,8 +55,20 @@ class PostgresConnection:
     def write(self, text: str, values: Sequence[Any] = ()) -> None:
         self.writes.append((tables.to_postgres(text), values))
 
+    def append(self, study: int, events: Iterable[Event]) -> None:
+        self.prepare()
+        for event in events:
+            self.write(tables.APPEND_PREPARED, (study, *event))
+
     def now(self) -> float:
         return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
+
+    def prepare(self) -> None:
+        """What is prepared by hand is not planned again."""
+        if self.driver not in prepared:
+            with self.plain():
+                self.driver.execute(tables.PREPARE, prepare=False)
+            prepared.add(self.driver)
 
     def start(self) -> None:
         """Begin the transaction, if it has not begun."""
@@ -56,12 +77,8 @@ class PostgresConnection:
             self.driver.execute(begin)
 
     def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
-        """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs. What is
-        prepared by hand is not planned again."""
-        if self.driver not in prepared:
-            with self.plain():
-                self.driver.execute(tables.PREPARE, prepare=False)
-            prepared.add(self.driver)
+        """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
+        self.prepare()
         begin, self.begin = self.begin, None
         texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_events ({int(after)}, {int(study)})"]
         with self.plain():
@@ -214,7 +231,7 @@ class Pool:
     def connect(self) -> Any:
         """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
         server's defaults."""
-        driver = psycopg.connect(**self.options, autocommit=True)  # transactions are begun by hand
+        driver = Driver.connect(**self.options, autocommit=True)  # transactions are begun by hand
         self.made.add(driver)
         try:
             patience = f"{database.PATIENCE * 1000:.0f}"

@@ -12,12 +12,13 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
+from cabai.study.log.events import Event
 
 T = TypeVar("T")
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
@@ -52,6 +53,10 @@ class SqliteConnection:
             raise plain_error(error) from error
 
     write = fetch
+
+    def append(self, study: int, events: Iterable[Event]) -> None:
+        for event in events:
+            self.fetch(tables.APPEND, (study, *event))
 
     def now(self) -> float:
         return database.now()

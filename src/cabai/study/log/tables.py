@@ -67,17 +67,13 @@ FROM_STUDY = (  # one row of nulls if there are no events; none if there is no s
 )
 EVENTS = f"{FROM_STUDY} place > ? WHERE one.id = ? ORDER BY place"
 SOME_EVENTS = f"{EVENTS} LIMIT ?"
-PREPARE = (
-    f"PREPARE cabai_lock (BIGINT) AS {LOCK.replace('?', '$1')}; "
-    f"PREPARE cabai_events (BIGINT, BIGINT) AS {EVENTS.replace('?', '$1', 1).replace('?', '$2')}"
-)
+APPEND = f"INSERT INTO cabai_event (study, {FIELDS}) VALUES (?{', ?' * len(Event._fields)})"
 STOPS_AND_AMENDMENTS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
 LAST_PLACE = "SELECT (SELECT max(place) FROM cabai_event WHERE study = one.id) FROM cabai_study AS one WHERE id = ?"
 LAST_PLACES = (  # of all studies
     "SELECT id, coalesce((SELECT max(place) FROM cabai_event WHERE study = one.id), 0) FROM cabai_study AS one "
     "ORDER BY number"
 )
-ROW = f"(?{', ?' * len(Event._fields)})"
 RESULT = (
     f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
 )
@@ -107,12 +103,18 @@ KEEP_SNAPSHOT = (
 
 
 @cache
-def append(events: int) -> str:
-    """Add this many events."""
-    return f"INSERT INTO cabai_event (study, {FIELDS}) VALUES {', '.join([ROW] * events)}"
-
-
-@cache
 def to_postgres(text: str) -> str:
     """A statement as psycopg takes it."""
     return text.replace("?", "%s")
+
+
+def numbered(text: str) -> str:
+    """A statement as PostgreSQL prepares it."""
+    first, *rest = text.split("?")
+    return first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))
+
+
+# What is planned once for each connection to PostgreSQL.
+PREPARED = {"cabai_lock": LOCK, "cabai_events": EVENTS, "cabai_append": APPEND}
+PREPARE = "; ".join(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())
+APPEND_PREPARED = f"EXECUTE cabai_append {APPEND.partition('VALUES')[2]}"

@@ -414,7 +414,8 @@ class Status:
         """What there is to say of an arm, in a word or two; empty where it is nothing."""
         is_best = self.goal == BEST
         if arm.name == self.decision:
-            return ("accepted" if self.reason == ACCEPTED else "best") if is_best else "cheapest"
+            best = "decided" if self.epsilon else "best"  # with an epsilon, another may be better
+            return "cheapest" if not is_best else "accepted" if self.reason == ACCEPTED else best
         if arm.name in self.dropped:
             return "dropped"
         if arm.name in self.tied:

@@ -21,6 +21,7 @@ from cabai.study.log.events import ASK, TELL, Event, check_event
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
 from cabai.study.state.evidence import Evidence
+from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
 
 WORTH_COMPILING = 20_000  # events: fewer are taken sooner one by one
@@ -178,16 +179,17 @@ class SampledState(Evidence, Accounts):
         return 2 * taken
 
     def _ask(self, event: Event) -> None:
-        self._see_rival()
-        if event.words is not None and self._choice is None:
+        draws = self.settings.policy.draws
+        if self._choice is not None:
+            self._keep(self._choice)
+        elif event.words is not None:
             self._keep_fields(json.loads(event.words))
+        elif draws is not None and self.told_view.everything_pulled and self.live.any():
+            # Another worker chose, with pulls under way: all that is kept of it is where the random numbers are.
+            self.told_view.run["stream"] = (int(self.told_view.run["stream"]) + draws * int(GOLDEN)) % 2**64
         elif self.settings.is_present:
-            self._keep(self._choice or self._choose())
+            self._keep(self._choose())
         super()._ask(event)
-
-    def _offer(self, event: Event) -> None:
-        self._see_rival()
-        super()._offer(event)
 
     def _withdraw(self, event: Event) -> None:
         super()._withdraw(event)
@@ -425,11 +427,6 @@ class SampledState(Evidence, Accounts):
             self._ahead = self._stops(trial), int(trial.run["rival"])
         return self._ahead
 
-    def _see_rival(self) -> None:
-        """The policy sees the rival that keeps the results in hand from deciding."""
-        if self.has_waiting and self.settings.is_present:
-            self.told_view.run["rival"] = self._look_ahead()[1]
-
     @property
     def would_decide(self) -> bool:
         """Whether the results told so far would decide if the missing ones were left out."""
@@ -441,7 +438,6 @@ class SampledState(Evidence, Accounts):
         if self.would_decide:
             return None
         if self._choice is None:
-            self._see_rival()
             self._choice = self._choose()
         return self._choice[0], None
 
@@ -475,6 +471,8 @@ class SampledState(Evidence, Accounts):
             if len(new):  # an arm that has just joined
                 return int(new[0]), None, None, True
         arms, run, is_pending = copy_of_all(view.arms), copy_of(view.run), bool(pending.any())
+        if self.has_waiting:  # the rival that keeps the results in hand from deciding
+            run["rival"] = self._look_ahead()[1]
         if is_pending:
             arms["pulls"] += pending
             arms["rewards"] += pending * arms["mean"]
