@@ -85,7 +85,7 @@ def fit(rules, b, a, epsilon, no):
     """As for `bets`, of the larger part of the sum; with an epsilon, of its second part."""
     m, width, most = fit_of(b, a, epsilon, no - rules.log_leader)
     most += rules.log_leader
-    if epsilon == 0.0 and a.rivals > 0:
+    if epsilon == 0.0 and a.rivals > 0 and rules.log_counted > -np.inf:
         sample = counted(a)
         if sample.tested_mean > a.tested_mean:
             own_m, own_width, own = fit_of(sample, a, 0.0, no - rules.log_counted)
