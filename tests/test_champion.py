@@ -94,7 +94,7 @@ def test_the_least_f_is_never_above_a_scan(family, mirrored):
     """40 random states: never above the least of 60 means and of finer scans around it, and seldom visibly below."""
     kind, rng, close, count = family_of(family), np.random.default_rng(2), 0, 40
     setup = setup_of(family, 5, mirrored)
-    shares = [math.log(0.8), math.log(1 / 40 if kind.name == "poisson" else 1 / 20)]
+    shares = [math.log(0.9), math.log(1 / 80 if kind.name == "poisson" else 1 / 40)]
     for _ in range(count):
         (n_b, n_a), (mean_b, mean_a) = some_pair(rng, kind, 10**4)
         n, counted = int(n_b * 10 ** rng.uniform(-1, 1)) + 1, mean_a + (mean_b - mean_a) * rng.uniform(0.5, 1.5)
@@ -428,13 +428,13 @@ def test_a_period_counts_as_was_clear_before_it(clock):
 
 
 def test_an_epsilon_and_accepting_share_the_decisions_delta():
-    """A leader that is close enough: by the test of pairs at K (K - 1)/delta, at all epsilons from `within` on."""
+    """A leader that is close enough: by the test of pairs at 2 K (K - 1)/delta, at all epsilons from `within` on."""
     study = new(threshold="champion", policy="top-two", costs=[1, 1, 1])
     study.tell_counts({"a": (400, 300), "b": (400, 290), "c": (400, 100)}, period="1")
     status = study.status()
     assert [arm.may_be_best for arm in status.arms] == [True, True, False]
     assert 0 < status.within < 0.15
-    pair = Setup(study.settings.family, Contrast(), arms=3, delta=study.settings.delta / 3, epsilon=status.within)
+    pair = Setup(study.settings.family, Contrast(), arms=3, delta=study.settings.delta / 6, epsilon=status.within)
     arms, rules = study._current.look(lambda found: found.ordered.arms), pair.rules
     assert pair.bound(surplus)(Record(rules), 0, Record(arms[0]), Record(arms[1])) > 0
     rules["epsilon"] = 0.99 * status.within

@@ -64,7 +64,7 @@ def log_e(b, a, m, epsilon=0.0):
 
 
 def log_f(counted, b, a, arms, m):
-    parts = math.log(1 - 1 / arms) + log_e(counted, a, m), log_e(b, a, m) - math.log(arms * (arms - 1))
+    parts = math.log(1 - 1 / (2 * arms)) + log_e(counted, a, m), log_e(b, a, m) - math.log(2 * arms * (arms - 1))
     return np.logaddexp(*parts)
 
 
@@ -177,7 +177,7 @@ def test_on_rewards_0_and_1_the_sum_is_that_of_bernoullis_champion():
             each = [of_tilts(None, sign * t, *family.tilt(sign * t), k, one / k - m, m)[0] for t in grid]
             logs.append(np.exp(each))
         counted, own, down = logs
-        exact = math.log((0.75 * counted + own / 12) @ joint @ down)
+        exact = math.log((0.875 * counted + own / 24) @ joint @ down)
         assert found == pytest.approx(exact, abs=1e-3)
         assert found <= exact + 1e-12
 
@@ -213,8 +213,8 @@ def test_the_sum_for_a_best_arm_does_not_rise_in_mean():
     look, rules = setup.bound(observe), Record(setup.rules)
 
     def log_sum(told, counted, m):
-        logs = [math.log(1 - 1 / arms) + log_e(counted, told[0], m)]
-        logs += [log_e(each, told[0], m) - math.log(arms * (arms - 1)) for each in told[1:]]
+        logs = [math.log(1 - 1 / (2 * arms)) + log_e(counted, told[0], m)]
+        logs += [log_e(each, told[0], m) - math.log(2 * arms * (arms - 1)) for each in told[1:]]
         return float(np.logaddexp.reduce(logs))
 
     for _ in range(25):
