@@ -354,9 +354,9 @@ def test_pairs_intervals_and_distances_are_those_of_bets():
 
 
 def test_what_depends_on_no_order_is_tested_by_bets():
-    with pytest.raises(cabai.InvalidInput, match="champion looks for the best arm: with goal 'cheapest', .* use bets"):
+    with pytest.raises(cabai.InvalidInput, match=r"champion looks for the best arm: with goal 'cheapest', .* use bets"):
         new(**RANGE | {"policy": "cheapest"}, threshold="champion", epsilon=0.1, goal="cheapest")
-    with pytest.raises(cabai.InvalidInput, match="depends on the order of the pulls, .*: use bets"):
+    with pytest.raises(cabai.InvalidInput, match=r"depends on the order of the pulls, .*: use bets"):
         Champion().stops(cabai.Statistics("bounded", [9, 9, 9], [8, 5, 2], squares=[8, 5, 2]), delta=0.1)
     for options in ({"epsilon": 0.1}, {"reserve": 0.1}, {"arms": ["a", "b"], "costs": [1, 1]}):
         assert new(**RANGE | options).status().threshold == "bets"

@@ -134,9 +134,7 @@ def test_a_simulated_gpu_makes_the_trajectories_of_threads():
     counted = {"means": [4, 1, 0], "threshold": "champion", "trajectories": 4}
     cells = ("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few)
     bounded = counted | {"means": [0.9, 0.4, 0.2]}
-    same = simulated(
-        *cells, ("gaussian", "top-two", [0.2, 0.1], counted), ("bounded", "top-two", [0.2, 0.1], bounded)
-    )
+    same = simulated(*cells, ("gaussian", "top-two", [0.2, 0.1], counted), ("bounded", "top-two", [0.2, 0.1], bounded))
     assert all(map(all, same)), same
 
 

@@ -296,8 +296,12 @@ class Bets(Threshold):
     name = "bets"
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
-    functions = required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e
-    within = ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown
+    functions: ClassVar[tuple[Any, ...]] = (
+        required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e,
+    )  # fmt: skip
+    within: ClassVar[tuple[Any, ...]] = (
+        ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown,
+    )  # fmt: skip
     choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {

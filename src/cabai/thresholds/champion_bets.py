@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from cabai.thresholds.bets import (
     sums_up,
 )
 from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance
-from cabai.thresholds.champion import OneTestPerArm, credit, sizes
+from cabai.thresholds.rivals import OneTestPerArm, credit, sizes
 
 Sample = namedtuple("Sample", "tested tested_mean variance reserved")  # the fields of an arm that estimates use
 
@@ -42,7 +42,10 @@ def credit_bets(arms, run, rules, b, pulls, reward):
     """As in `champion`; the logs of a reward are the same for all arms that it counts for."""
     logs, stakes = arms[b].logs, rules.stakes
     for i in range(KEPT):
-        logs[i] = math.log(1.0 + stakes[i][STAKE] * reward)
+        if reward == 1.0 or reward == 0.0:  # the same as below, but faster
+            logs[i] = reward * rules.logs[i]
+        else:
+            logs[i] = math.log(1.0 + stakes[i][STAKE] * reward)
     credit(arms, run, rules, b, pulls, reward)
 
 
