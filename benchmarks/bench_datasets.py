@@ -4,11 +4,11 @@
 
 1. Tables of right and wrong answers in which items differ in difficulty: the scores of two arms have the correlation 0,
    0.3 or 0.6 (for arms that are right half of the time). Shares of the full evaluation's cost, which is 1, at delta
-   0.05: paired and champion races for the best arm, paired ones with epsilon 0.01 and 0.02; `planned` is the formula of
-   `cabai.planning.races` for the column before it. `sample` is how often as many items as the cheaper of both races
-   pays for, taken at random for all arms, have another arm in front than all items. `study` is the bill of a bernoulli
-   study with cabai's defaults, which draws items independently (> if one did not end). `errors` counts races that chose
-   another arm than the best, or one not within epsilon. Prices differ by the factor `spread`.
+   0.05: paired and champion races for the best arm, paired ones with epsilon 0.01 and 0.02. `sample` is how often as
+   many items as the cheaper of both races pays for, taken at random for all arms, have another arm in front than all
+   items. `study` is the bill of a bernoulli study with cabai's defaults, which draws items independently (> if one did
+   not end). `errors` counts races that chose another arm than the best, or one not within epsilon. Prices differ by the
+   factor `spread`.
 2. Time per pull with 100 arms on 10,000 items: live, and compiled.
 3. 200 races of 20 arms on 1000 items against the plain version that the tests compare with.
 """
@@ -27,7 +27,6 @@ from cabai import Instance, simulate
 from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import Race
 from cabai.datasets.replaying import Replay, replay
-from cabai.planning.races import differences, planned_share
 from cabai.support.tables import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -78,11 +77,10 @@ def study_bill(scores: np.ndarray, prices: np.ndarray, trajectories: int, limit:
 
 def compare_costs(quick: bool) -> None:
     sizes = itertools.product((5, 20) if quick else (5, 20, 100), (100, 1000) if quick else (100, 1000, 10_000))
-    header = ["K", "n", "corr", "spread", "paired", "planned", "champion", "planned", "eps .01", "eps .02"]
+    header = ["K", "n", "corr", "spread", "paired", "champion", "eps .01", "eps .02"]
     rows = [[*header, "errors", "sample", "study"]]
     paid: dict[str, list[float]] = {"paired": [], "champion": [], "study": []}
     by_arms: dict[int, list[float]] = {}
-    plans: list[tuple[float, float]] = []
     races, wrong = 0, dict.fromkeys(RACES, 0)
     for arms, items in sizes:
         cells = arms * items
@@ -93,8 +91,6 @@ def compare_costs(quick: bool) -> None:
             for seed in range(tables):
                 scores = some_scores(arms, items, correlation, seed)
                 prices = np.random.default_rng(seed).permutation(np.geomspace(1 / spread, 1, arms))
-                best, gaps, variances = differences(scores)
-                ordered = [prices[best], *np.delete(prices, best)]
                 for race, epsilon in RACES:
                     found = replay(named(scores, prices), delta=DELTA, epsilon=epsilon, race=race, repeats=repeats)
                     key = race if epsilon == 0 else f"eps {epsilon}"
@@ -102,11 +98,6 @@ def compare_costs(quick: bool) -> None:
                     failed = round((1 - found.within_epsilon) * repeats)
                     wrong[race, epsilon] += failed
                     errors += failed
-                    plan = planned_share(
-                        items, gaps, variances, delta=DELTA, epsilon=epsilon, costs=ordered, race=race
-                    )  # fmt: skip
-                    shares.setdefault(f"planned {key}", []).append(plan)
-                    plans.append((plan, shares[key][-1]))
                 races += repeats
                 least = min(shares["paired"][-1], shares["champion"][-1])
                 shares.setdefault("sample", []).append(sample_errors(scores, least, 40 if cells > 10**5 else 200))
@@ -118,8 +109,8 @@ def compare_costs(quick: bool) -> None:
             by_arms.setdefault(arms, []).append(float(np.mean(shares["champion"]) / np.mean(shares["paired"])))
             cost = {key: f"{np.mean(values):.3f}" for key, values in shares.items()}
             start = [str(arms), str(items), f"{correlation:g}", str(spread)]
-            middle = [cost[key] for key in ("paired", "planned paired", "champion", "planned champion")]
-            middle += [cost["eps 0.01"], cost["eps 0.02"], str(errors), cost["sample"]]
+            middle = [cost[key] for key in ("paired", "champion", "eps 0.01", "eps 0.02")]
+            middle += [str(errors), cost["sample"]]
             rows.append([*start, *middle, f"{'' if ended else '> '}{np.mean(shares['study']):.2f}"])
             print(f"{arms} arms, {items} items, correlation {correlation}, spread {spread}", file=sys.stderr)
     print(table(rows, left=0))
@@ -137,8 +128,6 @@ def compare_costs(quick: bool) -> None:
         f"{np.quantile(ratio, 0.05):.2f} to {np.quantile(ratio, 0.95):.2f} times as much on nine of ten of them; by K:"
     )
     print("  " + ", ".join(f"{arms} arms {np.mean(values):.3f}" for arms, values in by_arms.items()))
-    plan, truth = np.array(plans).T
-    print(f"planned {plan.mean():.3f}, paid {truth.mean():.3f}, correlation {np.corrcoef(plan, truth)[0, 1]:.3f}")
 
 
 def time_per_pull(quick: bool) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from cabai import Instance, simulate
 from cabai.core.setup import Setup
+from cabai.errors import EngineFailed
 from cabai.policies import policy_of
 from cabai.simulation.engines import cuda
 from cabai.simulation.work import Work
@@ -55,13 +56,17 @@ class Cell(NamedTuple):
 
 
 CELLS = {
-    "gaussian-top-two": Cell("gaussian", [1.5, 1, 0.5], PAPER, "top-two", 0.05, goal=200),
-    "bernoulli-top-two": Cell("bernoulli", [0.9, 0.6, 0.3], PAPER, "top-two", 0.05, goal=200),
-    "gaussian-30-top-two": Cell("gaussian", MANY, [1] * 30, "top-two", 0.05, goal=100),
-    "bernoulli-30-top-two": Cell("bernoulli", SHARES, [1] * 30, "top-two", 0.05, goal=100),
+    "gaussian-top-two": Cell("gaussian", [1.5, 1, 0.5], PAPER, "top-two", 0.05, "contrast", goal=200),
+    "bernoulli-top-two": Cell("bernoulli", [0.9, 0.6, 0.3], PAPER, "top-two", 0.05, "contrast", goal=200),
+    "gaussian-30-top-two": Cell("gaussian", MANY, [1] * 30, "top-two", 0.05, "contrast", goal=100),
+    "bernoulli-30-top-two": Cell("bernoulli", SHARES, [1] * 30, "top-two", 0.05, "contrast", goal=100),
     "bounded-top-two": Cell("bounded", [0.9, 0.6, 0.3], PAPER, "top-two", 0.05),
     "poisson-top-two": Cell("poisson", [1.5, 1, 0.5], PAPER, "top-two", 0.05),
     "exponential-top-two": Cell("exponential", [1.5, 1, 0.5], PAPER, "top-two", 0.05),
+    "gaussian-champion": Cell("gaussian", [1.5, 1, 0.5], PAPER, "top-two", 0.05, "champion"),
+    "gaussian-30-champion": Cell("gaussian", MANY, [1] * 30, "top-two", 0.05, "champion"),
+    "bernoulli-champion": Cell("bernoulli", [0.9, 0.6, 0.3], PAPER, "top-two", 0.05, "champion"),
+    "symmetric-top-two": Cell("gaussian(variance=unknown)", [1.5, 1, 0.5], PAPER, "top-two", 0.05),
     "gaussian-co": Cell("gaussian", [1.5, 1, 0.5], PAPER, "co", 1e-6, "paper"),
     "gaussian-ctas": Cell("gaussian", [1.5, 1, 0.5], PAPER, "ctas", 1e-6, "paper"),
     "bernoulli-ctas": Cell("bernoulli", [0.9, 0.6, 0.3], PAPER, "ctas", 1e-6, "paper"),
@@ -80,7 +85,7 @@ def compile_one(name: str, changes: dict[str, Any]) -> tuple[str, dict[str, Any]
     """Compile a cell's kernel with some settings, in a process of its own, so that it is in the cache."""
     cell, started = CELLS[name], time.perf_counter()
     instance, policy = cell.instance, policy_of(cell.policy)
-    rule = threshold_of(cell.threshold, instance.family)
+    rule = threshold_of(cell.threshold, instance.family, len(instance))
     setup = Setup(instance.family, rule, policy, arms=len(instance), delta=cell.delta)
     work = Work([instance], [setup], 0, 2**62, np.inf)
     try:
@@ -93,7 +98,7 @@ def compile_one(name: str, changes: dict[str, Any]) -> tuple[str, dict[str, Any]
 
 
 def rate(cell: Cell, seconds: float, start: int, **options: Any) -> tuple[float, Any]:
-    """Trajectories per second, from a run of about so many seconds, sized by shorter ones; and its result."""
+    """Trajectories per second, from a run of about that many seconds, sized by shorter ones; and its result."""
     n, done = start, None
     while True:
         done = simulate(cell.instance, trajectories=n, keep="summary", seed=1, **cell.options, **options)
@@ -151,6 +156,10 @@ def option(name: str, default: str = "") -> str:
 def main() -> None:
     from numba import cuda as device
 
+    try:
+        cuda.Cuda().close()
+    except EngineFailed as error:
+        sys.exit(str(error))
     quick, kept = "--quick" in sys.argv, option("--out")
     names = option("--cells").split(",") if option("--cells") else QUICK if quick else list(CELLS)
     seconds = float(option("--seconds", "1" if quick else "2"))
@@ -212,7 +221,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if "--profile" in sys.argv:
+    if "--help" in sys.argv:
+        print(__doc__)
+    elif "--profile" in sys.argv:
         profiled = CELLS[option("--profile")]
         simulate(profiled.instance, trajectories=500_000, keep="summary", engine="cuda", **profiled.options)
     else:

@@ -14,7 +14,6 @@ PACKAGE = ROOT / "src" / "cabai"
 PAGE = ROOT / "CONTRIBUTING.md"
 ROOMS = "families", "core", "thresholds", "policies", "datasets", "simulation"
 ABOVE, BELOW = "<!-- slots: made by `python docs/slots.py` -->\n", "<!-- end of slots -->\n"
-INNER = "inner_"  # what `mirrored` calls the functions of the family that it wraps
 
 
 class File:
@@ -25,26 +24,23 @@ class File:
         self.tree = ast.parse(path.read_text(encoding="utf-8"))
         self.functions = {each.name: each for each in self.tree.body if isinstance(each, ast.FunctionDef)}
         self.origins = dict.fromkeys(self.functions, self.name)
+        self.called = {name: name for name in self.functions}  # what each name is called where it is defined
         for each in ast.walk(self.tree):
             if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("cabai."):
                 home = str(each.module).removeprefix("cabai.").replace(".", "/")
                 self.origins |= {alias.asname or alias.name: home for alias in each.names}
+                self.called |= {alias.asname or alias.name: alias.name for alias in each.names}
 
     def slots(self) -> dict[str, bool]:
         """The slots defined here, and whether they have a default."""
         marked = {name: [ast.unparse(mark) for mark in each.decorator_list] for name, each in self.functions.items()}
         return {name: "slot" in marks for name, marks in marked.items() if {"slot", "required_slot"} & {*marks}}
 
-    def wrapped(self) -> list[str]:
-        """The slots of this file that are made from others."""
-        targets = [each.targets[0] for each in self.tree.body if isinstance(each, ast.Assign)]
-        return [each.id for each in targets if isinstance(each, ast.Name) and each.id.startswith(INNER)]
-
     def calls(self) -> set[tuple[str, str]]:
         """The functions that functions of this file call: where each is defined, and its name."""
         calls = [each for one in self.functions.values() for each in ast.walk(one) if isinstance(each, ast.Call)]
         named = [each.func.id for each in calls if isinstance(each.func, ast.Name)]
-        return {(self.origins[name], name) for name in named if name in self.origins}
+        return {(self.origins[name], self.called[name]) for name in named if name in self.origins}
 
     def bound(self, home: str) -> set[str]:
         """Names of functions, not those of `home`, that a class lists or that are bound in a pair (name, function)."""
@@ -77,8 +73,6 @@ def table() -> str:
         [f"`{name}`", home, "yes" if default else "no", ", ".join(callers[name]), ", ".join(replacers[name])]
         for (home, name), default in homes.items()
     ]  # fmt: skip
-    inner = [name for file in files for name in file.wrapped()]
-    rows.append([f"`{INNER}…` ({len(inner)})", "families/mirrored", "no", "families/mirrored", "the family it wraps"])
     header = ["slot", "defined in", "default", "called by", "replaced by"]
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("|" + "|".join(line) + "|" for line in lines) + "\n"

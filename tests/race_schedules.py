@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 
-from cabai.datasets.board import NO_ARM, choose, count_active, find_leader, is_decided, tell
+from cabai.datasets.board import NO_ARM, choose, find_leader, is_active, is_decided, tell
 from cabai.datasets.loop import winner
+
+
+def count_active(board, leader):
+    found = 0
+    for a in range(len(board.prefix)):
+        found += is_active(board, leader, a)
+    return found
 
 
 def race_with_workers(state, order, shares, delays, prices, rank, speculate, asked, due, who, where):

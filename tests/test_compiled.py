@@ -203,7 +203,7 @@ OF_A_PAIR = [
     evidence.evidence, evidence.evidence_at_most, evidence.evidence_at_least, within.evidence_within, top_two.coin,
 ]  # fmt: skip
 OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
-OF_TWO_SAMPLES = [evidence.pair_evidence, within.meeting_point, within.parts_within]
+OF_TWO_SAMPLES = [evidence.pair_evidence, within.parts_within]
 OF_TWO_SAMPLES_AND_EPSILON = [within.meeting_point_at, within.parts_at]
 
 

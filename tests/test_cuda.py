@@ -14,20 +14,21 @@ import numpy as np
 import pytest
 
 import cabai
+from cabai import policies
 from cabai.core.setup import Setup
 from cabai.policies import policy_of
 from cabai.simulation.work import Work
 from cabai.thresholds import threshold_of
-from combinations import covering
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
 from cabai.simulation.engines import cuda  # noqa: E402
 
 MEANS = {
     "gaussian": [1.5, 1, 0.5], "bernoulli": [0.9, 0.5, 0.3], "poisson": [3, 1, 0.5], "exponential": [3, 1, 0.5],
-    "bounded": [0.9, 0.5, 0.3],
+    "bounded": [0.9, 0.5, 0.3], "gaussian(variance=unknown)": [3, 1, 0],
 }  # fmt: skip
 POLICIES = ["top-two", "co", "ctas", "d-lucb", "racing", "tas", "uniform"]
+EACH_POLICY = policies.POLICIES.names
 COSTS = [1, 0.1, 0.01]
 
 
@@ -40,8 +41,10 @@ def has_gpu() -> bool:
 
 def work_of(family: str, policy: object, **options: object) -> Work:
     instance = cabai.Instance(family, MEANS[family], COSTS, cost_model=options.pop("cost_model", "fixed"))
-    rule = threshold_of(options.pop("threshold", None), instance.family)
-    setup = Setup(instance.family, rule, policy_of(policy), arms=3, delta=0.05, **options)
+    best_of = 2 if "epsilon" in options else len(instance)
+    rule, chosen = threshold_of(options.pop("threshold", None), instance.family, best_of), policy_of(policy)
+    setup = Setup(instance.family, rule, chosen, arms=3, delta=0.05, budget=100 if chosen.spends_budget else np.inf,
+                  **options)  # fmt: skip
     return Work([instance], [setup], 0, 2**62, np.inf)
 
 
@@ -70,12 +73,31 @@ def no_gpu(monkeypatch):
 # --- Without a GPU ---------------------------------------------------------------------------------------------------
 
 
-COMPILED = [("poisson", "top-two")]  # in the default run
+COMPILED = [("poisson", "top-two"), ("gaussian(variance=unknown)", "top-two")]  # in the default run
+
+
+def is_usable(family: str, policy: str) -> bool:
+    """Whether the family's default test and the policy go together."""
+    try:
+        return work_of(family, policy) is not None
+    except cabai.InvalidInput:
+        return False
+
+
+EVERY = [each for each in product(MEANS, EACH_POLICY) if is_usable(*each)]
+
+
+def test_every_family_and_policy_has_a_kernel():
+    """With its default test for three arms; without a variance, only policies that need no divergence."""
+    assert {family for family, _ in EVERY} == set(MEANS)
+    assert {policy for _, policy in EVERY} == set(EACH_POLICY)
+    tests = {str(work_of(family, "top-two").setup.threshold) for family in MEANS}
+    assert tests == {"champion", "symmetric"}
 
 
 @pytest.mark.parametrize(
     ("family", "policy"),
-    [pytest.param(*each, marks=() if each in COMPILED else pytest.mark.slow) for each in product(MEANS, POLICIES)],
+    [pytest.param(*each, marks=() if each in COMPILED else pytest.mark.slow) for each in EVERY],
 )
 @pytest.mark.usefixtures("no_gpu")
 def test_it_compiles_to_the_code_of_a_gpu(family, policy):
@@ -89,7 +111,8 @@ def test_it_compiles_to_the_code_of_a_gpu(family, policy):
     ("family", "options"),
     [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
      ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "champion"}), ("bounded", {"threshold": "champion"})],
+     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "contrast"}),
+     ("bounded", {"threshold": "bets"})],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.slow
@@ -142,7 +165,7 @@ def test_a_simulated_gpu_makes_the_trajectories_of_threads():
 @pytest.mark.slow
 def test_a_simulated_gpu_makes_them_with_every_policy(family):
     options = {"means": MEANS[family], "trajectories": 7, "max_pulls": 300}
-    cells = [(family, policy, [0.1], options) for policy in POLICIES]
+    cells = [(family, policy, [0.1], options) for policy in POLICIES if is_usable(family, policy)]
     same = simulated(*cells, (family, "top-two", [0.1], options | {"keep": "summary"}))
     assert all(map(all, same)), same
 
@@ -220,7 +243,7 @@ def check_same(a: cabai.results.Runs, b: cabai.results.Runs, most: float) -> Non
 
 
 @on_a_gpu
-@pytest.mark.parametrize(("family", "policy"), covering(MEANS, POLICIES))
+@pytest.mark.parametrize(("family", "policy"), [each for each in EVERY if each[1] in POLICIES])
 def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
     instance = cabai.Instance(family, MEANS[family], COSTS, cost_model="beta")
     deltas = [0.1] if policy_of(policy).depends_on_delta else [0.1, 0.001]
@@ -228,7 +251,7 @@ def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
     for a, b in zip(
         *(cabai.simulate(instance, policy, engine=each, **options) for each in (None, "cuda")), strict=True
     ):
-        check_same(a, b, most=0.0 if family == "gaussian" else 0.01)
+        check_same(a, b, most=0.0 if family.startswith("gaussian") else 0.01)
 
 
 @on_a_gpu

@@ -29,10 +29,9 @@ from shell import here
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 HARD = ["--family", "bernoulli", "--means", "0.5,0.4999999", "--costs", "1,1", "--policy", "ctas"]  # all but endless
-ENGINES = [
-    "processes",
-    *(pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray")),
-]  # clusters start slowly
+#: "dask here" is a cluster in this process: clusters of processes start slowly.
+CLUSTERS = [pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray")]
+ENGINES = ["processes", *CLUSTERS]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +42,14 @@ def dask():
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
+        yield client
+
+
+@pytest.fixture
+def dask_here():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "set_as_default": False}
+    with distributed.Client(processes=False, **options) as client:
         yield client
 
 
@@ -58,8 +65,8 @@ def ray():
 @pytest.fixture
 def engine(request):
     """What to give as `engine`, by its name; a cluster is running already."""
-    if request.param == "dask":
-        return request.getfixturevalue("dask")
+    if request.param in ("dask", "dask here"):
+        return request.getfixturevalue(request.param.replace(" ", "_"))
     if request.param == "ray":
         request.getfixturevalue("ray")
     return request.param
@@ -89,7 +96,7 @@ def check_same_sums(a: cabai.results.Totals, b: cabai.results.Totals) -> None:
 # --- The same results ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+@pytest.mark.parametrize("engine", ["dask here", *ENGINES], indirect=True)
 def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own, monkeypatch):
     family, threshold, policy = own
     instance = cabai.Instance(family, means=[3, 1, 0.5], costs=[1, 0.1, 0.01], cost_model="beta")

@@ -79,7 +79,7 @@ def test_interval_ends_are_where_the_divergence_is_the_level(name):
         for mean, level in itertools.product(filter(family.allows_mean, CENTRES), LEVELS):
             for end, outward in zip(family.interval(mean, level), (-1, 1), strict=True):
                 if not brackets(family, mean, level, end, outward):
-                    wrong.append((mean, "lower" if outward < 0 else "upper", end))
+                    wrong.append((mean, level, "lower" if outward < 0 else "upper", end))
     assert wrong == []
 
 

@@ -218,7 +218,7 @@ def test_what_a_live_study_drops_to_keep_its_budget_is_not_called_proven(policy)
                                storage="sqlite:///:memory:")  # fmt: skip
     status = study.run(lambda arm: (int((next(rewards) * 0.618) % 1 < {"a": 0.5, "b": 0.6, "c": 0.4}[arm]), 1.0))
     assert (status.decision, status.confidence) == (None, 0)
-    assert 0.2 < status.within < 0.5  # the test of pairs, over all arms
+    assert 0.2 < status.within < 0.55  # champion's part for pairs of arms, over all of them
     assert all(arm.may_be_best for arm in status.arms)
     out = [arm for arm in status.arms if not arm.in_play]
     assert out

@@ -315,7 +315,7 @@ def test_what_others_have_changed_is_found(tmp_path, change, words):
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [30, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [12, pytest.param(500, marks=pytest.mark.slow)])
 def test_killed_workers_lose_no_evaluation_and_pay_for_none_twice(url: str, kills: int) -> None:
     """Each worker is killed at any moment. Whatever it was told is kept; an evaluation is paid for again only if its
     worker died before it could tell."""

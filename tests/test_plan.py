@@ -504,7 +504,6 @@ def test_a_race_is_planned_from_a_table_and_pays_what_a_replay_pays():
     assert abs(planned.bills.mean.value - replayed.mean()) < 5 * spread + 0.1 * replayed.mean()
     assert planned.full_cost == pytest.approx(1000 * sum(PRICES.values()))
     assert (planned.bills.costs <= planned.full_cost * (1 + 1e-9)).all()
-    assert 0.5 < planned.formula / planned.bills.mean.value < 2
     assert planned.bills.wrong.mean() <= 0.05
 
 
@@ -538,7 +537,7 @@ def test_the_shell_plans_a_race(tmp_path):
         done = here("plan", "scores.csv", "--draws", "30", "--costs", costs, cwd=tmp_path)
         assert message in done.stderr
     done = here("plan", "scores.csv", "--draws", "30", "--costs", "1,0.3,0.1", "--no-worth", cwd=tmp_path)
-    assert "Evaluating everything costs 84;" in done.stdout
+    assert "Evaluating everything costs 84." in done.stdout
     assert "Planned for 60 items, as many as the table has; --items changes that." in done.stdout
     done = here("plan", "study.toml", "--draws", "30", cwd=tmp_path)
     assert done.stderr.startswith("cabai: a race on a dataset is planned from scores")

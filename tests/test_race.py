@@ -14,7 +14,6 @@ from cabai.datasets import board
 from cabai.datasets.dataset import ScoreTable, permutation
 from cabai.datasets.race import RACES, TESTS, Race, functions_of, race_of
 from cabai.datasets.replaying import replay
-from cabai.planning.races import differences, planned_share
 from cabai.support.specialise import specialised
 from cabai.support.validation import InvalidInput
 from plain_race import PlainRace
@@ -366,42 +365,6 @@ def test_confidence_is_that_of_the_delta_at_which_it_would_end_and_1_when_all_is
         assert (confidences[-1] >= 0.95) == (left == [leader]) or j == 49
     assert confidences[0] == 0
     assert confidences[-1] == 1
-
-
-# What a race will cost
-
-
-def test_the_planned_share_by_hand():
-    """t = 2 * 0.3 * (log(2/0.05) + 1)/(1000 * 0.1^2) = 0.28133 for the first rival, a ninth of it for the second."""
-    plan = {"delta": 0.05, "race": "paired"}
-    first, second = 0.28133 / 1.28133, 0.28133 / 9 / (1 + 0.28133 / 9)
-    share = planned_share(1000, [0.1, 0.3], [0.3, 0.3], **plan)
-    assert math.isclose(share, (2 * first + second) / 3, rel_tol=1e-4)
-    share = planned_share(1000, [0.1, 0.3], [0.3, 0.3], costs=[2, 1, 7], **plan)
-    assert math.isclose(share, (3 * first + 7 * second) / 10, rel_tol=1e-4)
-    assert planned_share(1000, [0.0, 0.3], [0.3, 0.3], epsilon=0.1, **plan) > share
-    assert planned_share(1000, [0.0], [0.0], **plan) == 1
-    assert planned_share(1000, [0.1], [0.3], delta=0.05) == planned_share(1000, [0.1], [0.3], delta=0.05, race="paired")
-    assert planned_share(1000, [0.1] * 9, [0.3] * 9, delta=0.05) < planned_share(1000, [0.1] * 9, [0.3] * 9, **plan)
-    with pytest.raises(InvalidInput, match="1 gaps, 2 variances"):
-        planned_share(1000, [0.1], [0.3, 0.3], delta=0.05)
-
-
-@pytest.mark.parametrize("race", RACES)
-def test_the_planned_share_is_about_what_is_paid(race):
-    plans, shares = [], []
-    for seed in range(30):
-        rng = np.random.default_rng([seed, 4])
-        arms, items = int(rng.integers(2, 12)), int(rng.choice([100, 300, 1000]))
-        ability, common = rng.normal(0.4, 0.4, (arms, 1)), rng.normal(size=items)
-        scores = (ability + 0.6 * common + 0.8 * rng.normal(size=(arms, items)) > 0).astype(float)
-        named = ScoreTable(tuple(map(str, range(arms))), tuple(map(str, range(items))), scores)
-        shares.append(replay(named, repeats=10, race=race).shares.mean())
-        _, gaps, variances = differences(scores)
-        plans.append(planned_share(items, gaps, variances, delta=0.05, race=race))
-    assert np.corrcoef(plans, shares)[0, 1] > 0.97
-    assert abs(np.mean(plans) / np.mean(shares) - 1) < 0.08
-    assert np.abs(np.log(np.array(plans) / shares)).max() < 0.6
 
 
 # The order of the items

@@ -114,11 +114,11 @@ def test_one_of_several_scorers_must_be_chosen(tmp_path):
             tmp_path / f"{model}.eval", about(model), [sample("q", {"match": "C", "judge": {"tone": 0.2, "fact": 1}})]
         )
     with pytest.raises(
-        InvalidInput, match=r"several scores: match, judge.tone, judge.fact. Choose one: scorer='match'"
+        InvalidInput, match=r"several scores: match; judge.tone; judge.fact. Choose one: scorer='match'"
     ):
         read_inspect(tmp_path)
     assert read_inspect(tmp_path, scorer="judge.tone").scores.tolist() == [[0.2], [0.2]]
-    with pytest.raises(InvalidInput, match=r"has no score 'taste'; it has match, judge.tone, judge.fact"):
+    with pytest.raises(InvalidInput, match=r"has no score 'taste'; it has match; judge.tone; judge.fact"):
         read_inspect(tmp_path, scorer="taste")
 
 

@@ -14,13 +14,14 @@ from cabai.paper.lab import Lab
 from cabai.paper.published import instance
 from cabai.paper.top_two import DELTAS, RIVALS, grid, measure
 
+SLOW = pytest.mark.slow
 # Mean costs of prototypes, with the number of their trajectories: instance, delta, trajectories, and by policy.
 PROTOTYPES = [
     ("G3", 1e-6, 1000, {"co": 317, "ctas": 310, RIVALS["ratio"]: 308, "top-two": 309}),
-    ("G10", 1e-6, 1000, {"co": 5783, "ctas": 9578, "top-two": 5644}),
     ("B10", 1e-6, 1000, {"co": 410, "ctas": 516, "top-two": 382}),
-    ("G50", 1e-6, 200, {"co": 2686, "ctas": 3606, RIVALS["ratio"]: 2048, "top-two": 2003}),
-    ("G50", 0.1, 200, {"co": 1513, "ctas": 2728, RIVALS["ratio"]: 1184, "top-two": 1117}),
+    pytest.param("G10", 1e-6, 1000, {"co": 5783, "ctas": 9578, "top-two": 5644}, marks=SLOW),
+    pytest.param("G50", 1e-6, 200, {"co": 2686, "ctas": 3606, RIVALS["ratio"]: 2048, "top-two": 2003}, marks=SLOW),
+    pytest.param("G50", 0.1, 200, {"co": 1513, "ctas": 2728, RIVALS["ratio"]: 1184, "top-two": 1117}, marks=SLOW),
 ]
 
 
@@ -41,16 +42,19 @@ def test_costs_agree_with_the_prototypes(name, delta, trajectories, costs):
         assert abs(runs.costs.mean() - cost) < 5 * error
 
 
+@SLOW
 def test_top_two_is_near_the_best_rival(frames):
     assert (frames["grid"]["over_best"] - 5 * frames["grid"]["error_best"] < 1.03).all()
 
 
+@SLOW
 def test_co_is_cheaper_where_the_best_arm_is_and_delta_is_large(frames):
     """200 trajectories, on the same rewards."""
     rows = frames["known"][frames["known"]["instance"] == "G3r"].set_index("delta")
     assert rows["over_co"][0.1] - 3 * rows["error_co"][0.1] > 1
 
 
+@SLOW
 def test_leading_by_the_best_mean_has_a_heavy_tail(frames):
     largest = frames["tails"].set_index("leader")["largest"].astype(float)
     assert largest["best mean"] > 5 * largest["largest upper end"]
@@ -75,7 +79,7 @@ def test_pulls_settle_at_the_shares_of_the_bound(family):
     assert (np.abs(shares.mean(axis=0) - cabai.bound(instance).pull_shares) < 0.01 + 5 * error).all()
 
 
-@pytest.mark.slow
+@SLOW
 def test_top_two_against_its_rivals_on_the_grid():
     """800, 200 and 40 trajectories for 3, 10 and 50 arms, all policies on the same rewards.
 

@@ -60,7 +60,7 @@ def pulls_under_way(study: Study) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [80, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
     policy = "co" if url.startswith("postgresql") else "top-two"
@@ -679,14 +679,14 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> N
     for thread in threads:
         thread.start()
     try:
-        for _ in range(10):
+        for _ in range(5):
             join([Child(lambda _: study.tell(study.ask(), 0.0, cost=7.0))])
     finally:
         over.set()
         for thread in threads:
             thread.join()
     check_log(study, {})
-    assert [told["cost"] for told in study.observations()].count(7.0) == 10
+    assert [told["cost"] for told in study.observations()].count(7.0) == 5
 
 
 @POSTGRES
@@ -695,9 +695,9 @@ def test_a_servers_default_isolation_does_not_matter(url: str, postgres: Any) ->
     postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = 'repeatable read'")
     study = new_study(url)
 
-    def ask_and_tell(i: int) -> None:
+    def ask_and_tell(_: int) -> None:
         for _ in range(5):
-            study.tell(study.ask(), float(i), cost=1.0)
+            study.tell(study.ask(), 0.0, cost=1.0)  # all alike, so that nothing is decided
 
     with ThreadPoolExecutor(6) as executor:
         list(executor.map(ask_and_tell, range(6)))

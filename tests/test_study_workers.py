@@ -29,7 +29,7 @@ def new_study(url: str, **options: Any) -> Study:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_workers_killed_beside_others_lose_nothing_and_nothing_stays_leased(url: str, kills: int) -> None:
     """Four at a time, each killed at any moment and replaced. What the dead have left is told by those who live."""
     study, chance = new_study(url, lease=2), random.Random(3)  # no living worker stands still for so long

@@ -19,6 +19,7 @@ from cabai.core.stopping import is_settled, surplus
 from cabai.families import UnknownVariance, family_of
 from cabai.support.streams import normal, uniform
 from cabai.thresholds import Symmetric, symmetric
+from combinations import covering
 from studies import check_same_pulls
 from test_contrast import CHANCE, SAMPLERS
 
@@ -137,8 +138,7 @@ def brute_least(rewards_b, rewards_a, epsilon=0.0):
     return math.log(best[0])
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.3])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("law", "epsilon"), covering(LAWS, [0.0, 0.3]))
 def test_the_least_e_is_never_above_a_scan(law, epsilon):
     """15 random pairs with other scales and numbers of pulls: never above a scan, and close to it where it matters."""
     rng, setup, close = np.random.default_rng(2), setup_of(epsilon), []
@@ -154,7 +154,7 @@ def test_the_least_e_is_never_above_a_scan(law, epsilon):
 def test_a_quick_look_seldom_refuses_what_is_shown():
     rng, setup = np.random.default_rng(3), setup_of()
     shown = refused = 0
-    for _ in range(400):
+    for _ in range(200):
         n = rng.integers(8, 300, 2)
         data = rng.uniform(0.1, 2) + LAWS["gaussian"](rng, n[0]), LAWS[str(rng.choice(list(LAWS)))](rng, n[1])
         b, a = map(Record, state_of(setup, *data))
@@ -162,8 +162,8 @@ def test_a_quick_look_seldom_refuses_what_is_shown():
         yes = bool(setup.bound(is_settled)(Record(setup.rules), 0, b, a))
         assert not yes or by > 0
         shown, refused = shown + yes, refused + (by > 0.02 and not yes)
-    assert shown > 100
-    assert refused <= 4
+    assert shown > 50
+    assert refused <= 2
 
 
 # --- Units and extremes ----------------------------------------------------------------------------------------------

@@ -30,23 +30,11 @@ class Hard:
     instance: Instance
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How the arms stand: the best, its close rivals, and the others far below."""
-
-    best: float
-    near: float
-    far: float
-    price: float  # of the best arm
-    others: list[float]  # costs, of the close rivals first
-    close: int  # how many close rivals
-
-    def instance(self, family: Family, cost_model: str) -> Instance:
-        """The best arm last. Bounded rewards are drawn as 0 and 1, which vary most."""
-        far = len(self.others) - self.close
-        means = [self.far] * far + [self.near] * self.close + [self.best]
-        costs = [*self.others[self.close :], *self.others[: self.close], self.price]
-        return Instance("bernoulli" if family.name == "bounded" else family, means, costs, cost_model=cost_model)
+def hard(what: str, family: Family, cost_model: str, arms: list[tuple[float, float]]) -> Hard:
+    """From the mean and the cost of each arm, the best last. Bounded rewards are drawn as 0 and 1, which vary most."""
+    means, costs = zip(*arms, strict=True)
+    drawn = "bernoulli" if family.name == "bounded" else family
+    return Hard(what, Instance(drawn, means, costs, cost_model=cost_model))
 
 
 def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: int, cost_model: str) -> list[Hard]:
@@ -57,7 +45,13 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
     if ordered[0] == ordered[-1]:
         places = {"any": places["most expensive"]}
     counts = sorted({K - 1, K // 2, 1} if K >= 6 else {K - 1, 1}, reverse=True)
-    standings: dict[str, Standing] = {}
+    found: list[Hard] = []
+
+    def add(what: str, best: float, near: float, far: float, price: float, others: list[float], close: int) -> None:
+        """With these means of the best arm, of its close rivals, whose costs come first, and of the others."""
+        arms = [*((far, cost) for cost in others[close:]), *((near, cost) for cost in others[:close]), (best, price)]
+        found.append(hard(what, family, cost_model, arms))
+
     for level in family.typical_means:
         spread = math.sqrt(family.call(variance_at, level, 1 - level))
         far = below(family, level, FAR)
@@ -66,7 +60,7 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
             where = "" if place == "any" else f", best {place}"
             for close in counts:
                 rest = "all arms tied" if close == K - 1 else f"{close + 1} tied, others far below"
-                standings[rest + where + at] = Standing(level, level - TIE * spread, far, price, others, close)
+                add(rest + where + at, level, level - TIE * spread, far, price, others, close)
         if level == family.typical_means[0]:
             where, (price, others) = "" if "any" in places else ", best most expensive", next(iter(places.values()))
             gaps = [spread * math.sqrt(8 * K * math.log(1 / delta) / (share * max_pulls)) for share in (0.1, 0.01)]
@@ -74,13 +68,13 @@ def hard_instances(family: Family, costs: list[float], delta: float, max_pulls: 
             # what a tenth, and a hundredth, of the longest run can just see
             for near in sorted({max(level - gap, least) for gap in gaps}, reverse=True):
                 ahead = f"best ahead by {(level - near) / spread:.2g} sd"
-                standings[ahead + where + at] = Standing(level, near, far, price, others, K - 1)
+                add(ahead + where + at, level, near, far, price, others, K - 1)
         if K >= 3 and "any" not in places:  # a middling arm, tied with the next more expensive one
             price, rival, *others = [ordered[a] for a in (K // 2, K // 2 + 1, *range(K // 2), *range(K // 2 + 2, K))]
             near = below(family, level, CLOSE)
             what = f"2 tied, of costs {price:.2g} (best) and {rival:.2g}, others {CLOSE:g} sd below{at}"
-            standings[what] = Standing(level, level - TIE * spread, near, price, [rival, *others], 1)
-    return [Hard(what, standing.instance(family, cost_model)) for what, standing in standings.items()]
+            add(what, level, level - TIE * spread, near, price, [rival, *others], 1)
+    return found
 
 
 def below(family: Family, level: float, distance: float) -> float:
@@ -101,17 +95,12 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
     K, ordered = len(costs), sorted(costs)
     if K == 2:
         return []
-    drawn = "bernoulli" if family.name == "bounded" else family
     found: list[Hard] = []
 
     def add(what: str, level: float, best: int, close: list[int], gaps: dict[int, float]) -> None:
-        order = [*gaps, *close, best]
-        means = [
-            *(below(family, level, gap) for gap in gaps.values()),
-            *[below(family, level, TIE)] * len(close),
-            level,
-        ]
-        found.append(Hard(what, Instance(drawn, means, [ordered[a] for a in order], cost_model=cost_model)))
+        far = [(below(family, level, gap), ordered[a]) for a, gap in gaps.items()]
+        near = [(below(family, level, TIE), ordered[a]) for a in close]
+        found.append(hard(what, family, cost_model, [*far, *near, (level, ordered[best])]))
 
     distances = {"close": [1.0], "spread": [1.0, 2.2, 4.0], "far": [FAR]}
     middle, above = K // 2, [*range(K // 2 + 1, K)]

@@ -47,13 +47,6 @@ def weigh(arm, rules):
     arm.tested_mean = arm.mean
 
 
-def weigh_pulled(arms, run, rules):
-    """Weigh every arm that has been pulled."""
-    for a in range(len(arms)):
-        if arms[a].pulls > 0:
-            weigh(arms[a], rules)
-
-
 def find_leader(arms, run, changed):
     """Update run.leader, the arm in play with the best mean, after the mean of arm `changed` changed.
 

@@ -65,10 +65,6 @@ def parts_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
     return n_b * d_b, n_a * d_a
 
 
-def meeting_point(rules, n_b, mean_b, n_a, mean_a):
-    return meeting_point_at(rules, n_b, mean_b, n_a, mean_a, rules.epsilon)
-
-
 @slot
 def meeting_point_at(rules, n_b, mean_b, n_a, mean_a, epsilon):
     """The q that minimises N_b d(mean_b, q) + N_a d(mean_a, q + epsilon), for mean_b > mean_a - epsilon.

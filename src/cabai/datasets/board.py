@@ -107,13 +107,6 @@ def is_active(board, leader, a):
     return not board.out[a] and (leader == NO_ARM or a == leader or not is_paused(board, leader, a))
 
 
-def count_active(board, leader):
-    found = 0
-    for a in range(len(board.prefix)):
-        found += is_active(board, leader, a)
-    return found
-
-
 def choose(board, costs, leader, reached):
     """The active arm with the fewest items asked, the cheaper one if two tie, where `reached[a]` is the next position
     of arm a; NO_ARM if everything has been asked of all of them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,31 @@ def first_bets(items: int, level: float) -> NDArray[np.float64]:
     """The first stakes: from one that just suffices, if all items are needed, to everything."""
     least = min(0.5, math.sqrt(2 * level / items))
     return np.array([least ** (1 - g / (BETS - 1)) for g in range(BETS)])
+
+
+def empty_board(arms: int, items: int, epsilons: Sequence[float], wealth: float, level: float, owners: int) -> Board:
+    """A board before the first evaluation, with a test for each epsilon, in which a capital of `wealth` is a proof (its
+    log is `level`): one of each arm against each other, or with one owner, one against each arm."""
+    shape = len(epsilons), owners, arms
+    settled = np.eye(arms, dtype=np.bool_) if owners == arms else np.zeros((owners, arms), np.bool_)
+    return Board(
+        shares=np.full((arms, items), np.nan),
+        sums=np.zeros((arms, items + 1)),
+        carry=np.zeros(arms),
+        prefix=np.zeros(arms, np.int64),
+        beaten=np.zeros(arms, np.bool_),
+        out=np.zeros(arms, np.bool_),
+        capital=np.full((*shape, BETS), 1 / BETS),
+        best=np.ones(shape),
+        settled=np.tile(settled, (len(epsilons), 1, 1)),
+        squares=np.zeros((arms, arms)),
+        column=np.zeros(1, np.int64),
+        bets=first_bets(items, level),
+        epsilons=np.array(epsilons),
+        target=wealth * ROUNDED_UP,
+        running=np.zeros(arms),
+        close=np.zeros((arms, arms), np.bool_),
+    )
 
 
 def stake(board, test, owner, b, a, j):

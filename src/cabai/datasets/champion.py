@@ -13,31 +13,14 @@ import math
 import numpy as np
 
 from cabai.datasets.board import NO_ARM, Board
-from cabai.datasets.capital import BETS, ROUNDED_UP, first_bets, is_certain, stake
+from cabai.datasets.capital import empty_board, is_certain, stake
 
 CAUTION = 10.0  # added to a sum of squares, so that a lead of one item does not choose the rival
 
 
 def start(arms: int, items: int, delta: float, epsilon: float = 0.0) -> Board:
     assert epsilon == 0
-    return Board(
-        shares=np.full((arms, items), np.nan),
-        sums=np.zeros((arms, items + 1)),
-        carry=np.zeros(arms),
-        prefix=np.zeros(arms, np.int64),
-        beaten=np.zeros(arms, np.bool_),
-        out=np.zeros(arms, np.bool_),
-        capital=np.full((1, 1, arms, BETS), 1 / BETS),
-        best=np.ones((1, 1, arms)),
-        settled=np.zeros((1, 1, arms), np.bool_),  # not used
-        squares=np.zeros((arms, arms)),
-        column=np.zeros(1, np.int64),
-        bets=first_bets(items, -math.log(delta)),
-        epsilons=np.zeros(1),
-        target=1 / delta * ROUNDED_UP,
-        running=np.zeros(0),
-        close=np.zeros((0, 0), np.bool_),
-    )
+    return empty_board(arms, items, [0.0], 1 / delta, -math.log(delta), owners=1)
 
 
 def compare(board, arm, before):

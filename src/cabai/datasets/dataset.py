@@ -197,6 +197,23 @@ class SampleScore(NamedTuple):
     id: str | None = None  # evaluations with the same id are copies
 
 
+def chosen_score(scores: Iterable[tuple[Path, list[str]]], wanted: str | None, what: str, option: str) -> str | None:
+    """The score to take, which every log must have: the one wanted, or the only one. By log: its path, and the names of
+    its scores; a log without any is skipped."""
+    for path, names in scores:
+        if not names:
+            continue
+        listed, first = "; ".join(each[:80] for each in names[:10]), names[0][:80]
+        if wanted is None and len(names) > 1:
+            raise InvalidInput(
+                f"{path} has several {what}s: {listed}. Choose one: {option}={first!r} (--{option} {first})."
+            )
+        if wanted is not None and wanted not in names:
+            raise InvalidInput(f"{path} has no {what} {shown(wanted)}; it has {listed}.")
+        wanted = wanted or names[0]
+    return wanted
+
+
 def without_copies(evaluations: Iterable[SampleScore], advice: str) -> list[SampleScore]:
     """One of each arm, item and epoch. Others are dropped if they are copies or have no score, as after a second try;
     two that differ are an error, which ends with `advice`."""

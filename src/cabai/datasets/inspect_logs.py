@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai import prices
-from cabai.datasets.dataset import SampleScore, ScoreTable, table_of, without_copies
+from cabai.datasets.dataset import SampleScore, ScoreTable, chosen_score, table_of, without_copies
 from cabai.datasets.sheets import number_in
 from cabai.support.validation import InvalidInput, optional, shown
 
@@ -68,7 +68,10 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     logs = logs_in(*paths)
     for log in logs:
         check(log)
-    chosen = the_scorer(logs, scorer)
+    names = ((log.path, [*dict.fromkeys(name for sample in log.samples for name in scores_in(sample))]) for log in logs)
+    chosen = chosen_score(names, scorer, "score", "scorer")
+    if chosen is None:
+        raise InvalidInput("these logs have no scores.")
     several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
     bill = Bill()
     found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several, bill)], ADVICE)
@@ -215,26 +218,6 @@ def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
-
-
-def the_scorer(logs: list[Log], wanted: str | None) -> str:
-    """The score to use."""
-    for log in logs:
-        names = list(dict.fromkeys(name for sample in log.samples for name in scores_in(sample)))
-        if not names:  # all of it failed
-            continue
-        listed = ", ".join(each[:80] for each in names[:10])
-        if wanted is None and len(names) > 1:
-            raise InvalidInput(
-                f"{log.path} has several scores: {listed}. Choose one: scorer={names[0][:80]!r} (--scorer "
-                f"{names[0][:80]})."
-            )
-        if wanted is not None and wanted not in names:
-            raise InvalidInput(f"{log.path} has no score {shown(wanted)}; it has {listed}.")
-        wanted = wanted or names[0]
-    if wanted is None:
-        raise InvalidInput("these logs have no scores.")
-    return wanted
 
 
 def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[SampleScore]:

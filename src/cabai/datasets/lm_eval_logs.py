@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cabai.datasets.dataset import SampleScore, ScoreTable, table_of, without_copies
+from cabai.datasets.dataset import SampleScore, ScoreTable, chosen_score, table_of, without_copies
 from cabai.datasets.sheets import number_in
 from cabai.support.validation import InvalidInput, shown
 
@@ -124,22 +124,13 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
     filters = {sample.get("filter") for log in logs for sample in log.samples}
     if len(filters) == 1 and wanted is not None:
         wanted = wanted.removesuffix(f",{next(iter(filters))}")
+    names = []
     for log in logs:
         pairs = dict.fromkeys((name, sample.get("filter")) for sample in log.samples for name in scores_in(sample))
-        names = [f"{name},{filtered}" if len(filters) > 1 else name for name, filtered in pairs]
-        if not names:
+        names.append((log.path, [f"{name},{each}" if len(filters) > 1 else name for name, each in pairs]))
+        if not pairs:
             raise InvalidInput(f"{log.path} has no metric that is a number.")
-        listed = "; ".join(each[:80] for each in names[:10])
-        if wanted is None and len(names) > 1:
-            raise InvalidInput(
-                f"{log.path} has several metrics: {listed}. Choose one: metric={names[0][:80]!r} (--metric "
-                f"{names[0][:80]})."
-            )
-        if wanted is not None and wanted not in names:
-            raise InvalidInput(f"{log.path} has no metric {shown(wanted)}; it has {listed}.")
-        wanted = wanted or names[0]
-    assert wanted is not None
-    name, _, filtered = wanted.partition(",")
+    name, _, filtered = str(chosen_score(names, wanted, "metric", "metric")).partition(",")
     return name, filtered or None
 
 

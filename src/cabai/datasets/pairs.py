@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.board import Board
-from cabai.datasets.capital import BETS, LARGEST, ROUNDED_UP, ROUNDING, first_bets, is_certain, stake
+from cabai.datasets.capital import BETS, LARGEST, ROUNDING, empty_board, is_certain, stake
 
 GIVEN_UP = 2.0**-200  # a capital too small to recover
 
@@ -24,26 +24,7 @@ def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
 
 def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: float) -> Board:
     """A board for tests with these epsilons, where this many claims may be false; the first epsilon drops arms."""
-    tests = len(epsilons)
-    shape = (tests, arms, arms)
-    return Board(
-        shares=np.full((arms, items), np.nan),
-        sums=np.zeros((arms, items + 1)),
-        carry=np.zeros(arms),
-        prefix=np.zeros(arms, np.int64),
-        beaten=np.zeros(arms, np.bool_),
-        out=np.zeros(arms, np.bool_),
-        capital=np.full((*shape, BETS), 1 / BETS),
-        best=np.ones(shape),
-        settled=np.tile(np.eye(arms, dtype=np.bool_), (tests, 1, 1)),
-        squares=np.zeros((0, 0)),
-        column=np.zeros(1, np.int64),
-        bets=first_bets(items, math.log(wrong / delta)),
-        epsilons=np.array(epsilons),
-        target=wrong / delta * ROUNDED_UP,
-        running=np.zeros(arms),
-        close=np.zeros((arms, arms), np.bool_),
-    )
+    return empty_board(arms, items, epsilons, wrong / delta, math.log(wrong / delta), owners=arms)
 
 
 def compare(board, arm, before):

@@ -290,7 +290,8 @@ def replay(
     if direction not in ("maximize", "minimize"):
         raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
     count, first = whole(repeats, "repeats", 1), whole(seed, "seed", 0)
-    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
+    if workers is not None:
+        whole(workers, "workers", 1)
     arms, items = found.scores.shape
     name = race_of(race, epsilon, goal)
     scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
@@ -302,29 +303,40 @@ def replay(
     close = np.zeros((arms, arms), np.bool_) if looked_for is None else close_pairs(found, direction, epsilon)
     race_once = interruptible(lambda: compiled_race(name))
     decisions, paid, pulls = np.empty(count, np.int64), np.empty(count), np.zeros((count, arms), np.int64)
-    size = max(1, min(20, count // (4 * jobs)))
-    over = False  # set on Ctrl-C: races that have not begun are not run
 
-    def run(begin: int) -> int:
-        end = begin if over else min(begin + size, count)
+    def run(r: int) -> None:
+        state = started(arms, items, delta, epsilon, name, looked_for, high - low)
+        if looked_for is not None:
+            state.running[:], state.close[:] = running, close
+        order = permutation(items, first, r)
+        decisions[r], paid[r] = race_once(state, order, shares, each, prices, rank, pulls[r], share)
+
+    run_in_threads(run, count, workers, progress)
+    return Replay(found, name, delta, epsilon, direction, first, decisions, paid, pulls, left_out, lacking, looked_for)
+
+
+def run_in_threads(
+    run: Callable[[int], None], count: int, workers: int | None, progress: Callable[[int], None] | None = None
+) -> None:
+    """Call `run` with 0 ... count - 1, some at a time in each of several threads: this one handles Ctrl-C."""
+    jobs, over, done = workers or os.cpu_count() or 1, False, 0
+    size = max(1, min(20, count // (4 * jobs)))
+
+    def run_some(begin: int) -> int:
+        end = begin if over else min(begin + size, count)  # after Ctrl-C, those that have not begun are not run
         for r in range(begin, end):
-            state = started(arms, items, delta, epsilon, name, looked_for, high - low)
-            if looked_for is not None:
-                state.running[:], state.close[:] = running, close
-            order = permutation(items, first, r)
-            decisions[r], paid[r] = race_once(state, order, shares, each, prices, rank, pulls[r], share)
+            run(r)
         return end - begin
 
-    executor, done = ThreadPoolExecutor(jobs), 0
-    try:  # all of it in other threads: this one handles Ctrl-C
-        for future in as_completed([executor.submit(run, begin) for begin in range(0, count, size)]):
+    executor = ThreadPoolExecutor(jobs)
+    try:
+        for future in as_completed([executor.submit(run_some, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:
                 progress(done)
     finally:
         over = True
         executor.shutdown(wait=True, cancel_futures=True)
-    return Replay(found, name, delta, epsilon, direction, first, decisions, paid, pulls, left_out, lacking, looked_for)
 
 
 def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:

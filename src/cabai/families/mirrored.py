@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cabai.families import base, slots
 from cabai.families.base import Family
+from cabai.families.base import lower_end as inner_lower_end
+from cabai.families.base import upper_end as inner_upper_end
+from cabai.families.slots import divergence as inner_divergence
+from cabai.families.slots import draw_mean as inner_draw_mean
+from cabai.families.slots import edges as inner_edges
+from cabai.families.slots import remainder as inner_remainder
+from cabai.families.slots import straightened as inner_straightened
+from cabai.families.slots import tilted as inner_tilted
+from cabai.families.slots import variance_at as inner_variance_at
+from cabai.families.slots import variance_slope as inner_variance_slope
 from cabai.support.lazy import lazy
-from cabai.support.specialise import Binding, binding, copied, function_for, required_slot
-
-
-def inner(of: Any) -> Any:
-    """A slot for the original family's function of the same name."""
-    copy = copied(of, {})
-    copy.__name__ = f"inner_{of.__name__}"
-    return required_slot(copy)
-
-
-inner_divergence = inner(slots.divergence)
-inner_variance_at = inner(slots.variance_at)
-inner_variance_slope = inner(slots.variance_slope)
-inner_edges = inner(slots.edges)
-inner_upper_end = inner(base.upper_end)
-inner_lower_end = inner(base.lower_end)
-inner_draw_mean = inner(slots.draw_mean)
-inner_remainder = inner(slots.remainder)
-inner_tilted = inner(slots.tilted)
-inner_straightened = inner(slots.straightened)
+from cabai.support.specialise import Binding, binding, needs, specialised
 
 
 def divergence(rules, p, difference, q, complement):
@@ -139,19 +128,11 @@ class Mirrored(Family):
 
     @lazy
     def binding(self) -> Binding:
-        """Its own functions, and those of the original family under their `inner_` names."""
-        given = dict(self.inner.binding)
-        inner = {
-            f"inner_{of.slot}": function_for(of, self.inner.binding)
-            for of in (
-                slots.divergence, slots.variance_at, slots.variance_slope, slots.edges, slots.draw_mean,
-                slots.remainder, slots.tilted, slots.straightened, base.upper_end, base.lower_end,
-            )
-            if of.slot in given or not getattr(of, "required", False)
-        }  # fmt: skip
-        own: list[Any] = [each for each in self.functions if f"inner_{each.__name__}" in inner]
-        own += [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in given]
-        return binding([*own, *inner.items()])
+        """Its own functions, each bound to those of the original family, as far as that has them."""
+        given = self.inner.binding
+        own = [specialised(each, given) for each in self.functions if not needs((each,), given)]
+        own += [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in dict(given)]
+        return binding(own)
 
     def allows_mean(self, mean: float) -> bool:
         return self.inner.allows_mean(-mean)

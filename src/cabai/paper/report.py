@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from cabai import views
 from cabai.paper.lab import Lab
 from cabai.plots import as_bytes
 from cabai.support.files import write_whole
@@ -18,21 +18,6 @@ from cabai.support.tables import table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
-
-STYLE = """
-body { font: 16px/1.5 Georgia, serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
-h1, h2 { font-family: Helvetica, Arial, sans-serif; line-height: 1.2; } h2 { margin-top: 2.5rem; }
-table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1rem 0 .3rem; width: 100%; }
-th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #ddd; }
-th { border-bottom: 2px solid #111; } td.text, th.text { text-align: left; }
-td.text { overflow-wrap: anywhere; min-width: 5rem; }
-figure { margin: 1.5rem 0; } figure img { width: 100%; }
-figcaption, caption { text-align: left; font-size: 14px; color: #333; }
-caption { caption-side: top; padding-bottom: .3rem; }
-details { font-size: 13px; color: #333; margin-bottom: 1.2rem; }
-pre { overflow-x: auto; background: #f6f6f6; padding: .6rem; }
-nav a { margin-right: 1rem; }
-"""
 
 
 @dataclass
@@ -135,33 +120,10 @@ def made_by(commands: list[str]) -> list[str]:
 
 
 def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> str:
-    links = "".join(f'<a href="#{section.name}">{html.escape(section.title)}</a> ' for section in sections)
-    body = "\n".join(section_html(section, contents) for section in sections)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The paper, reproduced</title>'
-        f"<style>{STYLE}</style></head><body><h1>The paper, reproduced</h1><p>{html.escape(heading)}</p>"
-        f"<nav>{links}</nav>\n{body}\n</body></html>\n"
-    )
-
-
-def section_html(section: Section, contents: dict[Path, bytes]) -> str:
-    parts = [f'<section id="{section.name}"><h2>{html.escape(section.title)}</h2>']
-    parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text]
-    for each in section.tables:
-        kinds = ["text" if i < left_columns(each) else "number" for i in range(len(each.header))]
-        parts.append(f"<table><caption>{html.escape(each.caption)}</caption>")
-        for tag, row in (("th", each.header), *(("td", row) for row in each.rows)):
-            cells = (f'<{tag} class="{kind}">{html.escape(cell)}' for kind, cell in zip(kinds, row, strict=True))
-            parts.append(f"<tr>{''.join(cells)}")
-        parts.append(f"</table>{commands_html(each.commands)}")
-    for figure in section.figures:
-        image = base64.b64encode(contents[Path("figures") / f"{figure.name}.png"]).decode()
-        caption = html.escape(figure.caption)
-        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')
-        parts.append(f"<figcaption>{caption}</figcaption></figure>{commands_html(figure.commands)}")
-    return "\n".join([*parts, "</section>"])
-
-
-def commands_html(commands: list[str]) -> str:
-    lines = html.escape("\n".join(commands))
-    return f"<details><summary>the commands that make these numbers</summary><pre>{lines}</pre></details>"
+    """One HTML file, with its pictures inside."""
+    pictures = {
+        figure.name: base64.b64encode(contents[Path("figures") / f"{figure.name}.png"]).decode()
+        for section in sections
+        for figure in section.figures
+    }
+    return views.reproduction(sections, heading, pictures, left_columns)

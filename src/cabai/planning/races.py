@@ -1,12 +1,9 @@
-"""Races on a dataset, simulated on datasets drawn from a pilot's table of scores; and a formula for what they cost,
-which is not a promise (docs/theory/race.md)."""
+"""Races on a dataset, simulated on datasets drawn from a pilot's table of scores."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.dataset import ScoreTable
-from cabai.datasets.race import CHAMPION, TESTS, Race, race_of
+from cabai.datasets.race import TESTS, Race, race_of
 from cabai.datasets.reading import read_table
-from cabai.datasets.replaying import compiled_race, left_out_words, without_holes
+from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
 from cabai.planning.bills import Bills
 from cabai.study.create import described, settings_of
@@ -56,8 +53,7 @@ class Races(Subject):
             f"{self.race} race, {settings.direction}, {len(table.arms)} arms on {self.items} items, delta "
             f"{settings.delta:g}{within}, from scores on {len(table.items)}"
         )
-        full = float(np.sum(self.prices) * self.items)  # of evaluating everything
-        self.facts = {"items": self.items, "full_cost": full, "formula": self.planned_share() * full}
+        self.facts = {"items": self.items, "full_cost": float(np.sum(self.prices) * self.items)}
 
     @cached_property
     def drawn(self) -> list[NDArray[np.int64]]:
@@ -97,30 +93,19 @@ class Races(Subject):
             winner, paid[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(rows), np.int64), 0.0)
             wrong[r] = means[winner] < means.max() - within / self.width - 1e-9
 
-        executor = ThreadPoolExecutor(self.workers or os.cpu_count() or 1)
-        try:
-            list(executor.map(run, range(count)))
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)  # on Ctrl-C, races that have not begun are not run
+        run_in_threads(run, count, self.workers)
         return Bills(paid, np.ones(count, bool), wrong, np.zeros(count, bool))
 
     def scale(self, of: str) -> float:
-        return max(min(differences(self.shares)[1]), 0.01) * self.width
+        best = int(self.shares.mean(axis=1).argmax())
+        gaps = (self.shares[best] - np.delete(self.shares, best, axis=0)).mean(axis=1)
+        return max(float(gaps.min()), 0.01) * self.width
 
     def largest(self, of: str) -> float:
         return 0.0 if of == "gap" else 0.999 * self.width  # the gap is given by the pilot's scores
 
     def limit(self, bills: Bills) -> float:
         return math.inf
-
-    def planned_share(self) -> float:
-        """What the planning formula says of the bill, with the pilot's gaps and variances, as a share of everything."""
-        settings, (best, gaps, variances) = self.settings, differences(self.shares)
-        prices = [float(self.prices[best]), *np.delete(self.prices, best).tolist()]
-        return planned_share(
-            self.items, gaps, variances, delta=settings.delta, epsilon=settings.epsilon / self.width, costs=prices,
-            race=self.race,
-        )  # fmt: skip
 
 
 def races_of(
@@ -182,53 +167,3 @@ def by_arm(costs: Any, arms: Sequence[str]) -> Any:
         return {arm: float(cost) for arm, cost in zip(arms, costs, strict=True)}
     except (TypeError, ValueError):
         raise InvalidInput(f"for a race on a dataset costs must be numbers or a table, got {shown(costs)}.") from None
-
-
-def planned_items(items: int, gap: float, variance: float, level: float, epsilon: float = 0.0) -> float:
-    """How many items are needed to tell apart two arms whose mean scores differ by `gap`, with that variance from item
-    to item.
-
-    N/n = t/(1 + t) with t = 2 variance (level + 1)/(n (gap + epsilon)^2): drawn without replacement, items tell more
-    and more about those that are left.
-
-    >>> round(planned_items(1000, gap=0.1, variance=0.3, level=3.0))
-    194
-    """
-    distance = gap + epsilon
-    if distance <= 0:
-        return float(items)
-    t = 2 * variance * (level + 1) / (items * distance**2)
-    return items * t / (1 + t)
-
-
-def planned_share(
-    items: int, gaps: Sequence[float], variances: Sequence[float], *, delta: float, epsilon: float = 0.0,
-    costs: Sequence[float] | None = None, race: str | None = None,
-) -> float:  # fmt: skip
-    """The share of a full evaluation's cost that a race will pay.
-
-    A champion race pays for half of log(K - 1), to find the rival to bet on; a paired race pays for all of it. `gaps`
-    says how far the mean of each other arm is behind the best, `variances` how much its difference to the best varies
-    from item to item; `costs` are prices of one evaluation, the best arm's first.
-
-    >>> planned_share(1000, gaps=[0.1, 0.2], variances=[0.3, 0.3], delta=0.05, race="paired")
-    0.168...
-    """
-    rivals = len(gaps)
-    prices = [1.0] * (rivals + 1) if costs is None else list(costs)
-    if rivals == 0 or len(variances) != rivals or len(prices) != rivals + 1:
-        raise InvalidInput(
-            f"a plan needs a gap and a variance for each arm but the best, and a cost for each, got {rivals} gaps, "
-            f"{len(variances)} variances and {len(prices)} costs."
-        )
-    level = math.log((math.sqrt(rivals) if race_of(race, epsilon) == CHAMPION else rivals) / delta)
-    needed = [planned_items(items, gap, var, level, epsilon) for gap, var in zip(gaps, variances, strict=True)]
-    paid = prices[0] * max(needed) + sum(price * count for price, count in zip(prices[1:], needed, strict=True))
-    return paid / (items * sum(prices))
-
-
-def differences(scores: NDArray[np.float64]) -> tuple[int, list[float], list[float]]:
-    """The best arm of a table of scores, and the gaps and variances of the others, in order: for `planned_share`."""
-    best = int(scores.mean(axis=1).argmax())
-    behind = scores[best] - np.delete(scores, best, axis=0)
-    return best, behind.mean(axis=1).tolist(), behind.var(axis=1).tolist()

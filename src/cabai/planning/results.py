@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cabai.datasets.replaying import percent
 from cabai.planning.bills import Amount, Bills, Found
 from cabai.planning.truths import Truths
 from cabai.support.tables import table
@@ -61,7 +62,6 @@ class Plan:
     limit: float = math.inf  # bills count up to here in what an arm adds
     items: int | None = None  # of a dataset
     full_cost: float | None = None  # of evaluating all of it
-    formula: float | None = None  # what the planning formula says of the bill
     curve_of: str | None = None  # gap or epsilon
     curve: Sequence[CurvePoint] = field(default=())
     notes: Sequence[str] = field(default=())
@@ -100,7 +100,6 @@ class Plan:
             "adds_up_to": None if math.isinf(self.limit) else self.limit,
             "items": self.items,
             "full_cost": self.full_cost,
-            "formula": self.formula,
             "curve": None if self.curve_of is None else {"of": self.curve_of, "points": self._points()},
             "direction": self.direction,
             "draws": len(self.bills),
@@ -152,9 +151,7 @@ class Plan:
         half = f"median {'more than ' if quantile[0.5].at_least else ''}{money(quantile[0.5].value)}"
         lines = [f"The bill: {half}, {middle}; {ends}."]
         if self.full_cost is not None:
-            part = f"Evaluating everything costs {money(self.full_cost)}"
-            more = "" if self.formula is None else f"; the planning formula says {money(self.formula)}"
-            lines.append(f"{part}{more}.")
+            lines.append(f"Evaluating everything costs {money(self.full_cost)}.")
         if self.given_budget is not None:
             assert self.chance is not None
             lines.append(f"Chance of a decision within {money(self.given_budget)}: {shown_chance(self.chance)}.")
@@ -262,10 +259,6 @@ def money(value: float) -> str:
 
 def brief(value: float) -> str:
     return f"{float(f'{value:.2g}'):.15g}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def shown_chance(chance: Amount) -> str:

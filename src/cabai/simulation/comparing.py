@@ -69,9 +69,9 @@ def compare(
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
     delta 1e-06, threshold champion, 1000 trajectories, lower bound 191.819, ± is a standard error
     policy  mean cost    ±  ratio  median    99 %  mean pulls  errors  unfinished
-    co         247.57  2.6  1.291  235.74     472      1180.6  0/1000           0
-    ctas      247.834  2.6  1.292  237.29  478.24      827.62  0/1000           0
-    tas       309.604  3.2  1.614  303.81  562.39         602  0/1000           0
+    co         247.11  2.6  1.288  235.36  471.94        1184  0/1000           0
+    ctas      247.049  2.6  1.288  236.97  472.79      824.99  0/1000           0
+    tas       308.449  3.2  1.608  302.59  558.94      599.74  0/1000           0
     """
     several = named_instances(instance)
     if isinstance(policies, str) or not policies:

@@ -42,14 +42,14 @@ def beats(rules, t, b, a):
 
 def is_worth_testing(rules, t, b, a):
     """As for `contrast`, of the counted rewards or of those of b."""
-    if not b.tested_mean > a.tested_mean:
+    n_a, mean_a, n = float(a.tested), float(a.tested_mean), float(a.rivals)
+    if not b.tested_mean > mean_a:
         return False
-    n_a, mean_a = a.tested, a.tested_mean
-    if a.rivals > 0:
-        mean, level = a.rival_rewards / a.rivals, rules.level - rules.log_counted
+    if n > 0.0:
+        mean, level = float(a.rival_rewards) / n, rules.level - rules.log_counted
         if mean > mean_a:
-            z = pair_evidence(rules, a.rivals, mean, n_a, mean_a)
-            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, a.rivals, mean, n_a, mean_a):
+            z = pair_evidence(rules, n, mean, n_a, mean_a)
+            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, n, mean, n_a, mean_a):
                 return True
     level = rules.level - rules.log_leader
     if not evidence_at_most(rules, b, a) > level + LEAST_PRICE:

@@ -289,18 +289,22 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon, part_b, n_c, to_c, p
     `by` and `down_by` are subtracted from logs that are too large. For `champion`, u_i is part_b times that of b plus
     part_c times that of another sample c.
     """
-    gains = rules.gains[k]
+    rows, gains = rules.tilts, rules.gains[k]
+    n_b, to_b, n_a, to_a = float(n_b), float(to_b), float(n_a), float(to_a)  # without a compiler, NumPy's are slow
+    n_c, to_c, m = float(n_c), float(to_c), float(m)
     by = down_by = 0.0
     for _ in range(2):
         total = U = V = d_total = d_U = d_V = 0.0
         high = high_down = -np.inf
         for r in range(last, -1, -1):
-            row = rules.tilts[r]
-            up, d_up = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_b, to_b, m)
-            down, d_down = tilted(rules, -row[TILT], row[RATE_DOWN], row[PRICE_DOWN], n_a, to_a, m + epsilon)
+            row = rows[r]
+            tilt, rate, price, share = float(row[TILT]), float(row[RATE_UP]), float(row[PRICE_UP]), float(row[SHARE])
+            rate_down, price_down = float(row[RATE_DOWN]), float(row[PRICE_DOWN])
+            up, d_up = tilted(rules, tilt, rate, price, n_b, to_b, m)
+            down, d_down = tilted(rules, -tilt, rate_down, price_down, n_a, to_a, m + epsilon)
             other, d_other = -np.inf, 0.0
             if n_c > 0:
-                other, d_other = tilted(rules, row[TILT], row[RATE_UP], row[PRICE_UP], n_c, to_c, m)
+                other, d_other = tilted(rules, tilt, rate, price, n_c, to_c, m)
             most = max(up, other)
             if most < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger tilts: logs are concave in the tilt
                 total += gains[r][GAINED] * U * V
@@ -308,13 +312,13 @@ def log_e(rules, last, k, n_b, to_b, n_a, to_a, m, epsilon, part_b, n_c, to_c, p
                 break
             high, high_down = max(high, most), max(high_down, down)
             if max(most - by, down - down_by) < LARGE:
-                u, v = row[SHARE] * part_b * math.exp(up - by), row[SHARE] * math.exp(down - down_by)
+                u, v = share * part_b * math.exp(up - by), share * math.exp(down - down_by)
                 U += u
                 V += v
                 d_U += u * d_up
                 d_V += v * d_down
                 if n_c > 0:
-                    u = row[SHARE] * part_c * math.exp(other - by)
+                    u = share * part_c * math.exp(other - by)
                     U += u
                     d_U += u * d_other
                 total += gains[r][GAIN] * U * V

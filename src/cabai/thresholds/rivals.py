@@ -28,15 +28,15 @@ def credit(arms, run, rules, b, pulls, reward):
     A pull that should not have counted costs 1 + 2 N_b/N_a times what one that should have earns. So b must be ahead of
     the next rival x of a: e^(4 Z_{b,x}) > 1 + N_b/N_a, where Z is approximate.
     """
-    n = arms[b].pulls
-    if n == 0 or rules.log_counted == -np.inf:
+    n = float(arms[b].pulls)  # Python's numbers: without a compiler, NumPy's are slow
+    if n == 0.0 or rules.log_counted == -np.inf:
         return
     first = second = third = -1
     best = next_best = last = -np.inf  # their means
     for a in range(len(arms)):
         arm = arms[a]
         if arm.pulls > 0:
-            mean = arm.mean
+            mean = float(arm.mean)
             if mean > best:
                 first, second, third = a, first, second
                 best, next_best, last = mean, best, next_best
@@ -49,7 +49,8 @@ def credit(arms, run, rules, b, pulls, reward):
         of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
         for a in range(len(arms)):
             arm = arms[a]
-            if a != b and arm.pulls * (of_second if a == second else of_others) > arm.pulls + n:
+            n_a = float(arm.pulls)
+            if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
                 count_for(arm, arms[b], pulls, reward)
     elif b == second:
         arm = arms[first]
@@ -68,7 +69,7 @@ def lead(arms, rules, b, x):
     """e^(4 Z_{b,x}); very large if there is no such arm x."""
     if x < 0:
         return math.exp(LARGEST)
-    gap = arms[b].mean - arms[x].mean
+    gap = float(arms[b].mean) - float(arms[x].mean)
     if not gap > 0.0:
         return 1.0
     return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, arms[b], arms[x]), LARGEST))
@@ -77,9 +78,9 @@ def lead(arms, rules, b, x):
 @slot
 def gap_variance(rules, b, x):
     """The variance of the difference of two means, as if V were constant."""
-    n = b.pulls + x.pulls
-    m = (b.pulls * b.mean + x.pulls * x.mean) / n
-    return n * variance_at(rules, m, 1.0 - m) / (b.pulls * x.pulls)
+    n_b, n_x = float(b.pulls), float(x.pulls)
+    m = (n_b * b.mean + n_x * x.mean) / (n_b + n_x)
+    return (n_b + n_x) * variance_at(rules, m, 1.0 - m) / (n_b * n_x)
 
 
 def sizes(b, a):

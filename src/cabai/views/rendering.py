@@ -96,6 +96,11 @@ def leaderboard(tables: Sequence[Mapping[str, Any]], command: str, version: str)
     )
 
 
+def reproduction(sections: Sequence[Any], heading: str, pictures: Mapping[str, str], left_columns: Any) -> str:
+    """A self-contained HTML file: the paper's tables and figures, made again."""
+    return render("reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns)
+
+
 def notebook(seen: StudyView, without: Sequence[str] = ()) -> str:
     """A study in a notebook: its status, arms and history."""
     parts = fragments(seen)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from types import TracebackType
@@ -12,6 +14,7 @@ from cabai.errors import EngineFailed
 from cabai.simulation.work import Part, Work
 
 MOST_BYTES = 2**24  # bytes that the rows of one task may take
+COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 
 
 class Engine(ABC):
@@ -23,9 +26,9 @@ class Engine(ABC):
     workers: int | None = None  # the most tasks at a time, if the user has said so
 
     @property
-    @abstractmethod
     def cores(self) -> int:
-        """How many tasks run at a time: of a cluster, what it has now."""
+        """How many tasks run at a time."""
+        return self.workers or os.cpu_count() or 1
 
     @property
     def aim(self) -> float:
@@ -75,8 +78,32 @@ class Engine(ABC):
         self.close()
 
 
-def unusable_worker(engine: str, error: ModuleNotFoundError) -> EngineFailed:
-    return EngineFailed(
-        f"a worker of {engine} has no module {error.name!r}: install on every worker the packages that you have here, "
-        "first of all the same version of cabai."
-    )
+class Cluster(Engine):
+    """An engine whose cores may become more or fewer while it runs."""
+
+    cluster: ClassVar[str]  # its name, in words
+    counted, cores_then = -COUNTED_AGAIN, 1
+
+    @abstractmethod
+    def count(self) -> int:
+        """The cores that it has now."""
+
+    @property
+    def cores(self) -> int:
+        if self.workers is not None:
+            return self.workers
+        if time.monotonic() - self.counted > COUNTED_AGAIN:
+            self.cores_then, self.counted = max(1, self.count()), time.monotonic()
+        return self.cores_then
+
+    @property
+    def room(self) -> int:
+        return self.workers or 2 * self.cores
+
+    def explained(self, error: Exception) -> Exception:
+        if not isinstance(error, ModuleNotFoundError):
+            return error
+        return EngineFailed(
+            f"a worker of {self.cluster} has no module {error.name!r}: install on every worker the packages that you "
+            "have here, first of all the same version of cabai."
+        )

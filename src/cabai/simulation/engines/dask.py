@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
@@ -16,16 +15,15 @@ from numpy.typing import NDArray
 
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
-from cabai.simulation.engines.base import Engine, unusable_worker
+from cabai.simulation.engines.base import Cluster
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import InvalidInput, optional
 
-COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 PATIENCE = 3.0  # seconds after which a chunk checks now and then whether anybody still waits for it
 
 
-class Dask(Engine):
-    where = "on Dask"
+class Dask(Cluster):
+    where, cluster = "on Dask", "the Dask cluster"
 
     def __init__(self, client: Any = None, address: str | None = None, workers: int | None = None) -> None:
         """The client given, the scheduler at an address, the current client, or a new cluster of this machine."""
@@ -38,8 +36,7 @@ class Dask(Engine):
             client = self.new_client(distributed, address)
         if client.asynchronous:
             raise InvalidInput("engine must be a dask.distributed.Client that is not asynchronous.")
-        self.client, self.counted, self.cores_then = client, 0.0, 1
-        self.executor = client.get_executor(pure=False)
+        self.client, self.executor = client, client.get_executor(pure=False)
 
     def new_client(self, distributed: Any, address: str | None) -> Any:
         if address is None:
@@ -57,18 +54,8 @@ class Dask(Engine):
             client.run(task.ignore_interrupts)
         return client
 
-    @property
-    def cores(self) -> int:
-        if self.workers is not None:
-            return self.workers
-        if time.monotonic() - self.counted > COUNTED_AGAIN:
-            self.cores_then = max(1, sum(self.client.nthreads().values()))
-            self.counted = time.monotonic()
-        return self.cores_then
-
-    @property
-    def room(self) -> int:
-        return self.workers or 2 * self.cores
+    def count(self) -> int:
+        return sum(self.client.nthreads().values())
 
     def share(self, work: Work) -> bytes:
         return task.packed(work)
@@ -84,13 +71,11 @@ class Dask(Engine):
             each.close()
 
     def explained(self, error: Exception) -> Exception:
-        if isinstance(error, ModuleNotFoundError):
-            return unusable_worker("the Dask cluster", error)
         if isinstance(error, CancelledError):
             return EngineFailed("the Dask cluster dropped the work: it was cancelled, or the scheduler is gone.")
         if type(error).__name__ == "KilledWorker":
             return EngineFailed(f"workers of the Dask cluster died of this work: {error}")
-        return error
+        return super().explained(error)
 
 
 def run(packed: bytes, first: int, count: int) -> Part:

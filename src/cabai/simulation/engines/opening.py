@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cabai.simulation.engines.base import Engine
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EngineLike: TypeAlias = "str | Engine | Client | None"
-NAMES = ("processes", "dask", "ray", "cuda")
+NAMES = {"processes": "Processes", "dask": "Dask", "ray": "Ray", "cuda": "Cuda"}  # each in a file of its own
 ADDRESSED = ("dask", "ray")
 
 
@@ -30,27 +31,17 @@ def opened(
         raise InvalidInput(f"an address is for a cluster: it needs engine 'dask' or 'ray', got {shown(engine)}.")
     if engine is None:
         return Threads(workers)
-    # These imports are slow: only where they are needed.
-    if engine == "processes":
-        from cabai.simulation.engines.processes import Processes
-
-        return Processes(workers)
-    if engine == "cuda":
-        from cabai.simulation.engines.cuda import Cuda
-
-        return Cuda(workers)
-    if engine == "ray":
-        from cabai.simulation.engines.ray import Ray
-
-        return Ray(address, workers)
-    if engine == "dask" or is_client(engine):
-        from cabai.simulation.engines.dask import Dask
-
-        return Dask(None if engine == "dask" else engine, address, workers)
-    raise InvalidInput(
-        "engine must be None, for threads of this process, one of 'processes', 'dask', 'ray' and 'cuda', or a "
-        f"dask.distributed.Client, got {shown(engine)}."
-    )
+    given: dict[str, Any] = {"address": address} if engine in ADDRESSED else {}
+    name = engine
+    if is_client(engine):
+        name, given = "dask", {"client": engine}
+    if not isinstance(name, str) or name not in NAMES:
+        raise InvalidInput(
+            "engine must be None, for threads of this process, one of 'processes', 'dask', 'ray' and 'cuda', or a "
+            f"dask.distributed.Client, got {shown(engine)}."
+        )
+    found: Engine = getattr(import_module(f"cabai.simulation.engines.{name}"), NAMES[name])(workers=workers, **given)
+    return found
 
 
 def is_client(value: Any) -> bool:

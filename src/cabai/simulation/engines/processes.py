@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
@@ -25,10 +24,6 @@ class Processes(Engine):
         loky = optional("joblib.externals.loky")
         return loky.ProcessPoolExecutor(self.cores, initializer=task.ignore_interrupts)
 
-    @property
-    def cores(self) -> int:
-        return self.workers or os.cpu_count() or 1
-
     def share(self, work: Work) -> bytes:
         return task.packed(work)
 
@@ -43,5 +38,4 @@ class Processes(Engine):
     def cancel(self) -> None:
         self.pool.shutdown(kill_workers=True)
 
-    def close(self) -> None:
-        self.pool.shutdown(kill_workers=True)
+    close = cancel

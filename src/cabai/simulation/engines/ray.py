@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
-from cabai.simulation.engines.base import Engine, unusable_worker
+from cabai.simulation.engines.base import Cluster
 from cabai.simulation.work import Part, Work
 from cabai.support.validation import optional
 
 REACHED = 10.0  # seconds within which an address must answer: Ray itself would try for minutes
-COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 RETRIES = 3  # of a task whose worker has died
 
 
-class Ray(Engine):
-    where = "on Ray"
+class Ray(Cluster):
+    where, cluster = "on Ray", "the Ray cluster"
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         """The Ray that this process is connected to; else the one at an address; else one of this machine."""
         if address is not None or os.environ.get("RAY_ADDRESS"):
             show_token()
         self.ray = ray = optional("ray")
-        self.workers, self.counted, self.cores_then = workers, 0.0, 1
-        self.started = not ray.is_initialized()
+        self.workers, self.started = workers, not ray.is_initialized()
         if self.started:
             # Not left to Ray, which would join whatever cluster somebody has started on this machine.
             address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -46,18 +43,8 @@ class Ray(Engine):
         self.run = ray.remote(num_cpus=1, max_retries=RETRIES)(task.run)
         self.under_way: dict[Future[Part], Any] = {}
 
-    @property
-    def cores(self) -> int:
-        if self.workers is not None:
-            return self.workers
-        if time.monotonic() - self.counted > COUNTED_AGAIN:
-            self.cores_then = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
-            self.counted = time.monotonic()
-        return self.cores_then
-
-    @property
-    def room(self) -> int:
-        return self.workers or 2 * self.cores
+    def count(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 1))
 
     def share(self, work: Work) -> Any:
         return self.ray.put(task.packed(work))
@@ -80,11 +67,9 @@ class Ray(Engine):
     def explained(self, error: Exception) -> Exception:
         cause = getattr(error, "cause", None)  # what the task itself has raised
         found = cause if isinstance(cause, Exception) else error
-        if isinstance(found, ModuleNotFoundError):
-            return unusable_worker("the Ray cluster", found)
         if type(found).__module__.startswith("ray."):
             return EngineFailed(f"the Ray cluster cannot do this work: {str(found).strip().splitlines()[0]}")
-        return found
+        return super().explained(found)
 
 
 def show_token() -> None:

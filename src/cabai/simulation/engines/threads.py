@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -19,10 +18,6 @@ class Threads(Engine):
         self.workers = workers
         self.signals = np.zeros(2, np.int64)
         self.pool = ThreadPoolExecutor(self.cores)
-
-    @property
-    def cores(self) -> int:
-        return self.workers or os.cpu_count() or 1
 
     def share(self, work: Work) -> Work:
         return work

@@ -17,7 +17,7 @@ IMPORT = "import"  # a result from elsewhere, when a study is created: as TELL; 
 AMEND = "amend"  # words: JSON of {setting: [before, after]}, worker (who)
 STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence); accepted: cost is its epsilon
 
-KINDS = (ASK, OFFER, RENEW, RELEASE, LAPSE, WITHDRAW, TELL, LOSE, COUNTS, IMPORT, AMEND, STOP)
+KINDS = {ASK, OFFER, RENEW, RELEASE, LAPSE, WITHDRAW, TELL, LOSE, COUNTS, IMPORT, AMEND, STOP}
 RESULTS = (TELL, LOSE, COUNTS, IMPORT)  # of a pull, once
 # Why a study stopped.
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND = "evidence", "max_cost", "max_pulls", "certificate", "by hand"
@@ -47,6 +47,8 @@ class Event(NamedTuple):
 def check_event(event: Event, settings: Any) -> None:
     """Refuse an event that cabai cannot have written."""
     kind = event.kind
+    if kind not in KINDS:
+        raise wrong(event, "kind")
     if type(event.time) is not float or not math.isfinite(event.time):
         raise wrong(event, "time")
     if kind in (ASK, TELL, LOSE, IMPORT):

@@ -25,6 +25,7 @@ T = TypeVar("T")
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
+NO_EVENT = (None,)
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
 prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
@@ -80,14 +81,14 @@ class PostgresConnection:
         """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
         self.prepare()
         begin, self.begin = self.begin, None
-        texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_events ({int(after)}, {int(study)})"]
+        texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_tail ({int(study)}, {int(after)})"]
         with self.plain():
             cursor = self.driver.execute("; ".join(text for text in texts if text is not None), prepare=False)
             if begin is not None:
                 cursor.nextset()
             now = cursor.fetchone()
             cursor.nextset()
-            return 0.0 if now is None else float(now[0]), cursor.fetchall()
+            return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [NO_EVENT])
 
     def commit(self) -> None:
         """What is to be written, and the end of the transaction, in one message, with the values in its text. Not by a

@@ -65,6 +65,8 @@ FROM_STUDY = (  # one row of nulls if there are no events; none if there is no s
     f"SELECT {', '.join(f'cabai_event.{name}' for name in Event._fields)} FROM cabai_study AS one "
     "LEFT JOIN cabai_event ON study = one.id AND"
 )
+# Of a study that is locked, so that it exists: without the join it is planned once, and not for each new place.
+TAIL = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place > ? ORDER BY place"
 EVENTS = f"{FROM_STUDY} place > ? WHERE one.id = ? ORDER BY place"
 SOME_EVENTS = f"{EVENTS} LIMIT ?"
 APPEND = f"INSERT INTO cabai_event (study, {FIELDS}) VALUES (?{', ?' * len(Event._fields)})"
@@ -115,6 +117,6 @@ def numbered(text: str) -> str:
 
 
 # What is planned once for each connection to PostgreSQL.
-PREPARED = {"cabai_lock": LOCK, "cabai_events": EVENTS, "cabai_append": APPEND}
+PREPARED = {"cabai_lock": LOCK, "cabai_tail": TAIL, "cabai_append": APPEND}
 PREPARE = "; ".join(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())
 APPEND_PREPARED = f"EXECUTE cabai_append {APPEND.partition('VALUES')[2]}"

@@ -152,4 +152,4 @@ def is_unobserved(transaction: Transaction) -> bool:
         return False
     if state.settings.items is not None:
         return bool(state.told == 0)
-    return bool((state.rewards_told + state.accounts["discarded"]).sum() == 0)
+    return bool((state.rewards_told + state.discarded).sum() == 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.study.log.events import CERTIFICATE, KINDS, LIMITS, MAX_PULLS, REOPENING, RESULTS, Event, check_event, wrong
+from cabai.study.log.events import CERTIFICATE, LIMITS, MAX_PULLS, REOPENING, RESULTS, Event, check_event, wrong
 from cabai.study.settings import AMENDABLE, Settings
 from cabai.study.state.progress import Remaining
 
-ACCOUNT = np.dtype([("spent", "f8"), ("failures", "i8"), ("largest_cost", "f8"), ("offers", "i8"), ("lapses", "i8"),
-                    ("discarded", "i8")])  # fmt: skip
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, in spite of rounding
 RATIO = 1.03  # from one point to the next: 300 points in a million results
+LOG_RATIO = math.log(RATIO)
 STEP = 8  # results between two points at least, or half as many as there are arms: a point compares all of them
 
 
@@ -39,6 +37,18 @@ class Lease:
     offers: int = 1
     lapses: int = 0  # leases that ended without a result
     withdrawn: bool = False  # its arm is out: no result waits for it, and its own does not count
+
+
+@dataclass(slots=True)
+class Account:
+    """What the pulls of one arm that are no longer under way have cost and returned."""
+
+    spent: float = 0.0
+    failures: int = 0
+    largest_cost: float = 0.0
+    offers: int = 0
+    lapses: int = 0
+    discarded: int = 0  # rewards that are paid, and never count
 
 
 class Point(NamedTuple):
@@ -96,7 +106,7 @@ class Accounts:
     - `result(event, lease)`: a pull has returned something, or failed; its accounts are settled
     """
 
-    KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "accounts", "ended", "told_at_stop", "bill_at_stop",
+    KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "ended", "told_at_stop", "bill_at_stop",
                              "costs_at_stop", "amendments", "points", "last_result")  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
@@ -106,7 +116,7 @@ class Accounts:
         self.in_sums = 0  # pulls that sums stand for, without one for each arm of a sum
         self.pulls: dict[int, Lease] = {}  # under way, by number
         self.live, self.gone = np.zeros(arms, np.int64), np.zeros(arms, np.int64)  # of those: waited for; withdrawn
-        self.accounts = np.zeros(arms, ACCOUNT)
+        self.accounts = [Account() for _ in settings.arms]
         self.ended: Event | None = None
         self.told_at_stop, self.bill_at_stop = 0, 0.0
         self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
@@ -147,8 +157,6 @@ class Accounts:
         """The only way to change a state: for one's own events, for those of others, and from the first one on."""
         if event.place != self.place + 1:
             raise ValueError(f"its log has event {event.place} after event {self.place}")
-        if event.kind not in KINDS:
-            raise wrong(event, "kind")
         getattr(self, f"_{event.kind}")(event)
         self.place = event.place
         if event.kind in RESULTS:
@@ -202,9 +210,9 @@ class Accounts:
             raise wrong(event, "pull", "arm", "item")
         (self.gone if pull.withdrawn else self.live)[a] -= 1
         account = self.accounts[a]
-        account["offers"] += pull.offers
-        account["lapses"] += pull.lapses
-        account["failures"] += event.reward is None
+        account.offers += pull.offers
+        account.lapses += pull.lapses
+        account.failures += event.reward is None
         self.pay(a, event.cost)
         self.told += 1
         self.result(event, pull)
@@ -246,8 +254,8 @@ class Accounts:
 
     def pay(self, a: int, cost: float) -> None:
         account = self.accounts[a]
-        account["spent"] = float(account["spent"]) + cost  # which may be inf, without a warning
-        account["largest_cost"] = max(float(account["largest_cost"]), cost)
+        account.spent += cost
+        account.largest_cost = max(account.largest_cost, cost)
 
     # What the rules ask of it.
 
@@ -286,13 +294,14 @@ class Accounts:
         still be told. An arm whose cost is not known may be pulled while something is left, one pull at a time, which
         reserves the largest cost of any arm so far.
         """
-        limit, largest, pending = self.settings.max_cost, self.accounts["largest_cost"], self.live + self.gone
+        limit, pending = self.settings.max_cost, self.live + self.gone
         if limit is None:
             return True
         pending[arm] -= without
         if self.settings.costs is not None:
             reserved = np.array(self.settings.costs)
         else:
+            largest = np.array([account.largest_cost for account in self.accounts])
             reserved = np.where(largest > 0, largest, largest.max())
         with np.errstate(all="ignore"):
             left = limit - self.bill - (pending * reserved).sum()
@@ -305,15 +314,25 @@ class Accounts:
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.accounts["spent"] / (self.rewards_told + self.accounts["discarded"])
+            costs: NDArray[np.float64] = self.spent / (self.rewards_told + self.discarded)
         return costs
+
+    @property
+    def spent(self) -> NDArray[np.float64]:
+        """On each arm."""
+        return np.array([account.spent for account in self.accounts])
+
+    @property
+    def discarded(self) -> NDArray[np.int64]:
+        return np.array([account.discarded for account in self.accounts])
 
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, as JSON."""
         kept = {name: packed(getattr(self, name)) for name in self.KEPT}
-        kept["pulls"] = [dataclasses.astuple(pull) for pull in self.pulls.values()]
+        kept["accounts"] = [values_of(account) for account in self.accounts]
+        kept["pulls"] = [values_of(pull) for pull in self.pulls.values()]
         return kept | {"settings": self.settings.to_json()}
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -326,12 +345,17 @@ class Accounts:
                 setattr(self, name, kept[name])
         self.ended = None if self.ended is None else Event._make(self.ended)
         self.points = [Point._make(each) for each in self.points]
+        self.accounts = [Account(*each) for each in kept["accounts"]]
         for each in kept["pulls"]:
             pull = self.pulls[each[0]] = Lease(*each)
             (self.gone if pull.withdrawn else self.live)[pull.arm] += 1
 
 
 AMENDED = {*AMENDABLE, "arms", "costs", "joined", "dropped"}
+
+
+def values_of(record: Account | Lease) -> list[Any]:
+    return [getattr(record, name) for name in record.__slots__]
 
 
 def packed(value: Any) -> Any:
@@ -366,7 +390,7 @@ def is_due(told: int, arms: int) -> bool:
     step = max(STEP, arms // 2)
     if told < step / (RATIO - 1):
         return told % step == 0 or (told < step and told & (told - 1) == 0)
-    return math.floor(math.log(told) / math.log(RATIO)) > math.floor(math.log(told - 1) / math.log(RATIO))
+    return math.floor(math.log(told) / LOG_RATIO) > math.floor(math.log(told - 1) / LOG_RATIO)
 
 
 def finite_or_none(value: float) -> float | None:

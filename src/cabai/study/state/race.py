@@ -15,7 +15,7 @@ from cabai.datasets.race import CHAMPION, Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
 from cabai.study.state import progress
-from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
+from cabai.study.state.accounts import Account, Accounts, Lease, Verdict, packed, unpack
 from cabai.study.state.progress import Claim, Remaining
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
@@ -86,7 +86,8 @@ class RaceState(Accounts):
 
     def _join(self) -> None:
         """One more arm, about which nothing is known."""
-        for name in ("accounts", "live", "gone", "scored", "paid_for"):
+        self.accounts.append(Account())
+        for name in ("live", "gone", "scored", "paid_for"):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
         self.busy.append(set())
@@ -104,7 +105,7 @@ class RaceState(Accounts):
         self._passed.clear()
         at, score = int(self.position[item]), self.failed_score if reward is None else reward
         if self._known[a, at]:
-            self.accounts[a]["discarded"] += reward is not None
+            self.accounts[a].discarded += reward is not None
             return
         self.scored[a] += reward is not None
         if score is not None:
@@ -122,7 +123,7 @@ class RaceState(Accounts):
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.accounts["spent"] / self.paid_for
+            costs: NDArray[np.float64] = self.spent / self.paid_for
         return np.where(self.paid_for > 0, costs, np.nan)
 
     @property
@@ -239,7 +240,7 @@ class RaceState(Accounts):
         return found
 
     def overflows(self, a: int, reward: float | None, cost: float) -> bool:
-        return not all(map(math.isfinite, (float(self.accounts[a]["spent"]) + cost, self.bill + cost)))
+        return not all(map(math.isfinite, (self.accounts[a].spent + cost, self.bill + cost)))
 
     # Snapshots.
 

@@ -19,7 +19,7 @@ from cabai.core.state import Record, Records, copy_of, copy_of_all
 from cabai.simulation.truth import open_streams
 from cabai.study.log.events import ASK, TELL, Event, check_event
 from cabai.study.settings import Settings
-from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
+from cabai.study.state.accounts import Account, Accounts, Lease, Point, Verdict, is_due, packed, unpack
 from cabai.study.state.evidence import Evidence
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
@@ -122,9 +122,11 @@ class SampledState(Evidence, Accounts):
 
     def take_all(self, events: Sequence[Event]) -> None:
         """Many pulls that were made one by one, as by a single worker, are taken at once."""
-        begin, is_long = 0, len(events) >= WORTH_COMPILING
+        if len(events) < WORTH_COMPILING:
+            return super().take_all(events)
+        begin = 0
         while begin < len(events):
-            count = self._alone(events, begin) if is_long else 0
+            count = self._alone(events, begin)
             if count >= FEW:
                 begin += self._replay(events, begin, count)
             else:
@@ -160,14 +162,15 @@ class SampledState(Evidence, Accounts):
         costs = np.array([event.cost for event in told], np.float64)
         counted = costs if known is None else np.array(known)[pulled]
         names = ("offers", "spent", "largest_cost")
-        sums = [np.ascontiguousarray(self.accounts[name]) for name in names]
+        sums = [np.array([getattr(account, name) for account in self.accounts]) for name in names]
         view = self.told_view
         taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), (*sums, self.squares))
         if taken is None:
             super().take_all(events[begin : begin + 2 * count])
             return 2 * count
         for name, values in zip(names, sums, strict=True):
-            self.accounts[name] = values
+            for account, value in zip(self.accounts, values.tolist(), strict=True):
+                setattr(account, name, value)
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
@@ -223,7 +226,7 @@ class SampledState(Evidence, Accounts):
         self._ahead = None
         a, cost = int(event.arm), float(event.cost)  # type: ignore[arg-type]
         if event.reward is None:
-            self.accounts[a]["failures"] += 1
+            self.accounts[a].failures += 1
             self._fail(a, cost)
         else:
             self._observe(self.told_view, a, self.settings.seen(event.reward), cost, self.settings.pairs.rules)
@@ -239,14 +242,15 @@ class SampledState(Evidence, Accounts):
             for a, pulls, reward, _ in counts:
                 self.setup.bound(credit)(arms, run, Record(self.rules), a, pulls, seen(pulls, reward))
         for a, pulls, reward, cost in counts:
-            largest = max(float(self.accounts[a]["largest_cost"]), cost / pulls)
+            account = self.accounts[a]
+            largest = max(account.largest_cost, cost / pulls)
             if self.ended is None and self.here[a]:
                 self._observe_sum(a, pulls, self.settings.seen_sum(pulls, reward), cost)
             else:
                 self._discard(a, pulls, cost)
-            self.accounts[a]["offers"] += pulls
-            self.pay(a, cost)
-            self.accounts[a]["largest_cost"] = largest
+            account.offers += pulls
+            account.spent += cost
+            account.largest_cost = largest
             self.in_sums += pulls - 1
         self._number(event, len(counts))
         if self.ended is None and event.worker is None:
@@ -276,7 +280,7 @@ class SampledState(Evidence, Accounts):
 
     def _discard(self, a: int, pulls: int, cost: float) -> None:
         """Rewards that are paid, and never count."""
-        self.accounts[a]["discarded"] += pulls
+        self.accounts[a].discarded += pulls
         with np.errstate(all="ignore"):
             for view in self.views:
                 view.run["spent"] += cost
@@ -375,7 +379,8 @@ class SampledState(Evidence, Accounts):
             view.arms[:-1] = old
             view.run["left"] += 1
             view._is_complete = False
-        for name in ("accounts", "squares", "live", "gone"):
+        self.accounts.append(Account())
+        for name in ("squares", "live", "gone"):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
         self.here = np.append(self.here, True)
@@ -449,7 +454,8 @@ class SampledState(Evidence, Accounts):
         other = copy.copy(self)
         other.told_view = self.told_view.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told_view
-        other.accounts, other.squares, other.live = self.accounts.copy(), self.squares.copy(), self.live.copy()
+        other.accounts = [copy.copy(account) for account in self.accounts]
+        other.squares, other.live = self.squares.copy(), self.live.copy()
         return other
 
     def choose_after(self, pulls: Sequence[int]) -> int:
