@@ -80,7 +80,12 @@ class Threshold(Named):
         """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
     def for_family(self, family: Family) -> Threshold:
-        """The form of this test that is made for a family."""
+        """The form of this test that is made for a family.
+
+        >>> import cabai
+        >>> cabai.thresholds.threshold_of("champion").for_family(cabai.families.family_of("bounded"))
+        ChampionBets()
+        """
         return self
 
     @property

@@ -40,10 +40,10 @@ Sample = namedtuple("Sample", "tested tested_mean variance reserved")  # the fie
 
 def credit_bets(arms, run, rules, b, pulls, reward):
     """As in `champion`; the logs of a reward are the same for all arms that it counts for."""
-    logs, stakes = arms[b].logs, rules.stakes
+    logs, stakes, of_one = arms[b].logs, rules.stakes, rules.logs
     for i in range(KEPT):
         if reward == 1.0 or reward == 0.0:  # the same as below, but faster
-            logs[i] = reward * rules.logs[i]
+            logs[i] = reward * of_one[i]
         else:
             logs[i] = math.log(1.0 + stakes[i][STAKE] * reward)
     credit(arms, run, rules, b, pulls, reward)
