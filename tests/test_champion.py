@@ -27,6 +27,7 @@ from test_study_order import hostile, run_with_delays
 from workers import check_replay
 
 SLOW = pytest.mark.slow
+TWO = "bernoulli", "bounded"
 
 
 @cache
@@ -243,11 +244,13 @@ def test_the_sum_for_a_best_arm_does_not_rise_in_mean(family):
     assert counted > 0
 
 
-@pytest.mark.parametrize("horizon", [8, pytest.param(11, marks=SLOW)])
-def test_no_sampling_rule_makes_f_cross_more_often_than_promised(horizon):
-    """Three equal bernoulli arms, each pulled once, then the rule that maximises the chance that F of the last crosses
-    x, by dynamic programming over all outcomes."""
-    setup = setup_of("bernoulli", 3)
+@pytest.mark.parametrize(
+    ("family", "horizon"), [("bernoulli", 8), ("bounded", 8), *(pytest.param(each, 11, marks=SLOW) for each in TWO)]
+)
+def test_no_sampling_rule_makes_f_cross_more_often_than_promised(family, horizon):
+    """Three equal arms with rewards 0 and 1, each pulled once, then the rule that maximises the chance that F of the
+    last crosses x, by dynamic programming over all outcomes."""
+    setup = setup_of(family, 3)
     look, test = compiled(setup.bound(observe)), compiled(setup.bound(surplus))
     rules, mu, known = setup.rules, 0.5, {}
 

@@ -92,7 +92,7 @@ def test_every_family_and_policy_has_a_kernel():
     assert {family for family, _ in EVERY} == set(MEANS)
     assert {policy for _, policy in EVERY} == set(EACH_POLICY)
     tests = {str(work_of(family, "top-two").setup.threshold) for family in MEANS}
-    assert tests == {"champion", "bets", "symmetric"}
+    assert tests == {"champion", "symmetric"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,8 @@ def test_it_compiles_to_the_code_of_a_gpu(family, policy):
     ("family", "options"),
     [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
      ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "contrast"})],
+     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "contrast"}),
+     ("bounded", {"threshold": "bets"})],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.slow
@@ -155,7 +156,8 @@ def test_a_simulated_gpu_makes_the_trajectories_of_threads():
     few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
     counted = {"means": [4, 1, 0], "threshold": "champion", "trajectories": 4}
     cells = ("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few)
-    same = simulated(*cells, ("gaussian", "top-two", [0.2, 0.1], counted))
+    bounded = counted | {"means": [0.9, 0.4, 0.2]}
+    same = simulated(*cells, ("gaussian", "top-two", [0.2, 0.1], counted), ("bounded", "top-two", [0.2, 0.1], bounded))
     assert all(map(all, same)), same
 
 

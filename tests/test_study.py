@@ -22,7 +22,7 @@ CASES = {
     "range": (
         cabai.Instance("bounded(low=-1, high=7)", [5, 4.4, 1], [1, 0.1, 0.3], law="beta", sd=0.5), "bets", 0.3,
     ),
-    "0 or 1": (cabai.Instance("bounded", [0.9, 0.6, 0.2], [1, 0.1, 0.3], law="two-point"), "bets", 0.0),
+    "0 or 1": (cabai.Instance("bounded", [0.9, 0.6, 0.2], [1, 0.1, 0.3], law="two-point"), "champion", 0.0),
 }  # fmt: skip
 
 

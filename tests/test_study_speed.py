@@ -52,6 +52,7 @@ def settings(**options: Any) -> Any:
         pytest.param("gaussian(variance=1)", "tas", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "d-lucb", {"threshold": "mixture"}, marks=slow),
         ("bounded", "top-two", {"epsilon": 0.01}),
+        ("bounded", "top-two", {}),
         pytest.param("bounded", "co", {}, marks=slow),
         pytest.param("bounded", "ctas", {"direction": "minimize"}, marks=slow),
         pytest.param("exponential", "ctas", {}, marks=slow),

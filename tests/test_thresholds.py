@@ -313,6 +313,7 @@ def test_evalue_needs_two_pulls_of_both_arms_outside_bernoulli(family):
         ("mixture", ALL),
         ("mixture(pairwise=false)", ALL),
         ("evalue", ALL),
+        ("champion", ALL),
     ],
 )
 def test_a_threshold_is_proven_for(threshold, proven):

@@ -33,7 +33,7 @@ class Setup:
         goal: Cheapest | None = None, budget: float = math.inf,
     ) -> None:  # fmt: skip
         self.family, self.policy, self.arms, self.goal = family, policy, whole(arms, "arms", 2), goal
-        self.epsilon = family.check_epsilon(epsilon)
+        self.epsilon, threshold = family.check_epsilon(epsilon), threshold.for_family(family)
         if policy is not None:
             check_goal(goal, family, threshold, policy)
             if policy.spends_budget and budget == math.inf:

@@ -101,8 +101,8 @@ def simulate(
     ago: after ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is
     no lower bound. A list of deltas gives a list of results from the same trajectories, for policies whose choices do
     not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the cheapest proven test is taken: `bets` for bounded rewards, `champion` for the best of
-    three or more arms, else `contrast`.
+    Without a `threshold`, the cheapest proven test is taken: `champion` for the best of three or more arms, else `bets`
+    for bounded rewards and `contrast` for others.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
     is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:

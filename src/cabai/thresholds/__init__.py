@@ -75,7 +75,7 @@ def cheapest(family: Family, best_of: int = 2) -> str:
     """
     bound = dict(family.binding)
     if family.key in ("bounded", "symmetric"):
-        return Bets.name if family.key == "bounded" else Symmetric.name
+        return Symmetric.name if family.key == "symmetric" else Champion.name if best_of > 2 else Bets.name
     if "tilted" in bound and family.has_bound:
         return Champion.name if best_of > 2 else Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name

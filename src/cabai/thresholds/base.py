@@ -79,6 +79,15 @@ class Threshold(Named):
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
         """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
+    def for_family(self, family: Family) -> Threshold:
+        """The form of this test that is made for a family.
+
+        >>> import cabai
+        >>> cabai.thresholds.threshold_of("champion").for_family(cabai.families.family_of("bounded"))
+        ChampionBets()
+        """
+        return self
+
     @property
     def of_pairs(self) -> Threshold:
         """The test of pairs of arms: whether one is better than the other, whatever the rest.

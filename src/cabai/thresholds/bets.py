@@ -14,6 +14,7 @@ log(1 + c_i (1 - y)). Very small stakes, which only matter after many pulls, use
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
 from cabai.families import Family
-from cabai.support.specialise import apart
+from cabai.support.specialise import apart, slot
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import bets_moments as moments
 from cabai.thresholds import tilts
@@ -42,6 +43,7 @@ PARTS = 0.3, 0.3, 0.4
 LEAST_PRICE = 0.9  # nats by which the best single bet almost always exceeds the mixture
 USUAL = 1.5  # log(1 + c), for rewards 0 and 1
 BINARY = 0.95  # as a share of mean (1 - mean), the variance of rewards 0 and 1
+Sums = namedtuple("Sums", "n kept rewards squares")  # of n rewards y: of log(1 + c y) for each stake, of y and of y²
 UNIT = 1.2e-16  # relative error of one rounding, and a little more
 
 
@@ -77,24 +79,27 @@ def weigh(arm, rules):
     arm.tested = n
     arm.tested_mean = mean
     arm.variance = max(arm.squares / n - mean * mean, 0.0)
-    arm.reserved = reserved_variance(arm)
+    arm.reserved = reserved_variance(n, mean, arm.variance)
 
 
-def capital_up(row, arm, i):
+def sums_up(arm):
+    """What bets upwards need to know of an arm's rewards."""
+    return Sums(arm.tested, arm.up, arm.rewards, arm.squares)
+
+
+def sums_down(arm):
+    """The same for bets downwards: with 1 - y in place of y."""
+    n = arm.tested
+    return Sums(n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
+
+
+def capital(row, i, sums):
     """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
-    n, c = arm.tested, row[STAKE]
+    n = sums.n
     if i < KEPT:
-        return arm.up[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
-    return c * arm.rewards - 0.5 * c * c * arm.squares - 4.0 * UNIT * c * n * (n + 8)
-
-
-def capital_down(row, arm, i):
-    """The same with 1 - y in place of y."""
-    n, c = arm.tested, row[STAKE]
-    if i < KEPT:
-        return arm.down[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
-    squares = n - 2.0 * arm.rewards + arm.squares
-    return c * (n - arm.rewards) - 0.5 * c * c * squares - 4.0 * UNIT * c * n * (n + 8)
+        return sums.kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+    c = row[STAKE]
+    return c * sums.rewards - 0.5 * c * c * sums.squares - 4.0 * UNIT * c * n * (n + 8)
 
 
 def beats(rules, t, b, a):
@@ -135,11 +140,23 @@ def excess(rules, t, b, a, epsilon):
 @apart
 def test(rules, b, a, epsilon, no, yes):
     """A lower bound on log E_{b,a}; see `least_log_e`. Most pairs are rejected without logarithms."""
-    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
-    worth = b.tested * up + a.tested * down
-    if not worth > no + LEAST_PRICE or not worth > no + least_price(b, a, worth):
+    m, width, most = fit(rules, b, a, epsilon, no)
+    if not most > no:
         return -np.inf
     return least_log_e(rules, b, a, 0, 0.0, 1.0, m, 0.0, 0.0, width, epsilon, no, yes)[0]
+
+
+@slot
+def fit(rules, b, a, epsilon, no):
+    """About where E is least, how uncertain that is, and an estimate of the most that log E can be."""
+    return fit_of(b, a, epsilon, no)
+
+
+def fit_of(b, a, epsilon, no):
+    """The same for any two samples."""
+    m, up, down, width = start(b, a, epsilon, no + LEAST_PRICE)
+    worth = b.tested * up + a.tested * down
+    return m, width, worth - least_price(b, a, worth)
 
 
 def least_price(b, a, worth):
@@ -151,7 +168,7 @@ def least_price(b, a, worth):
     """
     rest_b, rest_a = b.tested_mean * (1.0 - b.tested_mean), a.tested_mean * (1.0 - a.tested_mean)
     if worth > 5.0 and b.variance > BINARY * rest_b and a.variance > BINARY * rest_a:
-        m = (b.rewards + a.rewards) / (b.tested + a.tested)
+        m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / (b.tested + a.tested)
         scale = 2.0 * worth * (1.0 / b.tested + 1.0 / a.tested) / (m * (1.0 - m) * USUAL * USUAL)
         if scale < 1.0:
             unusual = 0.5 * math.log(scale)
@@ -166,14 +183,21 @@ def faintest(rules, n_b, n_a, m):
     return min(int(math.log(max(LARGEST * per_faint, 1.0)) / LOG_RATIO) + 1, COUNT - 1)
 
 
-@apart
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """log E(m) and its slope. The value is slightly reduced, to allow for rounding errors in it and in the slope.
+    """log E(m) and its slope."""
+    return log_e(rules, last, sums_up(b), 0.0, sums_up(b), -np.inf, sums_down(a), m, epsilon)
+
+
+@apart
+def log_e(rules, last, b, log_b, c, log_c, a, m, epsilon):
+    """log E(m) and its slope, of the sums of rewards of b and a. The value is slightly reduced, to allow for rounding
+    errors in it and in the slope.
 
     Starting from the smallest stake, U and V are the running sums of q_i u_i and q_j v_j, as in `contrast.log_e`; the
-    variables with F and L are the sums for the two product priors.
+    variables with F and L are the sums for the two product priors. For `champion`, u_i is e^log_b times that of b plus
+    e^log_c times that of another sample c.
     """
-    n_b, n_a, stakes = b.tested, a.tested, rules.stakes
+    stakes, has_other = rules.stakes, log_c > -np.inf
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):
@@ -182,18 +206,25 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
         high = high_down = -np.inf
         for r in range(last, -1, -1):
             row = stakes[r]
-            c = row[STAKE]
-            up = capital_up(row, b, r) - n_b * math.log(1.0 + c * m)
-            down = capital_down(row, a, r) - n_a * math.log(1.0 + c * below)
-            if up < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
+            stake = row[STAKE]
+            price = math.log(1.0 + stake * m)
+            up = log_b + capital(row, r, b) - b.n * price
+            other = log_c + capital(row, r, c) - c.n * price if has_other else -np.inf
+            most = max(up, other)
+            down = capital(row, r, a) - a.n * math.log(1.0 + stake * below)
+            if most < NEGLIGIBLE and down < NEGLIGIBLE:  # so are all larger stakes: logs are concave in c/(1 + c m)
                 total += row[GAINED] * U * V
                 d_up_total += row[GAINED] * d_U * V
                 d_down_total += row[GAINED] * U * d_V
                 break
-            high, high_down = max(high, up), max(high_down, down)
-            if NEGLIGIBLE < up - by < LARGE:
+            high, high_down = max(high, most), max(high_down, down)
+            if NEGLIGIBLE < most - by < LARGE:
                 u = math.exp(up - by)
-                d_u = u * n_b * c / (1.0 + c * m)  # both slopes without signs
+                d_u = u * b.n * stake / (1.0 + stake * m)  # both slopes without signs
+                if has_other:
+                    more = math.exp(other - by)
+                    u += more
+                    d_u += more * c.n * stake / (1.0 + stake * m)
                 U += row[SHARE] * u
                 d_U += row[SHARE] * d_u
                 F_u += row[FLAT] * u
@@ -202,7 +233,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
                 d_L_u += row[LEANING] * d_u
             if NEGLIGIBLE < down - down_by < LARGE:
                 v = math.exp(down - down_by)
-                d_v = v * n_a * c / (1.0 + c * below)
+                d_v = v * a.n * stake / (1.0 + stake * below)
                 V += row[SHARE] * v
                 d_V += row[SHARE] * d_v
                 F_v += row[FLAT] * v
@@ -231,9 +262,9 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
     rows, prior = rows[prior > 0], prior[prior > 0]
     stakes = rows[:, STAKE]
 
-    def end(capital: Any) -> float:
+    def end(of: Sums) -> float:
         """The smallest m from 0 on that bets upwards do not refute."""
-        sums = np.array([capital(row, arm, i) for i, row in enumerate(rows)]) + np.log(prior)
+        sums = np.array([capital(row, i, of) for i, row in enumerate(rows)]) + np.log(prior)
         low, high = 0.0, 1.0
         for _ in range(45):
             middle = (low + high) / 2
@@ -243,7 +274,7 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
             low, high = (middle, high) if is_refuted else (low, middle)
         return low
 
-    return end(capital_up), 1.0 - end(capital_down)
+    return end(sums_up(arm)), 1.0 - end(sums_down(arm))
 
 
 @dataclass(frozen=True)
@@ -265,8 +296,12 @@ class Bets(Threshold):
     name = "bets"
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
-    functions = required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e
-    within = ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown
+    functions: ClassVar[tuple[Any, ...]] = (
+        required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e,
+    )  # fmt: skip
+    within: ClassVar[tuple[Any, ...]] = (
+        ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown,
+    )  # fmt: skip
     choosing = find_highest, find_challenger, coin, effort, solve_shares
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {

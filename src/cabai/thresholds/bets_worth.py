@@ -62,11 +62,10 @@ def both_worth_at_most(b, a, epsilon, m):
     return b.tested * up + a.tested * worth_at_most(m + epsilon - a.tested_mean, a.variance, m + epsilon)
 
 
-def reserved_variance(arm):
-    """The variance of an arm's rewards, with a reserve for what has not been observed."""
-    n = arm.tested
-    share = (n * arm.tested_mean + 0.5) / (n + 1.0)
-    return arm.variance + share * (1.0 - share) / (n * n)
+def reserved_variance(n, mean, variance):
+    """The variance of n rewards, with a reserve for what has not been observed."""
+    share = (n * mean + 0.5) / (n + 1.0)
+    return variance + share * (1.0 - share) / (n * n)
 
 
 def worth(gap, variance, room):

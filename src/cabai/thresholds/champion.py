@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from cabai.core.evidence import evidence, evidence_at_most, pair_evidence
-from cabai.core.goal import BEST
 from cabai.core.state import Fields
-from cabai.core.statistics import Statistics
 from cabai.families import Family
-from cabai.families.slots import variance_at
-from cabai.support.validation import InvalidInput
+from cabai.thresholds.base import Threshold
+from cabai.thresholds.champion_bets import ChampionBets, ChampionBetsOfPairs
 from cabai.thresholds.contrast import (
     LEAST_PRICE,
     Contrast,
@@ -35,59 +33,7 @@ from cabai.thresholds.contrast import (
     log_e,
     may_be_shown,
 )
-
-CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
-LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
-
-
-def credit(arms, run, rules, b, pulls, reward):
-    """Count pulls of arm b, with this sum of rewards, for the arms whose best rival it is.
-
-    A pull that should not have counted costs 1 + 2 N_b/N_a times what one that should have earns. So b must be ahead of
-    the next rival x of a: e^(4 Z_{b,x}) > 1 + N_b/N_a, where Z is approximate.
-    """
-    n = float(arms[b].pulls)  # Python's numbers: without a compiler, NumPy's are slow
-    if n == 0.0 or rules.log_counted == -np.inf:
-        return
-    first = second = third = -1
-    best = next_best = last = -np.inf  # their means
-    for a in range(len(arms)):
-        arm = arms[a]
-        if arm.pulls > 0:
-            mean = float(arm.mean)
-            if mean > best:
-                first, second, third = a, first, second
-                best, next_best, last = mean, best, next_best
-            elif mean > next_best:
-                second, third = a, second
-                next_best, last = mean, next_best
-            elif mean > last:
-                third, last = a, mean
-    if b == first:
-        of_second, of_others = lead(arms, rules, n, best, third, last), lead(arms, rules, n, best, second, next_best)
-        for a in range(len(arms)):
-            arm = arms[a]
-            n_a = float(arm.pulls)
-            if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
-                arm.rivals += pulls
-                arm.rival_rewards += reward
-    elif b == second:
-        arm = arms[first]
-        if arm.pulls * lead(arms, rules, n, next_best, third, last) > arm.pulls + n:
-            arm.rivals += pulls
-            arm.rival_rewards += reward
-
-
-def lead(arms, rules, n_b, mean_b, x, mean_x):
-    """e^(4 Z_{b,x}); very large if there is no such arm x."""
-    if x < 0:
-        return math.exp(LARGEST)
-    n_x, gap = float(arms[x].pulls), mean_b - mean_x
-    if not gap > 0.0:
-        return 1.0
-    m = (n_b * mean_b + n_x * mean_x) / (n_b + n_x)
-    z = gap * gap * n_b * n_x / (2.0 * (n_b + n_x) * variance_at(rules, m, 1.0 - m))  # as if V were constant
-    return math.exp(min(CLEARLY * z, LARGEST))
+from cabai.thresholds.rivals import OneTestPerArm, credit, sizes
 
 
 def beats(rules, t, b, a):
@@ -142,10 +88,6 @@ def log_f(rules, b, a, no, yes):
     return least_of_all_ranges(rules, b, a, m, b.tested_mean - m, b.tested_mean - mean_a, 0.0, no, yes)
 
 
-def sizes(b, a):
-    return max(b.tested, a.rivals), a.tested
-
-
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     """The log of the sum at m, and its slope; with an epsilon, of its second part alone."""
     p, q, n, to_counted = math.exp(rules.log_counted), math.exp(rules.log_leader), 0, 0.0
@@ -155,14 +97,14 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
 
 
 @dataclass(frozen=True)
-class Champion(Contrast):
+class Champion(OneTestPerArm, Contrast):
     """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
 
-    It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
-    on, most with many arms; with two arms it is the same. The test bets that each reward of an arm is below a mean m,
-    and those of its best rival of the moment above it. Which arm that is, is known before the pull, so if the arm is a
-    best one every bet is fair at its own mean, whatever the rivals. The test depends on the order of the pulls. With an
-    epsilon `contrast` is usually cheaper. See docs/theory/champion.md.
+    It is proven for all families, and cheaper than `contrast` from three arms on, most with many arms; with two arms it
+    is the same. The test bets that each reward of an arm is below a mean m, and those of its best rival of the moment
+    above it. Which arm that is, is known before the pull, so if the arm is a best one every bet is fair at its own
+    mean, whatever the rivals. The test depends on the order of the pulls. With an epsilon `contrast` is usually
+    cheaper. For the family bounded, it is made of the bets of `bets`. See docs/theory/champion.md.
 
     >>> import cabai
     >>> ten = cabai.Instance("gaussian", [1, *[0.5] * 9], [1] * 10)
@@ -172,9 +114,8 @@ class Champion(Contrast):
     837
     """
 
-    name = "champion"
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
-    proven_for = ("gaussian", "bernoulli", "poisson", "exponential")
+    pair_test = "contrast"
     functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
     within = (
         ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
@@ -186,37 +127,18 @@ class Champion(Contrast):
         "rival_rewards": 0.0,  # the sum of their rewards
     }
 
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        found = super().parameters(family, arms, delta)
-        if arms == 2:  # the one rival is known
-            return found | {"log_counted": -math.inf, "log_leader": 0.0}
-        own = 1 if found["range_count"] == 1 else 2  # with ranges, the weights of pairs may be others
-        parts = 2 * arms * (arms - 1) * own
-        return found | {
-            "level": -math.log(delta), "log_counted": math.log(1 - 1 / (2 * arms)), "log_leader": -math.log(parts),
-        }  # fmt: skip
+    def for_family(self, family: Family) -> Threshold:
+        if family.key != "bounded":
+            return self
+        return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
 
     @property
     def of_pairs(self) -> Contrast:
         return ChampionOfPairs()
-
-    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
-        if policy.goal != BEST:
-            raise InvalidInput(
-                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
-                "use contrast."
-            )
-
-    def recall(self, arms: Any, statistics: Statistics) -> None:
-        raise InvalidInput(
-            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
-        )
 
 
 @dataclass(frozen=True)
 class ChampionOfPairs(Champion):
     """`contrast`, on the records of `champion`: for statements about pairs of arms."""
 
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        found = Contrast.parameters(self, family, arms, delta)
-        return found | {"log_counted": -math.inf, "log_leader": 0.0}
+    is_pair_test = True

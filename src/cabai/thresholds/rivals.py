@@ -1,0 +1,117 @@
+"""Which pulls count for an arm: those of its best rival of the moment, once that one is clearly ahead of the next.
+
+Shared by the two forms of `champion`: with the tilts of `contrast` (champion.py), and with the bets of `bets`
+(champion_bets.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cabai.core.goal import BEST
+from cabai.core.statistics import Statistics
+from cabai.families import Family
+from cabai.families.slots import variance_at
+from cabai.support.specialise import slot
+from cabai.support.validation import InvalidInput
+
+CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
+LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
+
+
+def credit(arms, run, rules, b, pulls, reward):
+    """Count pulls of arm b, with this sum of rewards, for the arms whose best rival it is.
+
+    A pull that should not have counted costs 1 + 2 N_b/N_a times what one that should have earns. So b must be ahead of
+    the next rival x of a: e^(4 Z_{b,x}) > 1 + N_b/N_a, where Z is approximate.
+    """
+    n = float(arms[b].pulls)  # Python's numbers: without a compiler, NumPy's are slow
+    if n == 0.0 or rules.log_counted == -np.inf:
+        return
+    first = second = third = -1
+    best = next_best = last = -np.inf  # their means
+    for a in range(len(arms)):
+        arm = arms[a]
+        if arm.pulls > 0:
+            mean = float(arm.mean)
+            if mean > best:
+                first, second, third = a, first, second
+                best, next_best, last = mean, best, next_best
+            elif mean > next_best:
+                second, third = a, second
+                next_best, last = mean, next_best
+            elif mean > last:
+                third, last = a, mean
+    if b == first:
+        of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
+        for a in range(len(arms)):
+            arm = arms[a]
+            n_a = float(arm.pulls)
+            if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
+                count_for(arm, arms[b], pulls, reward)
+    elif b == second:
+        arm = arms[first]
+        if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
+            count_for(arm, arms[b], pulls, reward)
+
+
+@slot
+def count_for(arm, b, pulls, reward):
+    """Count pulls of arm record b, with this sum of rewards, for an arm."""
+    arm.rivals += pulls
+    arm.rival_rewards += reward
+
+
+def lead(arms, rules, b, x):
+    """e^(4 Z_{b,x}); very large if there is no such arm x."""
+    if x < 0:
+        return math.exp(LARGEST)
+    gap = float(arms[b].mean) - float(arms[x].mean)
+    if not gap > 0.0:
+        return 1.0
+    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, arms[b], arms[x]), LARGEST))
+
+
+@slot
+def gap_variance(rules, b, x):
+    """The variance of the difference of two means, as if V were constant."""
+    n_b, n_x = float(b.pulls), float(x.pulls)
+    m = (n_b * b.mean + n_x * x.mean) / (n_b + n_x)
+    return (n_b + n_x) * variance_at(rules, m, 1.0 - m) / (n_b * n_x)
+
+
+def sizes(b, a):
+    return max(b.tested, a.rivals), a.tested
+
+
+class OneTestPerArm:
+    """What `Champion` adds to a test of pairs: the level, and that it depends on the order of the pulls."""
+
+    name = "champion"
+    pair_test: ClassVar[str]  # the name of the test of pairs
+    is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
+
+    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
+        found: dict[str, Any] = super().parameters(family, arms, delta)  # type: ignore[misc]
+        if self.is_pair_test or arms == 2:  # with two arms, the one rival is known
+            return found | {"log_counted": -math.inf, "log_leader": 0.0}
+        own = 1 if found.get("range_count", 1) == 1 else 2  # with ranges, the weights of pairs may be others
+        parts = 2 * arms * (arms - 1) * own
+        return found | {
+            "level": -math.log(delta), "log_counted": math.log(1 - 1 / (2 * arms)), "log_leader": -math.log(parts),
+        }  # fmt: skip
+
+    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
+        if policy.goal != BEST:
+            raise InvalidInput(
+                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
+                f"use {self.pair_test}."
+            )
+
+    def recall(self, arms: Any, statistics: Statistics) -> None:
+        raise InvalidInput(
+            f"threshold champion depends on the order of the pulls, which statistics do not have: use {self.pair_test}."
+        )

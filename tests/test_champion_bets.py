@@ -1,0 +1,362 @@
+"""The champion test on bounded rewards: what it counts and keeps, that what it computes is never too large, and that
+chance crosses it rarely."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cabai
+from cabai import Instance, simulate
+from cabai.core.observe import observe
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.core.stopping import beats, is_settled, surplus
+from cabai.families import Bernoulli, Bounded
+from cabai.families.slots import tilted
+from cabai.thresholds import Bets, Champion, bets
+from cabai.thresholds.champion import ChampionOfPairs
+from studies import new
+from test_bets import CHANCE, LAWS, SLOW, tied, weights
+from test_champion import ALL
+from test_study_order import run_with_delays
+from workers import check_replay
+
+
+@cache
+def setup_of(arms=3, delta=0.1, epsilon=0.0):
+    return Setup(Bounded(), Champion(), arms=arms, delta=delta, epsilon=epsilon)
+
+
+def some_rewards(rng, mean, n):
+    """Rewards 0 and 1, hardly varying ones, or anything between."""
+    kind = rng.integers(3)
+    if kind == 0:
+        return (rng.random(n) < mean).astype(float)
+    spread = 10 ** rng.uniform(-3, 0) * min(mean, 1 - mean)
+    return mean + spread * rng.uniform(-1, 1, n)
+
+
+def put(arm, rewards, counted=()):
+    """An arm with these rewards, and these counted ones of its rivals."""
+    stakes = np.expm1(bets.table()[: bets.KEPT, bets.TILT])[:, None]
+    y, other = np.asarray(rewards, float), np.asarray(counted, float)
+    arm["pulls"], arm["rewards"], arm["squares"] = len(y), y.sum(), (y * y).sum()
+    arm["mean"] = arm["rewards"] / len(y)
+    arm["up"], arm["down"] = np.log1p(stakes * y).sum(1), np.log1p(stakes * (1 - y)).sum(1)
+    arm["rivals"], arm["rival_rewards"], arm["rival_squares"] = len(other), other.sum(), (other * other).sum()
+    arm["rival_up"] = np.log1p(stakes * other).sum(1)
+    bets.weigh(Record(arm), None)
+
+
+def log_e(b, a, m, epsilon=0.0):
+    """log of the sum over all pairs of stakes of W_ij u_i(m) v_j(m + epsilon), from the rewards, with 80 bits."""
+    grid, joint = (each.astype(np.longdouble) for each in weights())
+    c = np.expm1(grid)[:, None]
+    b, a = np.asarray(b, np.longdouble), np.asarray(a, np.longdouble)
+    up = np.log((1 + c * b) / (1 + c * m)).sum(1)
+    down = np.log((1 + c * (1 - a)) / (1 + c * (1 - m - epsilon))).sum(1)
+    return np.log(np.exp(up - up.max()) @ joint @ np.exp(down - down.max())) + up.max() + down.max()
+
+
+def log_f(counted, b, a, arms, m):
+    parts = math.log(1 - 1 / (2 * arms)) + log_e(counted, a, m), log_e(b, a, m) - math.log(2 * arms * (arms - 1))
+    return np.logaddexp(*parts)
+
+
+def some_state(rng, most):
+    """Counted rewards, those of b and those of a."""
+    m = rng.uniform(0.05, 0.9)
+    gap = min(m, 1 - m) * 10 ** rng.uniform(-1.5, -0.1)
+    n = [int(10 ** rng.uniform(0.5, math.log10(most))) for _ in range(3)]
+    means = m + gap * rng.uniform(0.2, 1), m + gap * rng.uniform(0.2, 1), m - gap * rng.uniform(0, 1)
+    return [some_rewards(rng, mean, k) for mean, k in zip(means, n, strict=True)]
+
+
+# --- What counts, and what is kept of it -----------------------------------------------------------------------------
+
+
+def counts_for(told, b, a):
+    """The rule in words: b has the best mean of all arms but a, and is ahead of the next by enough."""
+    if not told[b] or not told[a]:
+        return False
+    mean = [np.mean(each) if each else -np.inf for each in told]
+    rivals = [i for i in np.argsort([-each for each in mean], kind="stable") if i != a and told[i]]
+    if rivals[0] != b:
+        return False
+    if len(rivals) == 1:
+        return True
+    spread = 0.0
+    for y in (told[b], told[rivals[1]]):
+        share = (sum(y) + 0.5) / (len(y) + 1)
+        spread += (np.var(y) + share * (1 - share) / len(y) ** 2) / len(y)
+    gap = mean[b] - mean[rivals[1]]
+    return gap**2 / (2 * spread) > math.log1p(len(told[b]) / len(told[a])) / 4
+
+
+@pytest.mark.parametrize("arms", [3, 6])
+def test_what_counts_is_what_the_rule_says_and_its_sums_are_kept(arms):
+    """Pulls of random arms, some with rewards 0 and 1 only, and arms not pulled for a while."""
+    setup, rng = setup_of(arms), np.random.default_rng(1)
+    look, rules, stakes = setup.bound(observe), Record(setup.rules), np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    for binary in (False, True):
+        (records, run), told, counted = setup.start(), [[] for _ in range(arms)], [[] for _ in range(arms)]
+        for t in range(250):
+            b = int(rng.integers(arms if t > 20 else arms - 1))
+            y = float(rng.random() < 0.5 + 0.05 * b) if binary else float(0.4 + 0.05 * b + 0.3 * rng.random())
+            for a in range(arms):
+                if a != b and counts_for(told, b, a):
+                    counted[a].append(y)
+            look(Records(records), Record(run), rules, b, y, 1.0)
+            told[b].append(y)
+        assert records["rivals"].tolist() == [len(each) for each in counted]
+        assert sum(map(len, counted)) > 20
+        for arm, own in zip(records, counted, strict=True):
+            y = np.array(own)
+            np.testing.assert_allclose(arm["rival_up"], np.log1p(np.outer(stakes, y)).sum(1), rtol=1e-12)
+            assert (arm["rival_rewards"], arm["rival_squares"]) == pytest.approx((y.sum(), (y * y).sum()))
+
+
+# --- The computed minimum --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=SLOW)])
+def test_the_least_f_is_never_above_a_search_of_all_pairs_of_stakes(count):
+    rng, arms, close = np.random.default_rng(2), 5, 0
+    setup = setup_of(arms)
+    rules, found_by, test = Record(setup.rules), setup.bound(surplus), setup.bound(beats)
+    looked = refused = beaten = 0
+    while looked < count:
+        counted, b, a = some_state(rng, 1000)
+        if not b.mean() > a.mean():
+            continue
+        looked += 1
+        records, _ = setup.start()
+        put(records[0], b)
+        put(records[1], a, counted)
+        found = float(found_by(rules, 0, Record(records[0]), Record(records[1]))) + rules.level
+        low, high = np.longdouble(0), np.longdouble(1)
+        for _ in range(60):
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            is_left = log_f(counted, b, a, arms, left) < log_f(counted, b, a, arms, right)
+            low, high = (low, right) if is_left else (left, high)
+        exact = float(log_f(counted, b, a, arms, (low + high) / 2))
+        assert found <= max(exact, 0.0) + 1e-12
+        close += found >= min(exact, 700) - 0.05
+        yes = test(rules, 0, Record(records[0]), Record(records[1]))
+        assert not yes or exact > rules.level
+        beaten += yes
+        refused += found > rules.level + 0.02 and not yes
+    assert close >= 0.9 * count
+    assert beaten > 0.2 * count
+    assert refused <= 0.05 * count
+
+
+def test_on_rewards_0_and_1_the_sum_is_that_of_bernoullis_champion():
+    """p C + q E_b from numbers and sums of rewards alone, by the tilts of the family bernoulli that `champion` uses for
+    it; here with the tilts and weights of bets."""
+    rng, arms, family = np.random.default_rng(3), 4, Bernoulli()
+    setup = setup_of(arms)
+    of_tilts = Setup(family, Champion(), arms=arms, delta=0.1).bound(tilted)
+    at = setup.bound(dict(setup.binding)["pair_log_e"])
+    grid, joint = weights()
+    for _ in range(10):
+        n, m = rng.integers(1, 500, 3), rng.uniform(0.1, 0.9)
+        ones = rng.binomial(n, m)
+        samples = [np.repeat([1.0, 0.0], [one, k - one]) for one, k in zip(ones, n, strict=True)]
+        records, _ = setup.start()
+        put(records[0], samples[1])
+        put(records[1], samples[2], samples[0])
+        found, _ = at(Record(setup.rules), 35, Record(records[0]), Record(records[1]), 0, 0.0, 0.0, m, 0.0)
+        logs = []
+        for sign, k, one in zip((1, 1, -1), n, ones, strict=True):
+            each = [of_tilts(None, sign * t, *family.tilt(sign * t), k, one / k - m, m)[0] for t in grid]
+            logs.append(np.exp(each))
+        counted, own, down = logs
+        exact = math.log((0.875 * counted + own / 24) @ joint @ down)
+        assert found == pytest.approx(exact, abs=1e-3)
+        assert found <= exact + 1e-12
+
+
+def test_with_two_arms_and_for_pairs_it_is_bets():
+    """The records of a test of pairs have counted rewards: with more of them, smaller stakes are used, too, which
+    changes log E by little."""
+    rng, one = np.random.default_rng(4), Setup(Bounded(), Bets(), arms=2, delta=0.1)
+    for other, close in ((setup_of(2), 1e-12), (Setup(Bounded(), ChampionOfPairs(), arms=2, delta=0.1), 0.05)):
+        for _ in range(20):
+            counted, b, a = some_state(rng, 300)
+            theirs, mine = one.start()[0], other.start()[0]
+            put(mine[0], b)
+            put(mine[1], a, counted if close > 1e-9 else ())
+            for arm, same in zip(theirs, mine, strict=True):
+                for name in set(arm.dtype.names) - {"room"}:
+                    arm[name] = same[name]
+            expected, found = (
+                setup.bound(surplus)(Record(setup.rules), 0, *map(Record, records))
+                for setup, records in ((one, theirs), (other, mine))
+            )
+            assert found == pytest.approx(expected, abs=close)
+
+
+# --- The proof, step by step -----------------------------------------------------------------------------------------
+
+
+def test_the_sum_for_a_best_arm_does_not_rise_in_mean():
+    """One pull of any of four arms, with a random law, ahead of random states: p C + q (the sum over all b of E_b), at
+    the mean of arm 0, from the formula; what counts is what `observe` does."""
+    setup, rng, arms, counted_pulls = setup_of(4), np.random.default_rng(5), 4, 0
+    look, rules = setup.bound(observe), Record(setup.rules)
+
+    def log_sum(told, counted, m):
+        logs = [math.log(1 - 1 / (2 * arms)) + log_e(counted, told[0], m)]
+        logs += [log_e(each, told[0], m) - math.log(2 * arms * (arms - 1)) for each in told[1:]]
+        return float(np.logaddexp.reduce(logs))
+
+    for _ in range(25):
+        m = rng.uniform(0.3, 0.8)
+        told = [list(some_rewards(rng, m * rng.uniform(0.7, 1.1), int(rng.integers(2, 30)))) for _ in range(arms)]
+        told[1] = list(np.clip(np.array(told[1]) + 0.2, 0, 1))
+        counted = list(some_rewards(rng, m, int(rng.integers(1, 30))))
+        records, run = setup.start()
+        for i, arm in enumerate(records):
+            put(arm, told[i], counted if i == 0 else ())
+        now = log_sum(told, counted, m)
+        atoms, chances = rng.beta(0.5, 0.5, 4), rng.dirichlet(np.ones(4))
+        for b in range(arms):
+            for mu in (m,) if b == 0 else (m, 0.8 * m):
+                values = atoms * mu / (atoms @ chances)
+                if values.max() > 1:
+                    values = 1 - (1 - atoms) * (1 - mu) / (1 - atoms @ chances)
+                if not 0 <= values.min() <= values.max() <= 1:
+                    continue
+                after = 0.0
+                for y, chance in zip(values, chances, strict=True):
+                    probe = records.copy()
+                    look(Records(probe), Record(run.copy()), rules, b, float(y), 1.0)
+                    is_counted = probe["rivals"][0] > records["rivals"][0]
+                    counted_pulls += is_counted
+                    ahead = [[*each, y] if i == b else each for i, each in enumerate(told)]
+                    after += chance * math.exp(log_sum(ahead, [*counted, y] if is_counted else counted, m) - now)
+                assert after <= 1 + 1e-9
+                assert mu != m or after >= 1 - 1e-9  # nothing is wasted either
+    assert counted_pulls > 20
+
+
+# --- Chance: by simulation -------------------------------------------------------------------------------------------
+
+
+def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls):
+    delta = 0.1
+    runs = simulate(
+        tied(law, arms, 1e-9), ALL[sampler], delta=delta, threshold="champion", trajectories=trajectories, seed=6,
+        max_pulls=max_pulls,
+    )  # fmt: skip
+    errors = int(runs.wrong.sum())
+    print(f"{law} {sampler} {arms} arms: wrong {errors / trajectories:.5f}")
+    assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("law", "sampler", "arms"),
+    [("beta", "press", 3), ("0 or 1", "in_turn", 3), ("bimodal", "hunt", 3), ("rare zeros", "lurk", 3)],
+)
+def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler, arms):
+    """3000 trajectories of at most 400 pulls."""
+    errors = assert_errs_rarely(law, sampler, arms, 3000, 400)
+    assert sampler != "in_turn" or errors > 0
+
+
+@SLOW
+@pytest.mark.parametrize("arms", [3, 10])
+@pytest.mark.parametrize(
+    ("law", "sampler"), [(law, each) for i, law in enumerate(LAWS) for j, each in enumerate(ALL) if (i + j) % 2 == 0]
+)
+def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(law, sampler, arms):
+    """100 000 trajectories of at most 150 pulls for each arm."""
+    assert_errs_rarely(law, sampler, arms, 100_000, 150 * arms)
+
+
+def test_it_is_cheaper_than_bets_and_the_default():
+    """0.6 against nine arms of 0.5: below 0.8 of the bill of bets. 500 trajectories with the same rewards; the ratio
+    is 0.745, with a standard error of 0.006."""
+    ten = Instance("bounded", [0.6, *[0.5] * 9], [1] * 10, law="beta", sd=0.2)
+    mine, other = (simulate(ten, delta=0.05, threshold=each, trajectories=500) for each in (None, "bets"))
+    assert (mine.summary().threshold, mine.summary().proven) == ("champion", True)
+    assert mine.costs.mean() < 0.8 * other.costs.mean()
+
+
+def test_several_deltas_share_a_trajectory():
+    three = Instance("bounded", [0.8, 0.5, 0.4], [1, 0.2, 0.5])
+    for runs in simulate(three, delta=[0.1, 1e-4], trajectories=50):
+        alone = simulate(three, delta=runs.delta, threshold="champion", trajectories=50)
+        assert (alone.costs == runs.costs).all()
+
+
+# --- Studies ---------------------------------------------------------------------------------------------------------
+
+RANGE = {"family": "bounded(low=-1, high=3)", "policy": "top-two", "costs": [1, 1, 1]}
+
+
+def tell_some(study, means, rounds, spread=0.4):
+    rng = np.random.default_rng(9)
+    for _ in range(rounds):
+        pull = study.ask()
+        study.tell(pull, float(rng.uniform(-spread, spread)) + means[pull.arm])
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_study_counts_in_the_order_of_asking_and_survives_being_replayed(clock, direction):
+    """16 workers with delays that depend on the rewards."""
+    rng = np.random.default_rng(4)
+
+    def draw(pull):
+        reward = float(rng.beta(3, 2) * 4 - 1) - 0.5 * study.arms.index(pull.arm)
+        reward = max(reward, -1.0)
+        return reward, 10.0 if reward < 1 else 0.5
+
+    study = new(**RANGE, direction=direction, lease=1e9, delta=0.1, seed=1)
+    assert study.status().threshold == "champion"
+    run_with_delays(study, clock, 16, draw)
+    check_replay(study)
+    assert study.decision == ("a" if direction == "maximize" else "c")
+
+
+def test_pairs_intervals_and_distances_are_those_of_bets():
+    """Ranks and intervals rest on bets; `within` on the test of pairs at 2 K (K - 1)/delta, or on what is
+    beaten."""
+    options = RANGE | {"policy": "uniform", "seed": 3, "delta": 0.001}
+    one, other = new(**options), new(**options, threshold="bets")
+    tell_some(one, {"a": 1.0, "b": 0.9, "c": 0.0}, 90)
+    for each in one.observations():
+        other_pull = other.ask()
+        assert other_pull.arm == each["arm"]
+        other.tell(other_pull, each["reward"])
+    mine, theirs = one.status(), other.status()
+    assert (mine.threshold, theirs.threshold) == ("champion", "bets")
+    for arm, same in zip(mine.arms, theirs.arms, strict=True):
+        assert (arm.low, arm.high, arm.ranks) == (same.low, same.high, same.ranks)
+    assert [arm.may_be_best for arm in mine.arms] == [True, True, False]
+    assert 0 < mine.within < 1
+    pair = Setup(one.settings.family, Bets(), arms=3, delta=0.001 / 6, epsilon=mine.within)
+    arms, rules = other._current.look(lambda found: found.ordered.arms), pair.rules
+    leader, rival = (0, 1) if arms["mean"][0] > arms["mean"][1] else (1, 0)
+    for part, holds in ((1.0, True), (0.98, False)):
+        rules["epsilon"] = part * mine.within / 4
+        settled = pair.bound(is_settled)(Record(rules), 0, Record(arms[leader]), Record(arms[rival]))
+        assert bool(settled) is holds
+    one.accept()
+    assert one.decision == one.arms[leader]
+
+
+def test_what_depends_on_no_order_is_tested_by_bets():
+    with pytest.raises(cabai.InvalidInput, match=r"champion looks for the best arm: with goal 'cheapest', .* use bets"):
+        new(**RANGE | {"policy": "cheapest"}, threshold="champion", epsilon=0.1, goal="cheapest")
+    with pytest.raises(cabai.InvalidInput, match=r"depends on the order of the pulls, .*: use bets"):
+        Champion().stops(cabai.Statistics("bounded", [9, 9, 9], [8, 5, 2], squares=[8, 5, 2]), delta=0.1)
+    for options in ({"epsilon": 0.1}, {"reserve": 0.1}, {"arms": ["a", "b"], "costs": [1, 1]}):
+        assert new(**RANGE | options).status().threshold == "bets"
