@@ -19,12 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cabai.core.evidence import evidence, evidence_at_most, pair_evidence
-from cabai.core.goal import BEST
 from cabai.core.state import Fields
-from cabai.core.statistics import Statistics
 from cabai.families import Family
 from cabai.families.slots import variance_at
-from cabai.support.validation import InvalidInput
 from cabai.thresholds.contrast import (
     LEAST_PRICE,
     Contrast,
@@ -35,6 +32,7 @@ from cabai.thresholds.contrast import (
     log_e,
     may_be_shown,
 )
+from cabai.thresholds.in_order import InOrder
 
 CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
 LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
@@ -154,7 +152,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
 
 
 @dataclass(frozen=True)
-class Champion(Contrast):
+class Champion(InOrder):
     """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
 
     It is proven for gaussian, bernoulli, poisson and exponential rewards, and cheaper than `contrast` from three arms
@@ -198,18 +196,6 @@ class Champion(Contrast):
     @property
     def of_pairs(self) -> Contrast:
         return ChampionOfPairs()
-
-    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
-        if policy.goal != BEST:
-            raise InvalidInput(
-                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
-                "use contrast."
-            )
-
-    def recall(self, arms: Any, statistics: Statistics) -> None:
-        raise InvalidInput(
-            "threshold champion depends on the order of the pulls, which statistics do not have: use contrast."
-        )
 
 
 @dataclass(frozen=True)
