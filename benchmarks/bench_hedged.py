@@ -2,8 +2,8 @@
 
     python benchmarks/bench_hedged.py [--trajectories N]
 
-Mean cost over contrast's for gaps of 2, 1, 0.5 and 0.1 standard deviations (a tenth of the trajectories), the better
-arm 1, 100 and 10^4 times as expensive as the other or as cheap. Goal: at most 1.02 where the leader has more than 20
+Mean cost over contrast's for gaps of 2 to 0.1 standard deviations, with top-two, co and ctas, the better arm 1, 10 and
+1000 times as expensive as the other or as cheap. Goal: at most 1.02 where the leader has more than 20
 pulls on average. Then CPU seconds per trajectory over contrast's, warm, on one core (goal: 1.5).
 """
 
@@ -19,8 +19,8 @@ from cabai.support.tables import table
 from timing import best_times
 
 DELTAS = [0.1, 0.05, 0.01, 1e-6]
-GAPS = 2.0, 1.0, 0.5, 0.1
-COSTS = (1.0, 1.0), (100.0, 1.0), (1.0, 100.0), (1e4, 1.0), (1.0, 1e4)
+GAPS = 2.0, 1.0, 0.5, 0.25, 0.1
+COSTS = (1.0, 1.0), (10.0, 1.0), (1.0, 10.0), (1e3, 1.0), (1.0, 1e3)
 
 
 def ratios(gap: float, costs: tuple[float, float], policy: str, n: int) -> list[tuple[float, float, float]]:
@@ -51,10 +51,10 @@ def seconds(instance: Instance, policy: str, n: int) -> float:
 
 def main(n: int) -> None:
     rows, every, worst = [["gap", "costs", "policy", *(f"delta {delta:g}" for delta in DELTAS)]], [], (-np.inf, 0.0)
-    for policy in ("top-two", "co"):
+    for policy in ("top-two", "co", "ctas"):
         for gap in GAPS:
             for costs in COSTS:
-                found = ratios(gap, costs, policy, n if gap > 0.2 else max(n // 10, 2))
+                found = ratios(gap, costs, policy, n)
                 every.append([ratio for ratio, _, _ in found])
                 worst = max(worst, *((ratio, error) for ratio, error, pulls in found if pulls > 20), (-np.inf, 0.0))
                 words = [f"{ratio:.3f} ± {error:.3f}" for ratio, error, _ in found]
