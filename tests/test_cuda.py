@@ -111,7 +111,7 @@ def test_it_compiles_to_the_code_of_a_gpu(family, policy):
     ("family", "options"),
     [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
      ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "contrast"}),
+     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "hedged"}),
      ("bounded", {"threshold": "bets"})],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_gpu")

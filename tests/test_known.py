@@ -97,7 +97,7 @@ def test_within_against_every_pair_of_tilts():
 
     rng = np.random.default_rng(3)
     data = {arm: rng.normal(mean, 1, 40).tolist() for arm, mean in (("a", 0.0), ("b", 0.25))}
-    status = told(data, family="gaussian").status()
+    status = told(data, family="gaussian", threshold="contrast").status()
     means = {arm: float(np.mean(values)) for arm, values in data.items()}
     other = "a" if status.leader == "b" else "b"
     family, level = cabai.families.family_of("gaussian"), math.log(1 / DELTA)

@@ -353,7 +353,7 @@ def test_a_threshold_is_written_and_read_the_same_way(written, value, normal):
     assert threshold_of(rule) is rule
 
 
-KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, champion, bets, symmetric, calibrated."
+KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, hedged, champion, bets, symmetric, calibrated."
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def command(runs: Runs, max_pulls: int | None) -> str:
     """The shell command that repeats a result."""
     instance = runs.instance
     model = "" if instance.cost_model == "fixed" else f" --cost-model {instance.cost_model}"
-    usual = thresholds.cheapest(instance.family)
+    usual = thresholds.cheapest(instance.family, len(instance))
     threshold = "" if str(runs.threshold) == usual else f' --threshold "{runs.threshold}"'
     policy = f'"{runs.policy}"' if "(" in runs.policy else runs.policy
     return (

@@ -101,8 +101,8 @@ def simulate(
     ago: after ten million pulls, or K thousand times the lower bound's if that is more; after a billion where there is
     no lower bound. A list of deltas gives a list of results from the same trajectories, for policies whose choices do
     not depend on delta (all but co, racing and d-lucb).
-    Without a `threshold`, the cheapest proven test is taken: `champion` for the best of three or more arms, else `bets`
-    for bounded rewards and `contrast` for others.
+    Without a `threshold`, the cheapest proven test is taken: `champion` for the best of three or more arms, `hedged`
+    for that of two gaussian ones, else `bets` for bounded rewards and `contrast` for others.
     With `epsilon`, any arm whose mean is within epsilon of the best is a right answer, and tied arms end a run.
     With `goal="cheapest"`, the policy looks for the cheapest arm to run that is within epsilon of the best. An answer
     is right if it is such an arm and every cheaper arm is worse than the best by more than epsilon - `slack` (default:
@@ -129,7 +129,7 @@ def simulate(
     """
     if not isinstance(instance, Instance):
         raise InvalidInput(f"simulate takes a cabai.Instance, got {instance!r}.")
-    chosen, best_of = policy_of(policy, goal), len(instance) if goal == BEST and epsilon == 0 else 2
+    chosen, best_of = policy_of(policy, goal), len(instance) if goal == BEST and epsilon == 0 else 1
     rule = threshold_of(threshold, instance.family, best_of)
     running = instance.costs if goal == CHEAPEST and running_costs is None else running_costs
     looked_for = checked_goal(goal, instance.family.check_epsilon(epsilon), slack, running, instance.names)

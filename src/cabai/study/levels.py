@@ -18,7 +18,7 @@ from cabai.core.goal import BEST
 from cabai.core.stopping import leader_beats_every_rival
 from cabai.datasets.race import PAIRED
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, Champion, Contrast, EValue, Symmetric
+from cabai.thresholds import Bets, Champion, Contrast, EValue, Hedged, Symmetric
 
 if TYPE_CHECKING:
     from cabai.study.settings import Settings
@@ -56,7 +56,7 @@ def check_use(settings: Settings) -> None:
             f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
             f"got {settings.policy}."
         )
-    if type(settings.threshold) not in (Contrast, Champion, EValue, Bets, Symmetric):
+    if type(settings.threshold) not in (Contrast, Champion, Hedged, EValue, Bets, Symmetric):
         raise InvalidInput(
             f"{refused} only if its test is an e-value of two arms: contrast, evalue or bets, got {settings.threshold}."
         )

@@ -76,7 +76,7 @@ class Settings:
         epsilon, goal = kind.check_epsilon(given["epsilon"]), given["goal"]
         cheapest = checked_goal(goal, epsilon, given["slack"], given["running_costs"], names)
         in_order = items is None and given["reserve"] is None and not elsewhere  # from the first pull to the last
-        best_of = len(names) if goal == BEST and epsilon == 0 and in_order else 2
+        best_of = len(names) if goal == BEST and epsilon == 0 and in_order else 1
         if given["seed"] is None:  # with items random, so that nobody can know their order in advance
             given["seed"] = 0 if items is None else secrets.randbits(62)
         settings = cls(

@@ -14,6 +14,7 @@ from cabai.thresholds.calibrated import Calibrated
 from cabai.thresholds.champion import Champion
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
+from cabai.thresholds.hedged import Hedged
 from cabai.thresholds.kt import KT
 from cabai.thresholds.mixture import Mixture
 from cabai.thresholds.paper import Paper
@@ -21,29 +22,29 @@ from cabai.thresholds.stylized import Stylized
 from cabai.thresholds.symmetric import Symmetric
 
 __all__ = [
-    "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Champion", "Contrast", "EValue", "Mixture", "Paper",
-    "Stylized", "Symmetric", "Threshold", "cheapest", "threshold_of",
+    "ALL_FAMILIES", "KT", "THRESHOLDS", "Bets", "Calibrated", "Champion", "Contrast", "EValue", "Hedged", "Mixture",
+    "Paper", "Stylized", "Symmetric", "Threshold", "cheapest", "threshold_of",
 ]  # fmt: skip
 
 #: cabai's thresholds by name; `THRESHOLDS.names` lists them.
 THRESHOLDS: Registry[Threshold] = Registry(
-    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Champion, Bets, Symmetric, Calibrated
+    "threshold", Paper, Stylized, KT, Mixture, EValue, Contrast, Hedged, Champion, Bets, Symmetric, Calibrated
 )
 
 
-def threshold_of(given: str | Threshold | None, family: Family | None = None, best_of: int = 2) -> Threshold:
+def threshold_of(given: str | Threshold | None, family: Family | None = None, best_of: int = 1) -> Threshold:
     """Return the threshold with this name, or the given threshold itself; for None, the cheapest one proven for the
     family.
 
     `best_of` is the number of arms if one of them must be shown to be the best, with epsilon 0, from pulls in the order
-    of asking; else 2. Simulations, comparisons and studies all have this default. A name that ends in .json is a file
+    of asking; else 1. Simulations, comparisons and studies all have this default. A name that ends in .json is a file
     written by `Certificate.save`: the threshold that it certifies.
 
     >>> print(threshold_of("paper(alpha=1.2)"))
     paper(alpha=1.2)
     >>> from cabai.families import family_of
-    >>> print(threshold_of(None, family_of("gaussian")), threshold_of(None, family_of("gaussian"), best_of=3))
-    contrast champion
+    >>> print(*(threshold_of(None, family_of("gaussian"), best_of) for best_of in (1, 2, 3)))
+    contrast hedged champion
     """
     if isinstance(given, str) and given.strip().endswith(".json"):
         given = certified_in(given.strip())
@@ -64,7 +65,7 @@ def certified_in(path: str | Path) -> str:
     return str(written)
 
 
-def cheapest(family: Family, best_of: int = 2) -> str:
+def cheapest(family: Family, best_of: int = 1) -> str:
     """The name of a family's default threshold: the cheapest that it has the functions for, see `threshold_of`.
 
     These thresholds are proven for cabai's own families.
@@ -77,5 +78,7 @@ def cheapest(family: Family, best_of: int = 2) -> str:
     if family.key in ("bounded", "symmetric"):
         return Symmetric.name if family.key == "symmetric" else Champion.name if best_of > 2 else Bets.name
     if "tilted" in bound and family.has_bound:
-        return Champion.name if best_of > 2 else Contrast.name
+        if best_of > 2:
+            return Champion.name
+        return Hedged.name if best_of == 2 and family.key in Hedged.proven_for else Contrast.name
     return EValue.name if "remainder" in bound else Mixture.name

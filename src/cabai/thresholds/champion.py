@@ -115,7 +115,6 @@ class Champion(OneTestPerArm, Contrast):
     """
 
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
-    pair_test = "contrast"
     functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
     within = (
         ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),

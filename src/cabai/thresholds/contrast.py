@@ -129,7 +129,9 @@ def is_shown(rules, t, b, a, epsilon):
     return log_e_within(rules, b, a, epsilon, rules.level, rules.level) > rules.level
 
 
+@slot
 def may_be_shown(rules, b, a, epsilon):
+    """Whether `is_shown` may be true: the same for any epsilon as `is_worth_testing`. `hedged` replaces it."""
     part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
     z = part_b + part_a
     return z > rules.level + LEAST_PRICE and is_worth_a_try(
@@ -277,7 +279,7 @@ def faintest(rules, n_b, n_a, m):
 
 @slot
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
-    """log E(m) and its slope, from the records of two arms; `bets` and `champion` replace it."""
+    """log E(m) and its slope, from the records of two arms; `bets`, `champion` and `hedged` replace it."""
     return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, 1.0, 0, 0.0, 0.0)
 
 

@@ -11,12 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cabai.core.goal import BEST
-from cabai.core.statistics import Statistics
 from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.support.specialise import slot
-from cabai.support.validation import InvalidInput
+from cabai.thresholds.in_order import InOrder
 
 CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
 LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
@@ -87,11 +85,10 @@ def sizes(b, a):
     return max(b.tested, a.rivals), a.tested
 
 
-class OneTestPerArm:
-    """What `Champion` adds to a test of pairs: the level, and that it depends on the order of the pulls."""
+class OneTestPerArm(InOrder):
+    """What `champion` adds to a test of pairs: its level and weights."""
 
     name = "champion"
-    pair_test: ClassVar[str]  # the name of the test of pairs
     is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
@@ -103,15 +100,3 @@ class OneTestPerArm:
         return found | {
             "level": -math.log(delta), "log_counted": math.log(1 - 1 / (2 * arms)), "log_leader": -math.log(parts),
         }  # fmt: skip
-
-    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
-        if policy.goal != BEST:
-            raise InvalidInput(
-                f"threshold champion looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
-                f"use {self.pair_test}."
-            )
-
-    def recall(self, arms: Any, statistics: Statistics) -> None:
-        raise InvalidInput(
-            f"threshold champion depends on the order of the pulls, which statistics do not have: use {self.pair_test}."
-        )

@@ -30,6 +30,8 @@ GAIN, GAINED = range(2)
 # columns of the table of ranges: both ends, the usual tilt, and the log of the smallest ratio of the W_ij of another
 # range to its own
 LOW, HIGH, USUAL, LOG_LEAST = range(4)
+SCALES, LARGEST_SCALE = 24, 8.0  # of `hedged`; the smallest is 4e-5
+RATE, PRICE, WEIGHT = range(3)  # columns of the table of scales
 
 
 @lru_cache(maxsize=64)
@@ -62,7 +64,17 @@ def grid() -> NDArray[np.float64]:
 def weights(tilts: NDArray[np.float64], usual: float, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The q and g of these tilts, largest first."""
     shares = tilts**POWER
-    scales = 1 / (1 + (np.log(tilts / usual) / width) ** 2)
-    gains = np.diff(scales / shares**2, prepend=0.0).clip(0)
+    gains = np.diff(prior(tilts, usual, width) / shares**2, prepend=0.0).clip(0)
     gains /= gains @ np.cumsum(shares[::-1])[::-1] ** 2  # the sum of all W_ij
     return shares, gains
+
+
+def prior(tilts: NDArray[np.float64], usual: float, width: float) -> NDArray[np.float64]:
+    return 1 / (1 + (np.log(tilts / usual) / width) ** 2)
+
+
+def scales(family: Family, share: float) -> NDArray[np.float64]:
+    """One row per scale of `hedged`, with weights of this sum. A scale is a sum of two tilts: usually twice as big."""
+    found = LARGEST_SCALE * RATIO ** -np.arange(SCALES, dtype=np.float64)
+    weights = prior(found, 2 * family.usual_tilts[0], family.usual_tilts[1])
+    return np.column_stack([[family.tilt(scale) for scale in found], share * weights / weights.sum()])

@@ -1,0 +1,359 @@
+"""The hedged test of two gaussian arms: its stakes, that what it computes is never too large, and that chance crosses
+it rarely."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cabai
+from cabai import Instance, simulate
+from cabai.core.compiling import compiled
+from cabai.core.observe import observe
+from cabai.core.setup import Setup
+from cabai.core.state import Record, Records
+from cabai.core.stopping import beats, is_settled, surplus
+from cabai.families import family_of
+from cabai.thresholds import Contrast, Hedged, hedged, tilts
+from cabai.thresholds.hedged import HedgedOfPairs
+from folding import Play
+from studies import check_same_pulls, new, reloaded
+from test_contrast import CHANCE, SAMPLERS, mean_after, quick_log_e
+from test_study_order import run_with_delays
+from workers import check_replay
+
+SLOW = pytest.mark.slow
+FAMILY = family_of("gaussian(variance=0.3)")
+SD = math.sqrt(0.3)
+FIELDS = "staked_for", "staked_against", "staked_rewards", "staked_squares"
+
+
+@cache
+def setup_of(epsilon=0.0, delta=0.1, threshold=None, arms=2):
+    return Setup(FAMILY, threshold or Hedged(), arms=arms, delta=delta, epsilon=epsilon)
+
+
+def stakes_of(x, pulled):
+    """The stakes of arm x on each of these pulls, as the page about it says in words."""
+    found, n = [], [0, 0]
+    for arm in pulled:
+        n[arm] += 1
+        D, part, c = sum(found), (n[1 - arm] + 1) / (sum(n) + 1), 0.0
+        c = D / (4 + n[0] * n[1] / sum(n))
+        found.append(part * (1.25 - c) if arm == x else -min(D, part * (0.75 + c)))
+    return np.array(found)
+
+
+def some_run(rng, most=400, gap=None):
+    """Pulls and rewards: a sampler with any, perhaps changing, preference, and a gap that the test may notice."""
+    count = int(10 ** rng.uniform(0.7, math.log10(most)))
+    share = 10 ** rng.uniform(-1.5, 0)
+    share = np.where(np.arange(count) < rng.uniform(0, 2) * count, share / (1 + share), rng.random())
+    pulled = np.concatenate([[0, 1], rng.random(count) < share]).astype(int)
+    n = np.bincount(pulled)
+    gap = math.sqrt(2 * rng.uniform(1, 25) * len(pulled) / n[0] / n[1]) * SD if gap is None else gap
+    return pulled, rng.normal(0, 3) + SD * rng.normal(size=len(pulled)) + np.where(pulled == 0, gap, 0.0)
+
+
+def state_after(setup, pulled, rewards):
+    records, run = setup.start()
+    look = pull_all(setup)
+    look(records, run.base, setup.rules.base, pulled, rewards)
+    return records, run
+
+
+def take(arms, runs, all_rules, pulled, rewards):
+    for i in range(len(pulled)):
+        observe(arms, runs[0], all_rules[0], pulled[i], rewards[i], 1.0)
+
+
+@cache
+def pull_all(setup):
+    return compiled(setup.bound(take))
+
+
+def log_sum(pulled, rewards, m, epsilon=0.0):
+    """The log of the sum at m, for arm 0 over arm 1, from every reward and its stake."""
+    scales = 8 * 1.7 ** -np.arange(24.0)
+    weights = 1 / (1 + (np.log(scales / 0.8) / 1.2) ** 2)
+    away = (rewards - np.where(pulled == 0, m, m + epsilon)) / SD
+    logs = [math.log(0.2) + contrast_log_e(pulled, rewards, m, epsilon)]
+    for v in (stakes_of(0, pulled), -stakes_of(1, pulled)):
+        assert (v[pulled == 0] >= 0).all()
+        assert (v[pulled == 1] <= 0).all()
+        logs += list(np.log(0.4 * weights / weights.sum()) + scales * (v @ away) - scales**2 / 2 * (v @ v))
+    return np.logaddexp.reduce(logs)
+
+
+def contrast_log_e(pulled, rewards, m, epsilon):
+    n = [int((pulled == a).sum()) for a in (0, 1)]
+    means = [rewards[pulled == 0].mean(), rewards[pulled == 1].mean() - epsilon]
+    return quick_log_e(FAMILY, n, means, m)
+
+
+# --- The stakes ------------------------------------------------------------------------------------------------------
+
+
+def test_stakes_are_those_of_the_page_and_do_not_look_at_rewards():
+    """Records after 40 random runs, compiled and plain to the last bit; stakes never change sign, nor does their
+    sum."""
+    rng, setup = np.random.default_rng(1), setup_of()
+    for _ in range(40):
+        pulled, rewards = some_run(rng)
+        records, _ = state_after(setup, pulled, rewards)
+        for x in (0, 1):
+            v = stakes_of(x, pulled)
+            assert (v[pulled == x] >= 0).all()
+            assert np.cumsum(v).min() >= -1e-12
+            expected = v[v > 0].sum(), -v[v < 0].sum(), v @ rewards, v @ v
+            assert records[x][list(FIELDS)].item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        plain, run = setup.start()
+        look = setup.bound(observe)
+        for a, reward in zip(pulled[:60].tolist(), rewards[:60].tolist(), strict=True):
+            look(Records(plain), Record(run), Record(setup.rules), a, reward, 1.0)
+        again, _ = state_after(setup, pulled[:60], rewards[:60])
+        assert plain.tobytes() == again.tobytes()
+
+
+# --- The computed minimum --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_the_least_e_is_never_above_a_scan(epsilon):
+    """40 random runs: never above the least of 300 means and of a finer scan around it, and seldom visibly below."""
+    rng, setup, close, count = np.random.default_rng(2), setup_of(epsilon), 0, 40
+    test = compiled(setup.bound(surplus))
+    for _ in range(count):
+        pulled, rewards = some_run(rng)
+        records, _ = state_after(setup, pulled, rewards)
+        found = test(setup.rules, 0, records[0], records[1]) + setup.rules["level"]
+        means = [rewards[pulled == a].mean() for a in (0, 1)]
+        low, high = min(means) - epsilon - 2 * SD, max(means) + 2 * SD
+        for points in (300, 40, 40):
+            scan = np.linspace(low, high, points)
+            values = [log_sum(pulled, rewards, m, epsilon) for m in scan]
+            at = int(np.argmin(values))
+            low, high = scan[max(at - 1, 0)], scan[min(at + 1, points - 1)]
+        assert found <= max(min(values), 0.0) + 1e-9
+        close += found >= min(values) - 0.05
+    assert close >= count - 3
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_what_a_quick_look_refuses_is_seldom_settled(epsilon):
+    rng, setup = np.random.default_rng(4), setup_of(epsilon)
+    by_how_much, is_yes = compiled(setup.bound(surplus)), compiled(setup.bound(is_settled))
+    refused = settled = 0
+    for _ in range(2000):
+        records, _ = state_after(setup, *some_run(rng))
+        by, yes = (test(setup.rules, 0, records[0], records[1]) for test in (by_how_much, is_yes))
+        assert not (yes and by <= 0)
+        settled += yes
+        refused += by > 1e-6 and not yes
+    assert settled > 500
+    assert refused <= 10
+
+
+def test_for_pairs_and_with_three_arms_it_is_contrast():
+    rng = np.random.default_rng(3)
+    for arms, threshold in ((2, HedgedOfPairs()), (3, Hedged())):
+        one, other = setup_of(threshold=Contrast(), arms=arms), setup_of(threshold=threshold, arms=arms)
+        for _ in range(10):
+            run = some_run(rng)
+            found = []
+            for setup in (one, other):
+                records, _ = state_after(setup, *run)
+                found.append(setup.bound(surplus)(Record(setup.rules), 0, *map(Record, records[:2])))
+            assert found[0] == found[1]
+            assert not any(records[name].any() for name in FIELDS)
+
+
+# --- The proof, step by step -----------------------------------------------------------------------------------------
+
+
+def test_the_sum_does_not_rise_in_mean_where_the_null_holds():
+    """One pull of either arm ahead of random states, for mu_b <= m <= mu_a: a supermartingale, and a martingale at
+    m = mu. Tilts and scales up to 1, so that the means can be integrated."""
+    setup, rng = setup_of(), np.random.default_rng(5)
+    rules = setup.rules.base.copy()[0]
+    rules["gains"][:, rules["tilts"][:, tilts.TILT] > 1, tilts.GAIN] = 0
+    rules["gains"][..., tilts.GAINED] = np.cumsum(rules["gains"][..., tilts.GAIN], axis=1)
+    rules["scales"][rules["scales"][:, tilts.RATE] > 1 / SD, tilts.WEIGHT] = 0
+    at, look = compiled(setup.bound(hedged.pair_log_e)), compiled(setup.bound(observe))
+    for _ in range(12):
+        pulled, rewards = some_run(rng, most=100)
+        records, run = state_after(setup, pulled, rewards)
+        m = float(rewards.mean()) + SD * rng.normal() / 4
+
+        def log(state, m=m):
+            to_b, to_a = state["tested_mean"] - m
+            return at(rules, tilts.COUNT - 1, state[0], state[1], 0, to_b, to_a, m, 0.0)[0]
+
+        before = log(records)
+        for arm, worse in ((0, m - 0.1), (1, m + 0.1)):
+
+            def after(y, arm=arm, records=records, run=run, before=before, log=log):
+                state = records.copy()
+                look(state, run.base.copy()[0], rules, arm, y, 1.0)
+                return math.exp(log(state) - before)
+
+            assert mean_after(FAMILY, m, after) == pytest.approx(1, abs=1e-7)
+            assert mean_after(FAMILY, worse, after) <= 1 + 1e-7
+
+
+# --- Chance: by simulation -------------------------------------------------------------------------------------------
+
+
+def rejected(arms, run, rules):
+    """Whether the other arm beats the last, the best one: all that can go wrong, whatever is decided."""
+    return beats(rules, run.t, arms[0], arms[1])
+
+
+def press(arms, run, rules):
+    """Knows the best arm and the common mean 0.5: pulls the arm whose next stakes in the two sums promise most."""
+    lucky, unlucky = arms[0].staked_rewards - 0.5 * (arms[0].staked_for - arms[0].staked_against), arms[1].mean < 0.5
+    if lucky > 0.0:
+        return 0 if arms[0].staked_for - arms[0].staked_against < 1.0 or run.t % 5 == 0 else 1
+    return 1 if unlucky or run.t % 2 == 0 else 0
+
+
+def tip(arms, run, rules):
+    """Knows the common mean 0.5: lets the sums of stakes grow on the side that is lucky."""
+    out_of_balance = arms[0].staked_for - arms[0].staked_against - arms[1].staked_for + arms[1].staked_against
+    return 0 if (arms[0].mean > 0.5) == (out_of_balance < 3.0) else 1
+
+
+def in_blocks(arms, run, rules):
+    """Long blocks of one arm: the order for which the stakes fit worst."""
+    return 0 if math.log(run.t + 1.0) * 2.0 % 2.0 < 1.0 else 1
+
+
+OWN = [press, tip, in_blocks, *(SAMPLERS[name].choose for name in ("follow", "spoil", "hunt"))]
+ALL = {"co": "co", "top-two": "top-two"} | {each.__name__: cabai.policy(each, stop=rejected) for each in OWN}
+
+
+def assert_errs_rarely(sampler, trajectories, max_pulls):
+    delta = 0.1
+    runs = simulate(
+        Instance("gaussian", [0.5 - 1e-9, 0.5], [1, 0.3]), ALL[sampler], delta=delta, threshold="hedged",
+        trajectories=trajectories, seed=6, max_pulls=max_pulls,
+    )  # fmt: skip
+    errors = int(runs.wrong.sum())
+    print(f"{sampler}: wrong {errors / trajectories:.5f}")
+    assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
+    return errors
+
+
+@pytest.mark.parametrize("sampler", ["co", "press", "tip"])
+def test_tied_arms_are_told_apart_as_rarely_as_promised(sampler):
+    """5000 trajectories of at most 1000 pulls."""
+    assert assert_errs_rarely(sampler, 5000, 1000) > 0
+
+
+@SLOW
+@pytest.mark.parametrize("sampler", ALL)
+def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(sampler):
+    """100 000 trajectories of at most 1000 pulls."""
+    assert_errs_rarely(sampler, 100_000, 1000)
+
+
+@pytest.mark.parametrize(("costs", "share"), [([1, 1], 0.93), ([1, 100], 0.86)])
+def test_it_is_cheaper_than_contrast(costs, share):
+    """A gap of half a standard deviation at delta 0.05: 0.87 and 0.81 of contrast's bill, in 1000 trajectories with the
+    same rewards; standard errors are 0.008."""
+    two = Instance("gaussian", [0.5, 0], costs)
+    mine, other = (simulate(two, delta=0.05, threshold=each, trajectories=1000) for each in ("hedged", "contrast"))
+    assert mine.costs.mean() < share * other.costs.mean()
+
+
+# --- Studies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_study_makes_the_pulls_of_a_simulation():
+    two = Instance("gaussian(variance=0.3)", [1.0, 0.2], [1, 0.3], cost_model="beta")
+    check_same_pulls(two, "top-two", "hedged", 0.0, most=60, seed=3, reload=True)
+
+
+def late_losses(seed):
+    """Rewards of two arms, those of b below its mean 200 times as late as any other."""
+    rng = np.random.default_rng(seed)
+
+    def draw(pull):
+        away = rng.normal()
+        return float(away + (pull.arm == "a")), 200.0 if pull.arm == "b" and away < 0 else 1.0
+
+    return draw
+
+
+def test_hostile_delays_change_neither_the_stakes_nor_what_is_decided(clock):
+    """32 workers, low rewards of one arm come late: the records are those of one worker who is told in the order of
+    asking, also when the log is folded again."""
+    for seed in range(3):
+        study = new(arms=["a", "b"], family="gaussian", policy="top-two", lease=1e9, delta=1e-3, seed=seed)
+        assert str(study.settings.threshold) == "hedged"
+        run_with_delays(study, clock, 32, late_losses(seed))
+        check_replay(study)
+        play, told = Play(study.settings), study.observations()
+        for each in sorted(told, key=lambda each: int(each["pull"].partition("-")[2])):
+            if each["counted"]:
+                play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
+        for found in (study, reloaded(study)):
+            state = found._current.look(lambda found: found)
+            for name in ("pulls", "rewards", *FIELDS):
+                assert state.ordered.arms[name].tolist() == play.arms[name].tolist()
+        assert play.stops()
+        assert study.decision == study.arms[play.leader] == "a"
+
+
+def some_study(threshold, pulls, seed=5):
+    study = new(arms=["a", "b"], family="gaussian", policy="top-two", threshold=threshold, delta=0.1)
+    rng = np.random.default_rng(seed)
+    for _ in range(pulls):
+        pull = study.ask()
+        study.tell(pull, float(rng.normal(0.1 * (pull.arm == "a"))), 1.0)
+    return study
+
+
+def test_an_epsilon_and_accepting_share_the_decisions_delta():
+    """A leader that is close enough: by the same sum, at all epsilons from `within` on."""
+    study = some_study(None, 100)
+    within = study.status().within
+    pair = Setup(study.settings.family, Hedged(), arms=2, delta=0.1, epsilon=within)
+    arms, rules = study._current.look(lambda found: found.ordered.arms), pair.rules
+    b = int(np.argmax(arms["mean"]))
+    assert pair.bound(surplus)(Record(rules), 0, Record(arms[b]), Record(arms[1 - b])) > 0
+    rules["epsilon"] = 0.99 * within
+    assert not pair.bound(surplus)(Record(rules), 0, Record(arms[b]), Record(arms[1 - b])) > 0
+    assert within < some_study("contrast", 100).status().within
+    study.amend(epsilon=within)
+    assert (study.decision, study.status().confidence) == (study.arms[b], 0.9)
+
+
+def test_ranks_and_a_lead_are_those_of_contrast():
+    mine, theirs = (some_study(each, 100).status() for each in ("hedged", "contrast"))
+    assert [arm.pulls for arm in mine.arms] == [arm.pulls for arm in theirs.arms]
+    assert [arm.ranks for arm in mine.arms] == [arm.ranks for arm in theirs.arms]
+
+
+def test_it_is_the_default_where_it_is_valid_and_cheaper():
+    """For the best of two gaussian arms, from results in the order of asking."""
+    two, usual = Instance("gaussian", [1, 0], [1, 1]), {"arms": ["a", "b"], "family": "gaussian"}
+    assert str(simulate(two, trajectories=2).threshold) == "hedged"
+    assert str(simulate(two, trajectories=2, epsilon=0.1).threshold) == "contrast"
+    assert str(simulate(Instance("bernoulli", [0.9, 0.1], [1, 1]), trajectories=2).threshold) == "contrast"
+    assert str(new(**usual, direction="minimize").settings.threshold) == "hedged"
+    for more in ({"epsilon": 0.1}, {"reserve": 0.1, "policy": "top-two"}, {"family": "poisson"}):
+        assert str(new(**(usual | more)).settings.threshold) == "contrast"
+
+
+def test_it_refuses_what_it_is_not_for():
+    with pytest.raises(cabai.InvalidInput, match="needs gaussian rewards of known variance, got bernoulli"):
+        simulate(Instance("bernoulli", [0.9, 0.5], [1, 1]), threshold="hedged")
+    with pytest.raises(cabai.InvalidInput, match="hedged looks for the best arm: with goal 'cheapest'"):
+        new(family="gaussian", threshold="hedged", goal="cheapest", policy="cheapest", epsilon=0.3)
+    with pytest.raises(cabai.InvalidInput, match="hedged depends on the order of the pulls"):
+        Hedged().beats(cabai.Statistics("gaussian", pulls=[9, 9], rewards=[9, 0]), 0, 1, delta=0.1)
