@@ -254,6 +254,7 @@ def evenly(family, mean):
         ("bernoulli", [0.9, 0.8, 0.6], [3, 1, 0.2], {}),
         ("gaussian(variance=1)", [1.5, 1, 0.5], [1, 0.1, 0.01], {}),
         ("gaussian(variance=1)", [1, *[0.5] * 9], [10 ** (-i / 3) for i in range(10)], {}),
+        ("gaussian(variance=1)", [1, 0.5], [1, 0.1], {}),
         ("bounded", [0.55, 0.65], [1, 10], {}),
         ("bounded", [0.7, *[0.5] * 9], [1] * 10, {}),
         ("poisson", [5, 4, 3], [1, 3, 10], {}),

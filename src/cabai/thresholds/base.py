@@ -98,6 +98,13 @@ class Threshold(Named):
         """
         return self
 
+    def pull_equally(self, b: Any, a: Any, arms: int) -> float:
+        """Set what the records of b and a keep of each other as if both had been pulled in turn: for estimates.
+
+        Returns how much evidence is lost before it is clear which of the arms leads.
+        """
+        return 0.0
+
     def recall(self, arms: NDArray[Any], statistics: Statistics) -> None:
         """Set the threshold's `arm_fields` from summary statistics."""
         raise InvalidInput(f"threshold {self} needs more data per arm than its pulls and the sum of its rewards.")

@@ -143,6 +143,15 @@ class Hedged(InOrder, Contrast):
         more = {"log_contrast": math.log(share), "scales": scales(family, (1 - share) / 2)}
         return super().parameters(family, arms, delta) | more
 
+    def pull_equally(self, b: Any, a: Any, arms: int) -> float:
+        c = LEAN * 2 / 3  # then C = c n/2 grows as fast as the stakes say: by (LEAN - c) with every pull of both
+        up, down = (1 + LEAN - c) / 2, (1 - LEAN + c) / 2
+        for x, y in ((b, a), (a, b)):
+            x.staked_for, x.staked_against = x.pulls * up, y.pulls * down
+            x.staked_squares = x.staked_for * up + x.staked_against * down
+            x.staked_rewards = x.staked_for * x.mean - x.staked_against * y.mean
+        return 0.0
+
     @property
     def of_pairs(self) -> Contrast:
         return HedgedOfPairs()

@@ -100,3 +100,7 @@ class OneTestPerArm(InOrder):
         return found | {
             "level": -math.log(delta), "log_counted": math.log(1 - 1 / (2 * arms)), "log_leader": -math.log(parts),
         }  # fmt: skip
+
+    def pull_equally(self, b: Any, a: Any, arms: int) -> float:
+        a.rivals, a.rival_rewards = b.pulls, b.rewards  # nearly all pulls of the leader count
+        return 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,23 @@ MOST = 2**40  # pulls of an arm
 SUMS = "up", "down", "squares"  # what thresholds keep of the rewards that count
 WALKS, STEP = 200, 1.06  # random walks; their looks are at pulls that grow by this factor
 EARLY, LATE = -45, 30  # the first and the last look: before and after the n of the closest rival
+FOUND: WeakKeyDictionary[Any, tuple[int, float | None]] = WeakKeyDictionary()  # after how many results, and the cost
 MATTERS = 4  # rivals that need fewer pulls than the closest one by this factor do not
 
 
 def equal_cost(state: Any, leader: int) -> float | None:
-    """None where arms have come or gone, for a threshold from outside, and where numbers are too large for it."""
+    """None where arms have come or gone, for a threshold from outside, and where numbers are too large for it.
+
+    It is found once per state: it takes as long as the rest of a status.
+    """
+    told, cost = FOUND.get(state, (None, None))
+    if told != state.told:
+        cost = find(state, leader)
+        FOUND[state] = state.told, cost
+    return cost
+
+
+def find(state: Any, leader: int) -> float | None:
     settings = state.settings
     if settings.goal != BEST or settings.dropped or settings.joined or is_own(settings.threshold.address):
         return None
@@ -70,10 +83,9 @@ def pulls_that_show(state: Any, b: int, a: int) -> int | None:
             for name in sums:
                 setattr(arm, name, getattr(arm, name) * grows)
             state.setup.bound(weigh)(arm, Record(rules))
-        if "rivals" in trial.dtype.names:  # nearly all pulls of the leader are counted
-            trial[a]["rivals"], trial[a]["rival_rewards"] = n, n * trial[b]["mean"]
+        lost = state.setup.threshold.pull_equally(Record(trial[b]), Record(trial[a]), len(arms))
         run["t"] = n * len(arms)
-        return state.settings.kernels.surplus(trial, run, b, a, rules) > 0  # type: ignore[no-any-return]
+        return state.settings.kernels.surplus(trial, run, b, a, rules) > lost  # type: ignore[no-any-return]
 
     high = 2
     with np.errstate(all="ignore"):
