@@ -502,6 +502,7 @@ def run_on_a_terminal(folder):
 
 
 def test_on_a_terminal_there_is_a_live_line(folder):
+    (folder / "judge.py").write_text(JUDGE + "time.sleep(0.05)\n")  # else it may end before the first line
     out, shown = run_on_a_terminal(folder)
     assert "Decided: large" in out
     assert "\x1b" not in out
