@@ -43,7 +43,7 @@ HELD = re.compile(r"""([(\[]*)(<math xmlns="[^"]*">(?:(?!</math>).)*</math>)([)\
 INNER = {
     "Family": {"binding", "call", "drawing", "parameters", "scale", "spread", "tilt", "tilt_ranges", "check_size"},
     "Policy": {"parameters", "stop", "threshold"},
-    "Threshold": {"check_use", "needs_first", "parameters", "recall"},
+    "Threshold": {"check_use", "needs_first", "parameters", "pull_equally", "recall"},
     "Instance": {"drawing", "spreads"},
     "Statistics": {"state"},
     "Status": {"state_of", "texts"},

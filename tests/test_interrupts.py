@@ -88,6 +88,20 @@ def test_the_second_leaves_a_test_that_never_returns():
     assert ours() == []
 
 
+def test_one_that_comes_as_the_line_about_progress_begins_leaves_no_thread(monkeypatch):
+    start = threading.Thread.start
+
+    def started(thread):
+        start(thread)
+        if thread.name == "cabai progress":
+            interrupt()
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    with pytest.raises(KeyboardInterrupt):
+        new().run(lambda arm: (ONES[arm], 2.0))
+    assert ours() == []
+
+
 def test_an_async_test_that_never_returns_needs_two_and_leaves_no_thread():
     async def test(arm, item):
         await asyncio.sleep(3600)

@@ -36,9 +36,9 @@ def watched(study: Study, wanted: bool | None = None, *, again: str | None = Non
     to go on."""
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(study, over), name="cabai progress", daemon=True)
-    if wanted is not False:
-        watcher.start()
     try:
+        if wanted is not False:
+            watcher.start()
         yield
     except KeyboardInterrupt:
         if again is not None:
@@ -48,7 +48,7 @@ def watched(study: Study, wanted: bool | None = None, *, again: str | None = Non
         raise
     finally:
         over.set()
-        if wanted is not False:
+        if watcher.ident is not None:  # it was started
             watcher.join(OFTEN)
     if wanted and not sys.stderr.isatty():
         print(study.status().line(), file=sys.stderr, flush=True)
