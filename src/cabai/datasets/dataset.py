@@ -8,7 +8,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,9 +182,20 @@ class ScoreTable:
         >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).whole().items
         ('0', '1')
         """
-        kept = np.flatnonzero(~np.isnan(self.scores).any(axis=0))
-        costs = None if self.costs is None else self.costs[:, kept]
-        return ScoreTable(self.arms, tuple(self.items[i] for i in kept), self.scores[:, kept], costs, self.billed)
+        return part_of(self, range(len(self.arms)), np.flatnonzero(~np.isnan(self.scores).any(axis=0)))
+
+
+def part_of(table: ScoreTable, rows: Sequence[int], columns: Sequence[int] | NDArray[np.int64]) -> ScoreTable:
+    """A table of some of its arms and items."""
+    at = np.ix_(np.asarray(rows), np.asarray(columns))
+    arms, items = tuple(table.arms[a] for a in rows), tuple(table.items[i] for i in columns)
+    costs = None if table.costs is None else table.costs[at]
+    return replace(table, arms=arms, items=items, scores=table.scores[at], costs=costs)
+
+
+def paid_for(table: ScoreTable) -> NDArray[np.float64]:
+    """What each evaluation costs: 1 where nobody has said."""
+    return np.ones(table.scores.shape) if table.costs is None else table.costs
 
 
 class SampleScore(NamedTuple):

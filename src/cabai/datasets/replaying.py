@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
 from cabai.datasets import cheapest
-from cabai.datasets.dataset import ScoreTable, permutation
+from cabai.datasets.dataset import ScoreTable, paid_for, permutation
 from cabai.datasets.loop import run_race
 from cabai.datasets.race import Race, finish_of, functions_of, race_of, started
 from cabai.datasets.reading import read_table
@@ -38,9 +38,13 @@ class Replay:
 
     >>> import cabai
     >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-    >>> found = cabai.replay(scores, repeats=20)
-    >>> found.full_cost, found.same_winner
-    (400.0, 1.0)
+    >>> found = cabai.replay(scores, costs={"small": 1, "large": 3}, repeats=20)
+    >>> found.full_cost, bool((found.shares < 1).all()), bool((found.evaluated < 1).all())
+    (800.0, True, True)
+    >>> found.ranking, found.same_winner, found.within_epsilon, found.right
+    ([1, 0], 1.0, 1.0, 1.0)
+    >>> found.to_dict()["decisions"]
+    {'small': 0, 'large': 20}
     """
 
     table: ScoreTable
@@ -58,25 +62,12 @@ class Replay:
 
     @property
     def full_cost(self) -> float:
-        """What evaluating every arm on every item costs.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, costs={"small": 1, "large": 3}, repeats=5).full_cost
-        800.0
-        """
-        costs = self.table.costs
-        return float(self.table.scores.size if costs is None else costs.sum())
+        """What evaluating every arm on every item costs."""
+        return float(paid_for(self.table).sum())
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """The share of the full cost that was paid, by repeat.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> bool((cabai.replay(scores, repeats=5).shares < 1).all())
-        True
-        """
+        """The share of the full cost that was paid, by repeat."""
         return self.costs / self.full_cost
 
     @property
@@ -89,11 +80,6 @@ class Replay:
         """The share of the repeats that chose the arm which all scores together say is the answer.
 
         That is an arm with the best mean or, with `goal="cheapest"`, the cheapest arm within epsilon of it.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, repeats=20).same_winner
-        1.0
         """
         if self.goal is not None:
             return float((self.decisions == self._answer(self.goal)).mean())
@@ -103,24 +89,12 @@ class Replay:
 
     @cached_property
     def ranking(self) -> list[int]:
-        """The numbers of the arms, the best first, by all scores.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, repeats=5).ranking
-        [1, 0]
-        """
+        """The numbers of the arms, the best first, by all scores."""
         return sorted_arms(self.table, self.direction)
 
     @property
     def within_epsilon(self) -> float:
-        """The share of the repeats that chose an arm whose mean is within epsilon of the best.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, epsilon=0.3, repeats=20).within_epsilon
-        1.0
-        """
+        """The share of the repeats that chose an arm whose mean is within epsilon of the best."""
         means = self._means
         good = means >= means.max() - self.epsilon - 1e-12
         return max(self.same_winner, float(good[self.decisions].mean()))
@@ -131,11 +105,6 @@ class Replay:
 
         The promise is an arm within epsilon of the best and, with `goal="cheapest"`, also that every cheaper arm is
         worse than the best by more than epsilon - slack.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, repeats=20).right
-        1.0
         """
         if self.goal is None:
             return self.within_epsilon
@@ -150,13 +119,7 @@ class Replay:
         return next(a for a in by_cost(running_costs_of(self.table, goal)) if good[a])
 
     def to_dict(self) -> dict[str, Any]:
-        """All results as a dictionary that JSON can hold.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> cabai.replay(scores, repeats=20).to_dict()["decisions"]
-        {'small': 0, 'large': 20}
-        """
+        """All results as a dictionary that JSON can hold."""
         arms = self.table.arms
         counts = np.bincount(self.decisions, minlength=len(arms))
         return {
@@ -184,13 +147,7 @@ class Replay:
 
     @property
     def evaluated(self) -> NDArray[np.float64]:
-        """The mean share of the items that each arm was evaluated on.
-
-        >>> import cabai
-        >>> scores = {"small": [1, 0, 1, 0] * 50, "large": [1, 1, 1, 0] * 50}
-        >>> bool((cabai.replay(scores, repeats=20).evaluated < 1).all())
-        True
-        """
+        """The mean share of the items that each arm was evaluated on."""
         shares: NDArray[np.float64] = self.pulls.mean(axis=0) / len(self.table.items)
         return shares
 
@@ -296,7 +253,7 @@ def replay(
     name = race_of(race, epsilon, goal)
     scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
     shares = np.ascontiguousarray(scaling.share(found.scores))
-    each = np.ones(found.scores.shape) if found.costs is None else np.ascontiguousarray(found.costs)
+    each = np.ascontiguousarray(paid_for(found))
     prices, rank = each.mean(axis=1), np.empty(arms, np.int64)
     rank[sorted_arms(found, direction)] = np.arange(arms)
     running = np.zeros(arms) if looked_for is None else np.array(running_costs_of(found, looked_for))
@@ -355,10 +312,7 @@ def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
 
 def running_costs_of(table: ScoreTable, goal: Cheapest) -> list[float]:
     """As declared, or the mean costs of evaluations."""
-    if goal.running_costs is not None:
-        return list(goal.running_costs)
-    costs: list[float] = [1.0] * len(table.arms) if table.costs is None else table.costs.mean(axis=1).tolist()
-    return costs
+    return list(paid_for(table).mean(axis=1) if goal.running_costs is None else goal.running_costs)
 
 
 def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np.bool_]:
@@ -370,11 +324,11 @@ def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np
 
 def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
     """The best arm first, by sums without rounding; of those that tie, the cheapest first."""
-    prices = [0.0] * len(table.arms) if table.costs is None else table.costs.mean(axis=1).tolist()
+    prices = paid_for(table).mean(axis=1)
 
     def order(a: int, b: int) -> int:
         by = -lead(table, direction, a, b) or prices[a] - prices[b]
-        return (by > 0) - (by < 0)
+        return int(by > 0) - int(by < 0)
 
     return sorted(range(len(table.arms)), key=cmp_to_key(order))
 

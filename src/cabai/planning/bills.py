@@ -51,9 +51,7 @@ class Bills:
         >>> bills.quantile(0.75), bills.quantile(0.99)
         (Amount(value=3.0, error=0.0, at_least=False), Amount(value=9.0, error=0.0, at_least=True))
         """
-        place = max(0, math.ceil(share * len(self) - 1e-9) - 1)
-        value = float(np.sort(self.costs)[place])
-        return Amount(value, at_least=bool((self.cut & (self.costs <= value)).any()))
+        return self._smallest(self.costs, share)
 
     def chance(self, budget: float) -> Amount:
         """The share of the studies that decide within a budget."""
@@ -65,10 +63,11 @@ class Bills:
     def needed(self, chance: float) -> Amount | None:
         """The smallest budget within which this share of the studies decides; None if fewer ever do."""
         paid = np.where(self.decided | self.cut, self.costs, math.inf)
-        place = max(0, math.ceil(chance * len(self) - 1e-9) - 1)
-        value = float(np.sort(paid)[place])
-        if math.isinf(value):
-            return None
+        found = self._smallest(paid, chance)
+        return None if math.isinf(found.value) else found
+
+    def _smallest(self, paid: NDArray[np.float64], share: float) -> Amount:
+        value = float(np.sort(paid)[max(0, math.ceil(share * len(self) - 1e-9) - 1)])
         return Amount(value, at_least=bool((self.cut & (self.costs <= value)).any()))
 
     def up_to(self, limit: float) -> NDArray[np.float64]:

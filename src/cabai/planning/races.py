@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets.dataset import ScoreTable
-from cabai.datasets.race import TESTS, Race, race_of
+from cabai.datasets.dataset import ScoreTable, paid_for, part_of
+from cabai.datasets.race import Race, race_of, started
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
 from cabai.planning.bills import Bills
-from cabai.study.create import described, settings_of
+from cabai.planning.sources import settings_for
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 
@@ -42,10 +41,9 @@ class Races(Subject):
         low, high = settings.family.mean_range
         scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=settings.direction == "minimize")
         self.shares = np.asarray(scaling.share(table.scores))  # of the range, larger is better
-        self.costs = np.ones(table.scores.shape) if table.costs is None else table.costs
-        self.prices = np.asarray(self.costs.mean(axis=1))
-        scores = table.scores.mean(axis=1)
-        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, self.prices, strict=True)]
+        self.costs = paid_for(table)
+        scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
+        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
         winners = [self.shares[:, places].mean(axis=1).argmax() for places in self.drawn]
         self.best = (np.bincount(winners, minlength=len(table.arms)) / draws).tolist()
         within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
@@ -53,7 +51,7 @@ class Races(Subject):
             f"{self.race} race, {settings.direction}, {len(table.arms)} arms on {self.items} items, delta "
             f"{settings.delta:g}{within}, from scores on {len(table.items)}"
         )
-        self.facts = {"items": self.items, "full_cost": float(np.sum(self.prices) * self.items)}
+        self.facts = {"items": self.items, "full_cost": float(prices.sum() * self.items)}
 
     @cached_property
     def drawn(self) -> list[NDArray[np.int64]]:
@@ -70,31 +68,25 @@ class Races(Subject):
         low, high = self.settings.family.mean_range
         return high - low
 
-    def bills(
-        self, *, epsilon: float | None = None, gap: float | None = None, delta: float | None = None,
-        without: int | None = None, limit: float = math.inf, searching: bool = True,
-    ) -> Bills:  # fmt: skip
+    def bills(self, limit: float, *, searching: bool = True, **changed: Any) -> Bills:
         """What races on the first datasets pay: all of it, whatever the limit."""
-        settings, count = self.settings, min(SEARCHED, self.draws) if searching else self.draws
-        chance = settings.delta if delta is None else delta
-        within = settings.epsilon if epsilon is None else epsilon
-        name = self.race if within == settings.epsilon else race_of(None, within)
-        race_once = compiled_race(name)
-        rows, order = np.delete(np.arange(len(self.shares)), [] if without is None else without), np.arange(self.items)
-        paid, wrong = np.empty(count), np.empty(count, bool)
+        count = min(SEARCHED, self.draws) if searching else self.draws
+        delta, within = (changed.get(name, getattr(self.settings, name)) for name in ("delta", "epsilon"))
+        name = self.race if within == self.settings.epsilon else race_of(None, within)
+        race_once, order, left_out = compiled_race(name), np.arange(self.items), changed.get("without", [])
+        shares, paid = (np.delete(each, left_out, axis=0) for each in (self.shares, self.costs))
+        found, wrong = np.empty(count), np.empty(count, bool)
 
         def run(r: int) -> None:
-            at = np.ix_(rows, self.drawn[r])
-            scores, costs = np.ascontiguousarray(self.shares[at]), np.ascontiguousarray(self.costs[at])
+            scores, costs = (np.ascontiguousarray(each[:, self.drawn[r]]) for each in (shares, paid))
             means, prices = scores.mean(axis=1), costs.mean(axis=1)
-            rank = np.empty(len(rows), np.int64)
-            rank[np.lexsort((prices, -means))] = np.arange(len(rows))
-            state = TESTS[name].start(len(rows), self.items, chance, within / self.width)
-            winner, paid[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(rows), np.int64), 0.0)
+            rank = np.lexsort((prices, -means)).argsort()
+            state = started(len(means), self.items, delta, within / self.width, name)
+            winner, found[r] = race_once(state, order, scores, costs, prices, rank, np.zeros(len(means), np.int64), 0.0)
             wrong[r] = means[winner] < means.max() - within / self.width - 1e-9
 
         run_in_threads(run, count, self.workers)
-        return Bills(paid, np.ones(count, bool), wrong, np.zeros(count, bool))
+        return Bills(found, np.ones(count, bool), wrong, np.zeros(count, bool))
 
     def scale(self, of: str) -> float:
         best = int(self.shares.mean(axis=1).argmax())
@@ -103,9 +95,6 @@ class Races(Subject):
 
     def largest(self, of: str) -> float:
         return 0.0 if of == "gap" else 0.999 * self.width  # the gap is given by the pilot's scores
-
-    def limit(self, bills: Bills) -> float:
-        return math.inf
 
 
 def races_of(
@@ -120,23 +109,14 @@ def races_of(
     names = arms if arms is not None else given.get("arms")
     costs = given.get("costs") if costs is None else costs
     items, notes = given.get("items"), []
-    given = {name: value for name, value in given.items() if name not in ("arms", "max_pulls", "costs", "items")}
-    usual: dict[str, Any] = {"family": None, "race": None, "failed": "worst", "speculate": 0.1, "epsilon": 0.0}
-
-    def settings_for(arms: Sequence[str], count: int) -> Settings:
-        checked, of_items = described(**usual | given | {"arms": list(arms), "items": count})
-        return settings_of(checked, of_items)
-
-    low, high = settings_for(["a", "b"], 1).family.mean_range
+    given = {name: value for name, value in given.items() if name not in ("max_pulls", "costs")}
+    low, high = settings_for(given, ["a", "b"], 1).family.mean_range
     table = read_table(data, low=low, high=high)
     if names is not None:
         lacking = [arm for arm in names if arm not in table.arms]
         if lacking:
             raise InvalidInput(f"the pilot has no score of arm {shown(lacking[0])}; it has {', '.join(table.arms)}.")
-        rows = [table.arms.index(arm) for arm in names]
-        table = ScoreTable(
-            tuple(names), table.items, table.scores[rows], None if table.costs is None else table.costs[rows]
-        )
+        table = part_of(table, [table.arms.index(arm) for arm in names], range(len(table.items)))
     if costs is not None:
         table = read_table(table, costs=by_arm(costs, table.arms), low=low, high=high)
     table, left_out, lacking_by = without_holes(table)
@@ -151,7 +131,7 @@ def races_of(
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
-    return Races(table, settings_for(table.arms, count), notes, draws, seed, workers)
+    return Races(table, settings_for(given, table.arms, count), notes, draws, seed, workers)
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:

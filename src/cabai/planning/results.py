@@ -80,15 +80,14 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as a dictionary that JSON can hold: no NaN, no infinities."""
-        mean, chance, gap = self.bills.mean, self.chance, self.solved.get("gap")
-        quantiles = quantiles_of(self.bills)
+        mean, chance, gap, quantiles = self.bills.mean, self.chance, self.solved.get("gap"), quantiles_of(self.bills)
         amounts = {"mean_cost": mean, "chance": chance}
         return {
             "mean_cost": mean.value,
             "se_cost": mean.error,
-            "cost_quantiles": {key: amount.value for key, amount in quantiles.items()},
-            "chance": None if chance is None else chance.value,
-            "se_chance": None if chance is None else chance.error,
+            "cost_quantiles": values_of(quantiles),
+            "chance": value_of(chance),
+            "se_chance": error_of(chance),
             "budget": self.budget,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -100,7 +99,7 @@ class Plan:
             "adds_up_to": None if math.isinf(self.limit) else self.limit,
             "items": self.items,
             "full_cost": self.full_cost,
-            "curve": None if self.curve_of is None else {"of": self.curve_of, "points": self._points()},
+            "curve": self.curve_of and {"of": self.curve_of, "points": [self._point(each) for each in self.curve]},
             "direction": self.direction,
             "draws": len(self.bills),
             "cut": int(self.bills.cut.sum()),
@@ -109,18 +108,13 @@ class Plan:
             "about": self.about,
         }
 
-    def _points(self) -> list[dict[str, Any]]:
-        points = []
-        for point in self.curve:
-            quantiles = quantiles_of(point.bills)
-            chance = None if self.budget is None else point.bills.chance(self.budget)
-            points.append({
-                "at": point.at,
-                "cost_quantiles": {key: amount.value for key, amount in quantiles.items()},
-                "at_least": lower_limits(quantiles | {"chance": chance}),
-                "chance": None if chance is None else chance.value,
-            })  # fmt: skip
-        return points
+    def _point(self, point: CurvePoint) -> dict[str, Any]:
+        quantiles = quantiles_of(point.bills)
+        chance = None if self.budget is None else point.bills.chance(self.budget)
+        at_least = lower_limits(quantiles | {"chance": chance})
+        return {
+            "at": point.at, "cost_quantiles": values_of(quantiles), "at_least": at_least, "chance": value_of(chance)
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         lines = [*self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
@@ -218,6 +212,18 @@ def lower_limits(amounts: Mapping[str, Amount | None]) -> list[str]:
     return [name for name, amount in amounts.items() if amount is not None and amount.at_least]
 
 
+def value_of(amount: Amount | None) -> float | None:
+    return None if amount is None else amount.value
+
+
+def error_of(amount: Amount | None) -> float | None:
+    return None if amount is None else amount.error
+
+
+def values_of(amounts: Mapping[str, Amount]) -> dict[str, float]:
+    return {name: amount.value for name, amount in amounts.items()}
+
+
 def found_dict(found: Found) -> dict[str, Any]:
     value, chance, tried = found
     at_least = lower_limits({"chance": chance})
@@ -225,17 +231,10 @@ def found_dict(found: Found) -> dict[str, Any]:
 
 
 def arm_dict(arm: ArmPlan) -> dict[str, Any]:
-    adds, without = arm.adds, arm.chance_without
-    return {
-        "name": arm.name,
-        "mean": arm.mean,
-        "cost": arm.cost,
-        "best": arm.best,
-        "adds": None if adds is None else adds.value,
-        "se_adds": None if adds is None else adds.error,
-        "chance_without": None if without is None else without.value,
-        "at_least": lower_limits({"chance_without": without}),
-    }
+    without = {"chance_without": arm.chance_without}
+    found = {name: getattr(arm, name) for name in ("name", "mean", "cost", "best")}
+    found |= {"adds": value_of(arm.adds), "se_adds": error_of(arm.adds)}
+    return found | {"chance_without": value_of(arm.chance_without), "at_least": lower_limits(without)}
 
 
 def pays(share: float, bill: Amount) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST
 from cabai.datasets.reading import read_logs, read_table
 from cabai.datasets.sheets import Sheet, column_for, numbered, numbers_in, open_sheet
+from cabai.study.create import described, settings_of
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown
 
@@ -29,19 +30,14 @@ class Pilot:
     rewards: tuple[Numbers, ...]
     costs: tuple[Numbers, ...] | None
 
-    def of(self, arms: Sequence[str]) -> Pilot:
+    def of(self, arms: Sequence[str], *, with_costs: bool = True) -> Pilot:
         """The same for these arms, in this order."""
-        places = {arm: a for a, arm in enumerate(self.arms)}
         for arm in arms:
-            if arm not in places:
+            if arm not in self.arms:
                 raise InvalidInput(f"the pilot has no reward for arm {shown(arm)}; it has {', '.join(self.arms)}.")
-        order = [places[arm] for arm in arms]
-        costs = None if self.costs is None else tuple(self.costs[a] for a in order)
+        order = [self.arms.index(arm) for arm in arms]
+        costs = None if self.costs is None or not with_costs else tuple(self.costs[a] for a in order)
         return Pilot(tuple(arms), tuple(self.rewards[a] for a in order), costs)
-
-    def in_words(self, a: int) -> str:
-        """The mean of an arm's rewards, and how many they are."""
-        return f"{self.rewards[a].mean():.4g} in {len(self.rewards[a])}"
 
 
 def pilot_in(sheet: Sheet) -> Pilot:
@@ -58,16 +54,6 @@ def pilot_in(sheet: Sheet) -> Pilot:
         paid = numbers_in(sheet.columns[cost], "cost", 0.0, most, lambda row: sheet.place(row, cost))
         costs = tuple(paid[(rows == a) & ~np.isnan(paid)] for a in range(len(names)))
     return Pilot(tuple(names), tuple(rewards[known & (rows == a)] for a in range(len(names))), costs)
-
-
-def read_pilot(source: Any) -> Pilot:
-    """The pilot in a CSV or Parquet file, a DataFrame, or a mapping of each arm to its rewards."""
-    if isinstance(source, Pilot):
-        return source
-    if isinstance(source, Mapping):
-        rewards = tuple(np.asarray(each, float) for each in source.values())
-        return Pilot(tuple(str(arm) for arm in source), rewards, None)
-    return pilot_in(open_sheet(source))
 
 
 def pilot_of(observations: Sequence[Mapping[str, Any]]) -> Pilot:
@@ -145,9 +131,10 @@ def scores_of(study: Any) -> Any:
 
 
 def rewards_or_scores(data: Any) -> Any:
-    """A pilot of rewards, if that is what a table holds; a table of scores on items is left as it is."""
-    if isinstance(data, (Pilot, Mapping)):
-        return read_pilot(data)
+    """A pilot of rewards, if that is what a table or a mapping of each arm to its rewards holds; a table of scores on
+    items is left as it is."""
+    if isinstance(data, Mapping):
+        return Pilot(tuple(map(str, data)), tuple(np.asarray(rewards, float) for rewards in data.values()), None)
     if not isinstance(data, (str, Path)) and not hasattr(data, "columns"):
         return data
     if isinstance(data, (str, Path)) and not Path(data).is_file():
@@ -156,3 +143,10 @@ def rewards_or_scores(data: Any) -> Any:
     columns = {role: column_for(sheet, role) for role in ("arm", "item", "score")}
     is_long = columns["arm"] is not None and columns["score"] is not None
     return pilot_in(sheet) if is_long and columns["item"] is None else data
+
+
+def settings_for(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
+    """The settings that `create_study` would make of these; a plan has its own budget."""
+    known = {name: value for name, value in given.items() if value is not None}
+    checked, of_items = described(**known | {"arms": list(arms), "items": items})
+    return replace(settings_of(checked, of_items), max_cost=None)

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from cabai.instance import arm_names, check_is_bounded
 from cabai.planning.answers import DELTAS, Subject
 from cabai.planning.bills import Bills
-from cabai.planning.priors import Prior, all_drawn, priors_of
-from cabai.planning.sources import Pilot
+from cabai.planning.priors import all_drawn, priors_of
+from cabai.planning.sources import Numbers, Pilot, settings_for
 from cabai.planning.truths import Truths, posterior
 from cabai.simulation.engines import Engine
-from cabai.simulation.parallel import simulate_each
-from cabai.study.create import described, settings_of
+from cabai.simulation.parallel import rows_of
+from cabai.simulation.work import Work
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, positive
 from cabai.thresholds import threshold_of
@@ -24,7 +25,6 @@ from cabai.thresholds import threshold_of
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
 SEARCHED = 150  # of the truths, which are used for searches
 FIRST = 10_000  # pulls after which a study is first cut
-MEANS, COSTS, SDS = range(3)  # streams of random numbers; pilots have another
 GROWTH = 8  # the factor by which those that were cut are extended
 
 
@@ -49,22 +49,21 @@ class Studies(Subject):
         self.engine, self.seed = engine, seed
         return self
 
-    def bills(
-        self, *, epsilon: float | None = None, gap: float | None = None, delta: float | None = None,
-        without: int | None = None, limit: float = math.inf, searching: bool = True,
-    ) -> Bills:  # fmt: skip
+    def bills(self, limit: float, *, searching: bool = True, **changed: Any) -> Bills:
         settings, truths = self.settings, self.truths.first(SEARCHED) if searching else self.truths
-        if epsilon is not None:
-            settings = replace(settings, epsilon=settings.family.check_epsilon(epsilon))
-            if self.usual and epsilon:
+        if "epsilon" in changed:
+            settings = replace(settings, epsilon=settings.family.check_epsilon(changed["epsilon"]))
+            if self.usual and settings.epsilon:
                 settings = replace(settings, threshold=threshold_of(None, settings.family))
-        if delta is not None:
-            settings = replace(settings, delta=delta)
-        if without is not None:
-            arms = settings.arms[:without] + settings.arms[without + 1 :]
-            settings, truths = replace(settings, arms=arms, costs=None, metadata={}), truths.without(without)
-        if gap is not None:
-            truths = truths.with_gap(gap)
+        if "delta" in changed:
+            settings = replace(settings, delta=changed["delta"])
+        if "without" in changed:
+            arms = tuple(np.delete(settings.arms, changed["without"]).tolist())
+            settings, truths = (
+                replace(settings, arms=arms, costs=None, metadata={}), truths.without(changed["without"])
+            )  # fmt: skip
+        if "gap" in changed:
+            truths = truths.with_gap(changed["gap"])
         return self.simulated(settings, truths, [settings.delta], limit, self.effort // (4 if searching else 1))[0]
 
     def by_delta(self, limit: float) -> list[Bills] | None:
@@ -79,7 +78,8 @@ class Studies(Subject):
 
         Each is cut once it has paid `max_cost`, or after a number of pulls that grows for those that are left as long
         as no more than `effort` pulls are simulated in all. So a truth that is nearly tied does not delay the others,
-        and the result depends only on the seed.
+        and the result depends only on the seed. Trajectory i is that of `cabai.simulate` on truth i, up to
+        `truth.EXACT` pulls: from there on, the policy is asked less often, and what it pays differs by less than 1 %.
         """
         setups = [settings.setup(delta) for delta in deltas]
         limits = [each for each in (settings.max_pulls, settings.certified_pulls) if each is not None]
@@ -90,15 +90,17 @@ class Studies(Subject):
         costs, decisions, is_cut = np.empty(shape), np.empty(shape, np.int64), np.zeros(shape, bool)
         left, most, used = np.arange(len(truths)), min(max(FIRST, len(settings.arms)), last), 0
         while True:
-            found = simulate_each(
-                [instances[i] for i in left], setups, numbers=left, seed=self.seed, max_pulls=most,
-                max_cost=max_cost, engine=self.engine, negated=truths.negated,
+            work = Work(
+                [instances[i] for i in left], setups, self.seed, most, max_cost, numbers=left, negated=truths.negated,
+                in_steps=True,
             )  # fmt: skip
-            costs[left], decisions[left] = found.costs, found.decisions
-            unfinished = found.decisions < 0
+            self.engine.prepare(work)
+            found, _, _ = rows_of(work, len(left), self.engine, None)
+            costs[left], decisions[left] = found["cost"], found["decision"]
+            unfinished = found["decision"] < 0
             is_cut[left] = unfinished & (most < last)
-            used += int(found.steps[:, -1].sum())
-            paid_all = found.costs[:, -1] >= max_cost
+            used += int(found["steps"][:, -1].sum())
+            paid_all = found["cost"][:, -1] >= max_cost
             is_cut[left[paid_all]] = unfinished[paid_all]
             left = left[unfinished[:, -1] & ~paid_all]
             more = min(GROWTH * most, (effort - used) // max(1, len(left)), last)
@@ -133,82 +135,56 @@ def studies_of(
     given: dict[str, Any], pilot: Pilot | None, *, means: Any, costs: Any, arms: Any, cost_model: str, law: str | None,
     sd: Any, pays_reward: bool, draws: int, seed: int,
 ) -> Studies:  # fmt: skip
-    """Studies with these settings, on truths drawn from what is known of each arm."""
-    if "max_pulls" in given and given["max_pulls"] is None:
-        del given["max_pulls"]
+    """Studies with these settings, on truths drawn from what is known of each arm: from the means given, or else from
+    the pilot."""
     if means is None and pilot is None:
         raise InvalidInput(
             "a plan needs what is known of each arm's mean: means=[...] (--means 0.02..0.03,0.01..0.02), a pilot's "
             "table, or a stored study."
         )
     names = arms if arms is not None else given.get("arms", None if pilot is None else pilot.arms)
-    of_means = None if means is None else priors_of(means, "means", names)
-    if names is None:
-        names = [str(a + 1) for a in range(len(of_means or ()))]
-    declared = given.get("costs")
-    settings = settings_of_study(given | {"arms": list(names)})
-    names = settings.arms
-    of_costs = None
-    if costs is not None or declared is not None:
-        of_costs = priors_of(costs if costs is not None else settings.costs, "costs", names)
-    of_sd = None if sd is None else priors_of(sd, "sd", names, one_for_all=True)
-    truths, words = drawn_truths(
-        settings, pilot, of_means, of_costs, draws=draws, seed=seed, cost_model=cost_model, law=law, sds=of_sd
-    )
-    notes, has_costs = [], of_costs is not None or (pilot is not None and pilot.costs is not None)
-    if not has_costs and pays_reward:
-        truths, words = replace(truths, costs=truths.means), [(mean, "its time") for mean, _ in words]
-    elif not has_costs:
-        notes.append("No costs were given, so each pull costs 1: the bill is the number of pulls.")
-    if settings.family.key == "bounded" and pilot is None and law is None:
+    priors = {"means": None if means is None else priors_of(means, "means", names)}
+    settings = settings_for(given, arm_names(None, len(priors["means"] or ())) if names is None else names)
+    names, family = settings.arms, settings.family
+    costs = settings.costs if costs is None else costs
+    priors["costs"] = None if costs is None else priors_of(costs, "costs", names)
+    priors["sd"] = None if sd is None else priors_of(sd, "sd", names, one_for_all=True)
+    is_unknown, is_pilot = family.key == "symmetric", means is None
+    if is_unknown and sd is None and pilot is None:
+        raise InvalidInput("a plan needs to know how much rewards vary: give their standard deviation, sd (--sd).")
+    if law is not None or (sd is not None and not is_unknown):
+        check_is_bounded(family, "law and sd")
+    if sd is not None and law is None and not is_unknown:
+        raise InvalidInput("sd needs a law: give one of uniform, two-point or beta too.")
+    if is_pilot and (law is not None or sd is not None):
+        raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
+    notes = []
+    if family.key == "bounded" and pilot is None and law is None:
         notes.append(
             "The spread of rewards was not given (--law, --sd): two-point rewards, the widest and most expensive, are "
             "assumed."
         )
-    return Studies(settings, truths, words, notes, usual=given.get("threshold") is None)
 
+    def check_mean(mean: float, name: str) -> float:
+        return family.check_size(family.check_mean(mean, name), name)
 
-def settings_of_study(given: dict[str, Any]) -> Settings:
-    """The settings that `create_study` would make of these."""
-    usual: dict[str, Any] = {"race": None, "failed": None, "speculate": None, "epsilon": 0.0}
-    known = {key: value for key, value in given.items() if key not in ("race", "failed", "speculate")}
-    checked, _ = described(**usual | {"family": None, "items": None} | known)
-    return replace(settings_of(checked), max_cost=None)
-
-
-def drawn_truths(
-    settings: Settings, pilot: Pilot | None, means: list[Prior] | None, costs: list[Prior] | None, *, draws: int,
-    seed: int, cost_model: str, law: str | None, sds: list[Prior] | None,
-) -> tuple[Truths, list[tuple[str, str]]]:  # fmt: skip
-    """The truths, and what was assumed about each arm's mean and cost, in words."""
-    family, minimize, K = settings.family, settings.direction == "minimize", len(settings.arms)
-    is_unknown = family.key == "symmetric"
-    if is_unknown and sds is None and pilot is None:
-        raise InvalidInput("a plan needs to know how much rewards vary: give their standard deviation, sd (--sd).")
-    if (law is not None or (sds is not None and not is_unknown)) and family.key != "bounded":
-        raise InvalidInput(f"law and sd are only for bounded rewards, which can follow any law; got family {family}.")
-    if sds is not None and law is None and not is_unknown:
-        raise InvalidInput("sd needs a law: give one of uniform, two-point or beta too.")
-    paid = None if costs is None else all_drawn(costs, "costs", positive, draws, [seed, COSTS])
-    in_words = ["1"] * K if costs is None else [each.text for each in costs]
-    if means is not None:
-
-        def check(mean: float, name: str) -> float:
-            return family.check_size(family.check_mean(mean, name), name)
-
-        drawn = all_drawn(means, "means", check, draws, [seed, MEANS])
-        spread = None if sds is None else all_drawn(sds, "sd", not_negative, draws, [seed, SDS])
-        ones = np.ones_like(drawn)
-        truths = Truths(family, minimize, drawn, ones if paid is None else paid, cost_model, law, spread)
-        return truths, [(mean.text, cost) for mean, cost in zip(means, in_words, strict=True)]
-    assert pilot is not None
-    if law is not None or sds is not None:
-        raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
-    found = pilot.of(settings.arms)
-    truths = posterior(found, family, draws=draws, seed=seed, minimize=minimize, cost_model=cost_model, costs=paid)
-    if costs is None and found.costs is not None:
-        in_words = [f"{each.mean():.4g}" for each in found.costs]
-    return truths, [(found.in_words(a), in_words[a]) for a in range(K)]
+    drawn, words, checks = dict[str, Numbers](), dict[str, list[str]](), (check_mean, positive, not_negative)
+    if is_pilot:
+        assert pilot is not None
+        drawn, words, law = posterior(pilot.of(names, with_costs=costs is None), family, draws=draws, seed=seed)
+    for stream, (check, (name, known)) in enumerate(zip(checks, priors.items(), strict=True)):
+        if known is not None:
+            drawn[name] = all_drawn(known, name, check, draws, [seed, stream])
+            words[name] = [each.text for each in known]
+    if "costs" not in drawn and pays_reward:
+        drawn["costs"], words["costs"] = drawn["means"], ["its time"] * len(names)
+    elif "costs" not in drawn:
+        drawn["costs"], words["costs"] = np.ones_like(drawn["means"]), ["1"] * len(names)
+        notes.insert(0, "No costs were given, so each pull costs 1: the bill is the number of pulls.")
+    minimize = settings.direction == "minimize"
+    truths = Truths(family, minimize, drawn["means"], drawn["costs"], cost_model, law, drawn.get("sd"))
+    in_words = list(zip(words["means"], words["costs"], strict=True))
+    return Studies(settings, truths, in_words, notes, usual=given.get("threshold") is None)
 
 
 def not_negative(value: float, name: str) -> float:

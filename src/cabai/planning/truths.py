@@ -18,6 +18,7 @@ A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,13 +69,15 @@ class Truths:
 
     def first(self, count: int) -> Truths:
         """The first draws."""
-        sds = None if self.sds is None else self.sds[:count]
-        return replace(self, means=self.means[:count], costs=self.costs[:count], sds=sds)
+        return self._each(lambda columns: columns[:count])
 
     def without(self, arm: int) -> Truths:
         """The same truths without an arm."""
-        less = [None if each is None else np.delete(each, arm, axis=1) for each in (self.means, self.costs, self.sds)]
-        return replace(self, means=less[0], costs=less[1], sds=less[2])  # type: ignore[arg-type]
+        return self._each(lambda columns: np.delete(columns, arm, axis=1))
+
+    def _each(self, change: Callable[[Numbers], Numbers]) -> Truths:
+        sds = None if self.sds is None else change(self.sds)
+        return replace(self, means=change(self.means), costs=change(self.costs), sds=sds)
 
     def with_gap(self, gap: float) -> Truths:
         """The same truths, with the best arm of each moved so that it is ahead of the next by this much."""
@@ -117,42 +120,38 @@ def allowed_sd(family: Family, law: str, means: Numbers, sds: Numbers) -> Number
 
 
 def posterior(
-    pilot: Pilot, family: Family, *, draws: int, seed: int, minimize: bool, cost_model: str, costs: Numbers | None
-) -> Truths:
-    """Truths drawn from the pilot's posterior; `costs` if they are known from elsewhere."""
-    at_ends = True
-    for arm, rewards in zip(pilot.arms, pilot.rewards, strict=True):
+    pilot: Pilot, family: Family, *, draws: int, seed: int
+) -> tuple[dict[str, Numbers], dict[str, list[str]], str | None]:
+    """Drawn from the pilot's posterior, by name: means, costs if the pilot has any, and standard deviations where the
+    family does not say; the same in words; and the law of bounded rewards."""
+    drawn: dict[str, list[Numbers]] = {"means": [], "costs": [], "sd": []}
+    words: dict[str, list[str]] = {"means": []}
+    for a, (arm, rewards) in enumerate(zip(pilot.arms, pilot.rewards, strict=True)):
         if len(rewards) < LEAST:
             raise InvalidInput(
                 f"the pilot has {len(rewards)} rewards for arm {shown(arm)}: it needs at least {LEAST} for each arm."
             )
         for reward in np.unique(rewards).tolist():
             family.check_reward(reward, f"a reward of arm {shown(arm)}")
-        at_ends = at_ends and bool(np.isin(rewards, family.mean_range).all())
-    streams = [np.random.default_rng([seed, PILOT, a]) for a in range(len(pilot.arms))]
-    pairs = [
-        drawn_means(family, rewards, draws, random) for rewards, random in zip(pilot.rewards, streams, strict=True)
-    ]
-    means = np.column_stack([mean for mean, _ in pairs])
-    is_bounded, is_unknown = family.key == "bounded", family.key == "symmetric"
-    if costs is None:
-        costs = np.ones_like(means)
+        random = np.random.default_rng([seed, PILOT, a])
+        mean, sd = drawn_means(family, rewards, draws, random)
+        drawn["means"].append(mean)
+        drawn["sd"].append(sd)
+        words["means"].append(f"{rewards.mean():.4g} in {len(rewards)}")
         if pilot.costs is not None:
-            columns = zip(pilot.arms, pilot.costs, streams, strict=True)
-            costs = np.column_stack([drawn_costs(arm, paid, draws, random) for arm, paid, random in columns])
-    return Truths(
-        family=family,
-        minimize=minimize,
-        means=means,
-        costs=costs,
-        cost_model=cost_model,
-        law=("two-point" if at_ends else "beta") if is_bounded else None,
-        sds=np.column_stack([sd for _, sd in pairs]) if (is_bounded and not at_ends) or is_unknown else None,
-    )
+            drawn["costs"].append(drawn_costs(arm, pilot.costs[a], draws, random))
+    if pilot.costs is not None:
+        words["costs"] = [f"{each.mean():.4g}" for each in pilot.costs]
+    law = None
+    if family.key == "bounded":
+        law = "two-point" if np.isin(np.concatenate(pilot.rewards), family.mean_range).all() else "beta"
+    if law != "beta" and family.key != "symmetric":
+        del drawn["sd"]
+    return {name: np.column_stack(columns) for name, columns in drawn.items() if columns}, words, law
 
 
 def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """Draws of the mean, given rewards, and, for bounded rewards, of the standard deviation."""
+    """Draws of the mean, given rewards, and, where the family does not say, of the standard deviation."""
     n, total, mean = len(rewards), float(rewards.sum()), float(rewards.mean())
     low, high = family.mean_range
     none = np.zeros(draws)
@@ -160,11 +159,8 @@ def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.
         good = float((rewards == high).sum())
         shares = random.beta(0.5 + good, 0.5 + n - good, draws)
         return low + (high - low) * shares, (high - low) * np.sqrt(shares * (1 - shares))
-    if family.key == "bounded":
-        return drawn_bounded(family, rewards, draws, random)
-    if family.key == "symmetric":
-        sds = max(float(rewards.std(ddof=1)), 1e-12) * np.sqrt((n - 1) / random.chisquare(n - 1, draws))
-        return mean + sds / math.sqrt(n) * random.normal(size=draws), sds
+    if family.key in ("bounded", "symmetric"):
+        return drawn_by_student(family, rewards, draws, random)
     if family.key == "poisson":
         return random.gamma(0.5 + total, 1 / n, draws), none
     if isinstance(family, Gaussian):
@@ -175,19 +171,21 @@ def drawn_means(family: Family, rewards: Numbers, draws: int, random: np.random.
     return weights @ rewards / weights.sum(axis=1), none
 
 
-def drawn_bounded(family: Family, rewards: Numbers, draws: int, random: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """From Student's distribution, cut to the range: values outside are drawn again. The standard deviation of a draw
-    is at least a thousandth of the range, and at most what the mean allows."""
+def drawn_by_student(
+    family: Family, rewards: Numbers, draws: int, random: np.random.Generator
+) -> tuple[Numbers, Numbers]:
+    """From Student's distribution, cut to the range if there is one: values outside are drawn again. The standard
+    deviation of a draw is then at least a thousandth of the range, and at most what the mean allows."""
     low, high = family.mean_range
-    n, width = len(rewards), high - low
-    sd = max(float(rewards.std(ddof=1)), 1e-3 * width)
+    n, least = len(rewards), 1e-3 * (high - low) if math.isfinite(high - low) else 0.0
+    sd = max(float(rewards.std(ddof=1)), least, 1e-12)
     means, sds = np.empty(0), np.empty(0)
     while len(means) < draws:
         some = sd * np.sqrt((n - 1) / random.chisquare(n - 1, draws))
         drawn = rewards.mean() + some / math.sqrt(n) * random.normal(size=draws)
         good = (drawn > low) & (drawn < high)
         means, sds = np.append(means, drawn[good]), np.append(sds, some[good])
-    return means[:draws], np.maximum(sds[:draws], 1e-3 * width)
+    return means[:draws], np.maximum(sds[:draws], least)
 
 
 def drawn_costs(arm: str, paid: Numbers, draws: int, random: np.random.Generator) -> Numbers:

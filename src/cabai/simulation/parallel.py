@@ -1,19 +1,17 @@
-"""All trajectories, in chunks, on an engine: many on one instance, or one on each of many instances."""
+"""All trajectories, in chunks, on an engine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.setup import Setup
 from cabai.errors import EngineFailed
-from cabai.instance import Instance
 from cabai.simulation.engines import Engine
 from cabai.simulation.engines.threads import Threads
 from cabai.simulation.sums import Sums
@@ -23,15 +21,6 @@ from cabai.support.interruptible import next_item
 Progress = Callable[[int], None]
 RETRIES = 3  # of a chunk whose process has died
 GROWTH = 16  # how many times larger a task is than those measured, at most: a few short trajectories may mislead
-
-
-class Each(NamedTuple):
-    """The results; a row per trajectory, a column per setup."""
-
-    decisions: NDArray[np.int64]  # the arm, or -1 where a limit was hit first
-    costs: NDArray[np.float64]
-    steps: NDArray[np.int64]
-    pulls: NDArray[np.int64]  # by arm, on a third axis
 
 
 def rows_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[NDArray[Any]]:
@@ -147,30 +136,3 @@ def run_all(
             if under_way and not isinstance(engine, Threads):
                 error.add_note(f"{what} were cancelled.")
         raise
-
-
-def simulate_each(
-    instances: Sequence[Instance],
-    setups: list[Setup],
-    *,
-    numbers: NDArray[np.int64],
-    seed: int,
-    max_pulls: int,
-    max_cost: float,
-    engine: Engine,
-    negated: bool = False,
-    in_steps: bool = True,
-    progress: Progress | None = None,
-) -> Each:
-    """One trajectory on each instance, with the number it has in `numbers`.
-
-    Trajectory i on an instance is trajectory i of `cabai.simulate` there, with the same seed: so setups that are
-    compared face the same rewards wherever their truths are the same. Several setups, the largest delta first, are
-    levels of one test: they may differ in delta only, and the policy's choices must not depend on it. `negated` negates
-    the rewards drawn, for a setup of a mirrored family. With `in_steps` a policy is asked less often as a trajectory
-    grows long: what it pays differs by less than 1 %, and is the same to the bit up to `truth.EXACT` pulls.
-    """
-    work = Work(instances, setups, seed, max_pulls, max_cost, numbers=numbers, negated=negated, in_steps=in_steps)
-    engine.prepare(work)
-    results, pulls, _ = rows_of(work, len(instances), engine, progress)
-    return Each(results["decision"].copy(), results["cost"].copy(), results["steps"].copy(), pulls)
