@@ -18,7 +18,7 @@ from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
 from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS
-from cabai.support.validation import InvalidInput, amount, positive, probability, shown, whole
+from cabai.support.validation import InvalidInput, amount, positive, probability, shown, true_or_false, whole
 from cabai.thresholds import THRESHOLDS
 
 REQUIRED = ...
@@ -83,12 +83,6 @@ def checked_reserve(value: Any, name: str) -> float:
     if not 0 < share <= LARGEST_RESERVE:
         raise InvalidInput(f"{name} must be above 0 and at most {LARGEST_RESERVE:g}, got {shown(value)}.")
     return share
-
-
-def true_or_false(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be true or false, got {shown(value)}.")
-    return value
 
 
 from_0, from_1 = partial(whole, least=0), partial(whole, least=1)

@@ -77,9 +77,7 @@ def checked_goal(goal: Any, epsilon: float, slack: Any, running_costs: Any, name
 def checked_costs(given: Any, names: Sequence[str], what: str) -> tuple[float, ...]:
     """Costs of the arms, given as a list or a dictionary by name, in the order of the arms. A cost may be 0."""
     if isinstance(given, Mapping):
-        if set(given) != set(names):
-            raise InvalidInput(f"{what} must name every arm once ({', '.join(names)}), got {shown(given)}.")
-        given = [given[name] for name in names]
+        given = in_order(given, names, what)
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(names):
         raise InvalidInput(f"{what} must be {len(names)} numbers, one per arm, got {shown(given)}.")
     found = tuple(amount(cost, f"{what}[{i}]") for i, cost in enumerate(given))
@@ -87,6 +85,13 @@ def checked_costs(given: Any, names: Sequence[str], what: str) -> tuple[float, .
         if cost < 0:
             raise InvalidInput(f"{what}[{i}] must not be negative, got {shown(given[i])}.")
     return found
+
+
+def in_order(given: Mapping[str, Any], names: Sequence[str], what: str) -> list[Any]:
+    """What is given by the names of the arms, in their order."""
+    if set(given) != set(names):
+        raise InvalidInput(f"{what} must name every arm once ({', '.join(names)}), got {shown(dict(given))}.")
+    return [given[name] for name in names]
 
 
 def by_cost(running_costs: Sequence[float]) -> list[int]:

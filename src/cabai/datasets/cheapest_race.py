@@ -32,9 +32,9 @@ class CheapestRace(Race):
     ) -> None:  # fmt: skip
         """`epsilon` and the goal's slack are in units of the scores."""
         self.name, self.goal, self.epsilon = CHEAPEST, goal, epsilon
-        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
-        self.board = started(arms, items, delta, epsilon, CHEAPEST, goal, high - low)
-        self._begin(arms, items)
+        self._begin(
+            started(arms, items, delta, epsilon, CHEAPEST, goal, high - low), low, high, minimize, speculate
+        )  # fmt: skip
 
     def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
         before = self.board.prefix == self.items

@@ -78,14 +78,15 @@ class Race:
         """`epsilon` is in units of the scores. If the first arm has won an `earlier` race of this many arms, which the
         others have joined, one of these must itself be shown better than it: it may be epsilon below the best there."""
         self.name, self.incumbent = race_of(race, epsilon), 0 if earlier else None
-        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
-        self.board = started(arms, items, delta, epsilon, self.name, unit=high - low)
+        start = started(arms, items, delta, epsilon, self.name, unit=high - low)
         if earlier and epsilon:  # any of the earlier arms may be the incumbent
             wrong = (arms - 1) * (earlier + 1) - 1
-            self.board = pairs.board_of(arms, items, delta, self.board.epsilons.tolist(), wrong)
-        self._begin(arms, items)
+            start = pairs.board_of(arms, items, delta, start.epsilons.tolist(), wrong)
+        self._begin(start, low, high, minimize, speculate)
 
-    def _begin(self, arms: int, items: int) -> None:
+    def _begin(self, start: board.Board, low: float, high: float, minimize: bool, speculate: float) -> None:
+        self.board, arms, items = start, *start.shares.shape
+        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         self.scores = np.full((arms, items), np.nan)  # as they were told
         self.told = 0
         self._leader: tuple[Any, int | None] = (None, None)  # and what it was found from
@@ -263,12 +264,11 @@ class OpenRace(Race):
         low: float = 0.0, high: float = 1.0, minimize: bool = False, speculate: float = 0.1,
     ) -> None:  # fmt: skip
         self.name, self.incumbent = PAIRED, None
-        self.low, self.high, self.minimize, self.speculate = low, high, minimize, speculate
         parts = [first / (1 - reserve)] * first + [2**k / reserve for k in range(1, arms - first + 1)]
         self.targets: list[float] = [each / delta * ROUNDED_UP for each in parts]
-        started = pairs.board_of(arms, items, delta, [epsilon / (high - low)], parts[0])
-        self.board = started._replace(target=max(self.targets))  # bets go on until it counts for every arm
-        self._begin(arms, items)
+        start = pairs.board_of(arms, items, delta, [epsilon / (high - low)], parts[0])
+        start = start._replace(target=max(self.targets))  # bets go on until it counts for every arm
+        self._begin(start, low, high, minimize, speculate)
 
     def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
         super().tell_many(results)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cabai.families.base import Family
-from cabai.families.ends import FAR, newton_end
+from cabai.families.ends import FAR, end_above_zero, newton_end
 from cabai.families.psi import psi
 from cabai.support.stirling import stirling, stirling_half
 from cabai.support.streams import gamma, uniform
@@ -64,23 +64,13 @@ def upper_end(rules, mean, level):
         return 1.0
     far = (1.0 - mean) / FAR  # like the lower end, with failures in place of successes
     if level > divergence(rules, mean, mean - 1.0 + far, 1.0 - far, far):
-        return 1.0 - far_end(1.0 - mean, level)
+        return 1.0 - far_end(rules, 1.0 - mean, level)
     return newton_end(rules, mean, level, 1.0)
 
 
-def lower_end(rules, mean, level):
-    if mean <= 0.0:
-        return 0.0
-    far = mean / FAR
-    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
-        return far_end(mean, level)
-    return newton_end(rules, mean, level, -1.0)
+def far_end(rules, mean, level):
+    """With q = mean e^-s,
 
-
-def far_end(mean, level):
-    """Solve d(mean, q) = level for a q that is more than FAR times smaller than the mean.
-
-    Here q itself must be accurate, not its distance from the mean. With q = mean e^-s,
     mean s + (1 - mean) log((1 - mean)/(1 - mean e^-s)) = level. The second term hardly depends on s, so each iteration
     that uses the last s in it gains at least a factor of FAR.
     """
@@ -114,17 +104,9 @@ class Bernoulli(Family):
     sets_first_aside = False
     is_symmetric = True
     functions: ClassVar[tuple[Any, ...]] = (
-        divergence,
-        variance_at,
-        variance_slope,
-        edges,
-        draw,
-        draw_mean,
-        remainder,
-        tilted,
-        upper_end,
-        lower_end,
-    )
+        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, far_end,
+        ("lower_end", end_above_zero),
+    )  # fmt: skip
 
     def allows_reward(self, reward: float) -> bool:
         return reward in (0, 1)

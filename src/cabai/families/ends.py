@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from cabai.families.slots import divergence, edges, variance_at
+from cabai.support.specialise import required_slot
 
 FAR = 8.0  # farther than this factor from the mean, solve for the end itself, not its distance
 
@@ -46,3 +47,19 @@ def newton_end(rules, mean, level, side):
                 return mean + side * new
         distance = new
     return mean + side * distance
+
+
+@required_slot
+def far_end(rules, mean, level):
+    """Solve d(mean, q) = level for a q that is more than FAR times smaller than the mean: there q itself must be
+    accurate, not its distance from the mean."""
+
+
+def end_above_zero(rules, mean, level):
+    """The `lower_end` of a family whose means are positive."""
+    if mean <= 0.0:
+        return 0.0
+    far = mean / FAR
+    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
+        return far_end(rules, mean, level)
+    return newton_end(rules, mean, level, -1.0)

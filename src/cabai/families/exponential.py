@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cabai.families.base import Family
-from cabai.families.ends import FAR, newton_end
+from cabai.families.ends import FAR, end_above_zero, newton_end
 from cabai.families.psi import SMALL, excess_of_exp
 from cabai.support.stirling import stirling
 from cabai.support.streams import TO_UNIT, gamma, uniform
@@ -95,18 +95,14 @@ def upper_end(rules, mean, level):
     return newton_end(rules, mean, level, 1.0)
 
 
-def lower_end(rules, mean, level):
-    if mean <= 0.0:
-        return 0.0
-    far = mean / FAR
-    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
-        x = FAR  # mean/q, with x - 1 - log x = level
-        for _ in range(40):
-            x, before = 1.0 + level + math.log(x), x
-            if abs(x - before) <= 1e-15 * x:
-                break
-        return mean / x
-    return newton_end(rules, mean, level, -1.0)
+def far_end(rules, mean, level):
+    """With x = mean/q, x - 1 - log x = level."""
+    x = FAR
+    for _ in range(40):
+        x, before = 1.0 + level + math.log(x), x
+        if abs(x - before) <= 1e-15 * x:
+            break
+    return mean / x
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ class Exponential(Family):
     limits = (1e-100, 1e100)  # so that sums and squares do not overflow
     functions = (
         divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, straightened, lowered,
-        upper_end, lower_end,
+        upper_end, far_end, ("lower_end", end_above_zero),
     )  # fmt: skip
 
     def allows_mean(self, mean: float) -> bool:

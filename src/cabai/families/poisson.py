@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.families.base import Family
-from cabai.families.ends import FAR, newton_end
+from cabai.families.ends import FAR, end_above_zero
 from cabai.families.psi import excess_of_exp, psi
 from cabai.support.stirling import HALF_LOG_2PI, stirling, stirling_half
 from cabai.support.streams import gamma, uniform
@@ -51,21 +51,8 @@ def tilted(rules, tilt, rate, price, n, difference, m):
     return n * (tilt * difference - m * price), -n * rate
 
 
-def upper_end(rules, mean, level):
-    return newton_end(rules, mean, level, 1.0)
-
-
-def lower_end(rules, mean, level):
-    if mean <= 0.0:
-        return 0.0
-    far = mean / FAR
-    if level > divergence(rules, mean, mean - far, far, 1.0 - far):
-        return far_end(mean, level)
-    return newton_end(rules, mean, level, -1.0)
-
-
-def far_end(mean, level):
-    """Like `far_end` of bernoulli: q = mean e^-s with mean (s + e^-s - 1) = level."""
+def far_end(rules, mean, level):
+    """Like that of bernoulli: q = mean e^-s with mean (s + e^-s - 1) = level."""
     s = math.log(FAR)
     for _ in range(40):
         before = s
@@ -136,7 +123,8 @@ class Poisson(Family):
     typical_means = (20.0, 0.3)
     whole_rewards = True
     functions = (
-        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, lower_end,
+        divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, far_end,
+        ("lower_end", end_above_zero),
     )  # fmt: skip
 
     @property

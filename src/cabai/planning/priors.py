@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import in_order
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput, number, shown
 
@@ -45,9 +46,8 @@ def priors_of(given: Any, name: str, arms: Sequence[str] | None = None, *, one_f
     """A prior for each arm: from a list, from one string with commas as in the shell, or from a mapping by their names;
     or, if that is allowed, from one for all."""
     if isinstance(given, Mapping):
-        if arms is None or set(given) != set(arms):
-            raise InvalidInput(f"{name} must name every arm once ({', '.join(arms or ())}), got {shown(dict(given))}.")
-        return [prior_of(given[arm], f"{name} of {arm}") for arm in arms]
+        ordered = in_order(given, arms or (), name)
+        return [prior_of(each, f"{name} of {arm}") for arm, each in zip(arms or (), ordered, strict=True)]
     several = isinstance(given, (list, np.ndarray)) or (isinstance(given, str) and "," in given)
     if one_for_all and not several:
         given = [given]

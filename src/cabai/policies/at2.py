@@ -35,11 +35,6 @@ class AT2(Tracking):
 
     Deterministic. While some arm has fewer than exploration sqrt(t) - slack K pulls, pull the arm with the fewest.
     `challenger=tci` is IAT2.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "at2", trajectories=100).summary().errors
-    0
     """
 
     slack: float = 0.5

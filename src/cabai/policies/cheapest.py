@@ -18,7 +18,7 @@ from cabai.core.state import Fields
 from cabai.core.within import is_shown, parts_shown
 from cabai.policies.base import Policy
 from cabai.support.streams import uniform
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import true_or_false
 
 EXPLORED = 16.0  # the smallest N_a C_a is at least the sum of all costs over this
 PRICE = 2.0  # roughly what a pair needs above the level, in nats
@@ -208,8 +208,7 @@ class CheapestGoodEnough(Policy):
     keeps_of_arms = tuple(arm_memory)  # what was shown once stays shown
 
     def __post_init__(self) -> None:
-        if not isinstance(self.uniform, bool):
-            raise InvalidInput(f"uniform must be true or false, got {self.uniform!r}.")
+        true_or_false(self.uniform, "uniform")
 
     def parameters(self, arms: int) -> dict[str, float]:
         return {"margin": 0.0, "middle": 0.0, "is_uniform": self.uniform}

@@ -65,11 +65,6 @@ class ContinuousRejects(Spending):
 
     The gap is to the mean of the other arms' means (`gap=mean`, the paper's CR-A) or to the next one (`gap=next`,
     CR-C). For rewards in [0, 1]; gaussian ones are taken in units of two standard deviations. Needs a budget.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "continuous-rejects", budget=100, trajectories=100).summary().errors
-    0
     """
 
     gap: str = "mean"

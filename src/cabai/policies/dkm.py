@@ -75,11 +75,6 @@ class DKM(Policy):
 
     The paper keeps one AdaHedge per answer; this one starts again when the answer changes. Gains are per cost, shares
     are of the money.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "dkm", trajectories=100).summary().errors
-    0
     """
 
     name = "dkm"

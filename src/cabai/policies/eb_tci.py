@@ -36,11 +36,6 @@ class EBTCI(Policy):
 
     The challenger is argmin Z + log N (`challenger=tci`) or argmin Z (`tc`, which starves an unlucky arm now and then);
     with `epsilon` (and tc), that of EB-TCε. The coin is `ids`, which divides money as the lower bound does, or `half`.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "eb-tci", trajectories=100).summary().errors
-    0
     """
 
     coin: str = "ids"

@@ -57,11 +57,6 @@ class FWS(Policy):
 
     When floor(t/K) is a square, or the best mean is tied, the direction is uniform. Shares are of the money, gradients
     per cost.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "fws", trajectories=100).summary().errors
-    0
     """
 
     name = "fws"

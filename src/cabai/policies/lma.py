@@ -62,11 +62,6 @@ class LMA(Policy):
     With d(·, x) the two parts of the smallest evidence, each over its arm's cost, g is the gradient and η =
     sqrt(log K / n) / S. Published code takes S from the true means; here S is half its last value plus half of the
     largest part of g, which was no worse, but has no proof.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "lma", trajectories=100).summary().errors
-    0
     """
 
     name = "lma"

@@ -53,11 +53,6 @@ class OCBA(Policy):
 
     Standard in simulation; starves an arm after an unlucky start. V is the family's largest variance at means q with
     N d(mean, q) <= 1. Usually with a budget.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "ocba", budget=100, trajectories=100).summary().errors
-    0
     """
 
     first_pulls: int = 5

@@ -69,11 +69,6 @@ class SequentialHalving(Spending):
 
     It pulls arms in turn, whatever they cost. It compares all of their samples (`reuse=true`, SH-RR's paper), those of
     the phase (`reuse=false`, Karnin et al.), or equally many each (`reuse=equal`, SH-RR's code). Needs a budget.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "sequential-halving", budget=100, trajectories=100).summary().errors
-    0
     """
 
     reuse: bool | str = True

@@ -26,11 +26,6 @@ class SuccessiveRejects(Spending):
 
     Within a phase it pulls the arm in play with the smallest sqrt(cost) N: equally often if costs are equal. Needs a
     budget.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "successive-rejects", budget=100, trajectories=100).summary().errors
-    0
     """
 
     name = "successive-rejects"

@@ -50,11 +50,6 @@ class Thompson(Policy):
     T3C's challenger). `coin=half` is the papers' and spends half of the money on the leader; `ids` balances evidence.
     Priors are flat: beta posteriors for bernoulli and bounded rewards, normal for gaussian, gamma for poisson rewards
     and for the rate of exponential ones.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "thompson", trajectories=100).summary().errors
-    0
     """
 
     challenger: str = "tc"

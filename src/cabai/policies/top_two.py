@@ -17,7 +17,7 @@ from cabai.policies import top_two_within
 from cabai.policies.base import Policy
 from cabai.support.specialise import slot
 from cabai.support.streams import uniform
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import true_or_false
 
 UNKNOWN = -np.inf
 
@@ -180,8 +180,7 @@ class TopTwo(Policy):
         return int(self.randomized)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.randomized, bool):
-            raise InvalidInput(f"randomized must be true or false, got {self.randomized!r}.")
+        true_or_false(self.randomized, "randomized")
 
     def parameters(self, arms: int) -> dict[str, float]:
         return {"randomized": self.randomized}

@@ -72,11 +72,6 @@ class UGapE(DLUCB):
     """UGapE: of the likely best arm and its most likely rival, pull the one with the smaller sqrt(cost) N.
 
     It stops as `d-lucb` does and has its intervals; like it, it may never end after a bad start between tied arms.
-
-    >>> import cabai
-    >>> instance = cabai.Instance("bernoulli", means=[0.9, 0.5], costs=[1, 0.1])
-    >>> cabai.simulate(instance, "ugape", trajectories=100).summary().errors
-    0
     """
 
     name = "ugape"

@@ -102,6 +102,12 @@ def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
     return int(value)
 
 
+def true_or_false(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} must be true or false, got {shown(value)}.")
+    return value
+
+
 def probability(value: Any, name: str = "delta") -> float:
     """`value` as a float strictly between 0 and 1, such as an error probability."""
     result = number(value, name)

@@ -122,10 +122,8 @@ class Threshold(Named):
         9.68
         """
         self._check_arms(statistics, b, a)
-        setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
-        arms, run = statistics.state(setup)
-        price = arms[b]["price"] + arms[a]["price"]
-        return float(setup.bound(required)(int(run["t"]), Record(setup.rules)) + price)
+        bound, rules, arms, run = self._after(statistics, delta)
+        return float(bound(required)(run.t, rules) + arms[b].price + arms[a].price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
         """Whether arm b beats arm a now, at this delta.
@@ -136,11 +134,9 @@ class Threshold(Named):
         (True, False)
         """
         self._check_arms(statistics, b, a)
-        setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
-        arms, run = statistics.state(setup)
-        records = Records(arms)
+        bound, rules, arms, run = self._after(statistics, delta)
         with np.errstate(all="ignore"):
-            return bool(setup.bound(beats)(Record(setup.rules), int(run["t"]), records[b], records[a]))
+            return bool(bound(beats)(rules, run.t, arms[b], arms[a]))
 
     def _check_arms(self, statistics: Statistics, b: int, a: int) -> None:
         for name, arm in (("b", b), ("a", a)):
@@ -154,7 +150,12 @@ class Threshold(Named):
         >>> Paper().stops(Statistics("gaussian", pulls=[100, 100], rewards=[150, 80]), delta=0.05)
         True
         """
+        bound, rules, arms, run = self._after(statistics, delta)
+        with np.errstate(all="ignore"):
+            return bool(bound(leader_beats_every_rival)(arms, run, rules))
+
+    def _after(self, statistics: Statistics, delta: float) -> tuple[Any, Record, Records, Record]:
+        """What binds a kernel to this test, and the records after these data."""
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)
-        with np.errstate(all="ignore"):
-            return bool(setup.bound(leader_beats_every_rival)(Records(arms), Record(run), Record(setup.rules)))
+        return setup.bound, Record(setup.rules), Records(arms), Record(run)

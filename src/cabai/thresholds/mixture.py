@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cabai.families import Family, Gaussian
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import true_or_false
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
 
 
@@ -31,8 +31,7 @@ class Mixture(Threshold):
     proven_for = ALL_FAMILIES
 
     def __post_init__(self) -> None:
-        if not isinstance(self.pairwise, bool):
-            raise InvalidInput(f"pairwise must be true or false, got {self.pairwise!r}.")
+        true_or_false(self.pairwise, "pairwise")
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
         half = math.log((arms - 1) / delta) / 2
