@@ -14,8 +14,7 @@ from cabai.families.laws import LAWS, draw_sample
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput, number, numbers, positive
 
-# How to draw the cost of one pull, as a factor with mean 1 on the arm's mean cost. Compiled code refers to them by
-# position.
+# How to draw the cost of one pull, as a factor with mean 1 on the arm's mean cost.
 COST_MODELS = {
     "fixed": "always the mean",
     "uniform": "uniform within 50 % of the mean",

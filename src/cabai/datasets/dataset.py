@@ -145,6 +145,8 @@ class ScoreTable:
     >>> table.scores
     array([[ 0.,  1.,  0.],
            [ 1.,  1., nan]])
+    >>> table.missing, table.whole().items
+    (1, ('0', '1'))
     """
 
     arms: tuple[str, ...]
@@ -167,21 +169,11 @@ class ScoreTable:
 
     @property
     def missing(self) -> int:
-        """How many evaluations have no score.
-
-        >>> import cabai
-        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).missing
-        1
-        """
+        """How many evaluations have no score."""
         return int(np.isnan(self.scores).sum())
 
     def whole(self) -> ScoreTable:
-        """The same table, with only the items that every arm has a score on.
-
-        >>> import cabai
-        >>> cabai.datasets.read_table({"small": [0, 1, 0], "large": [1, 1, None]}).whole().items
-        ('0', '1')
-        """
+        """The same table, with only the items that every arm has a score on."""
         return part_of(self, range(len(self.arms)), np.flatnonzero(~np.isnan(self.scores).any(axis=0)))
 
 

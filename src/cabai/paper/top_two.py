@@ -14,7 +14,7 @@ from cabai.instance import Instance
 from cabai.paper.lab import Estimate, Lab, mean_of, ratio
 from cabai.paper.published import instance, random_instance
 from cabai.paper.report import Section
-from cabai.policies.base import own_policy
+from cabai.policies import policy
 from cabai.policies.top_two import coin
 from cabai.support.streams import uniform
 
@@ -107,7 +107,7 @@ def tails(lab: Lab, section: Section) -> None:
     """Why the leader is the arm that reaches highest: if the arm with the best mean leads, some runs cost far more."""
     problem, delta, rows = instance("G50"), 0.1, []
     good = lab.runs(problem, "top-two", delta, share=0.4)
-    bad = lab.runs(problem, own_policy(empirical_leader), delta, share=0.4)
+    bad = lab.runs(problem, policy(empirical_leader), delta, share=0.4)
     for name, runs in (("largest upper end", good), ("best mean", bad)):
         quantiles = [f"{np.quantile(runs.costs, q):.5g}" for q in (0.5, 0.99, 1)]
         rows.append([name, str(mean_of(runs.costs)), *quantiles])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.core.state import Fields
 from cabai.policies.at2 import AT2
-from cabai.policies.base import Policy, own_policy
+from cabai.policies.base import Policy
 from cabai.policies.cheapest import CheapestGoodEnough
 from cabai.policies.citations import bibtex
 from cabai.policies.co import CO
@@ -87,7 +89,21 @@ def policy(
     >>> cabai.simulate(instance, leader_or_cheapest, delta=0.1, trajectories=100).summary().errors
     0
     """
-    more: dict[str, Any] = {"cost_blind": cost_blind, "arm_memory": arm_memory, "run_memory": run_memory}
     if choose is None:
-        return lambda function: own_policy(function, stop, **more)
-    return own_policy(choose, stop, **more)
+        return partial(policy, stop=stop, cost_blind=cost_blind, arm_memory=arm_memory, run_memory=run_memory)
+    members = {
+        "name": choose.__name__.replace("_", "-"),
+        "__doc__": choose.__doc__,
+        "__module__": choose.__module__,
+        "__qualname__": choose.__qualname__,
+        "choose": staticmethod(choose),
+        "cost_blind": cost_blind,
+        "arm_memory": dict(arm_memory or {}),
+        "run_memory": dict(run_memory or {}),
+        "keeps": tuple(run_memory or {}),
+        "keeps_of_arms": tuple(arm_memory or {}),
+    }
+    if stop is not None:
+        members |= {"stop": staticmethod(stop), "depends_on_delta": True}
+    own: Any = type(choose.__name__, (Policy,), members)
+    return dataclass(frozen=True)(own)()

@@ -74,30 +74,3 @@ def one_of(allowed: Mapping[Any, Any], given: Any, name: str) -> None:
     """Refuse a parameter that is not one of these words."""
     if given not in allowed:
         raise InvalidInput(f"{name} must be one of {', '.join(map(str, allowed))}, got {given!r}.")
-
-
-def own_policy(
-    choose: Any,
-    stop: Any = None,
-    *,
-    cost_blind: bool = False,
-    arm_memory: Fields | None = None,
-    run_memory: Fields | None = None,
-) -> Policy:
-    """See `cabai.policy`."""
-    members = {
-        "name": choose.__name__.replace("_", "-"),
-        "__doc__": choose.__doc__,
-        "__module__": choose.__module__,
-        "__qualname__": choose.__qualname__,
-        "choose": staticmethod(choose),
-        "cost_blind": cost_blind,
-        "arm_memory": dict(arm_memory or {}),
-        "run_memory": dict(run_memory or {}),
-        "keeps": tuple(run_memory or {}),
-        "keeps_of_arms": tuple(arm_memory or {}),
-    }
-    if stop is not None:
-        members |= {"stop": staticmethod(stop), "depends_on_delta": True}
-    own: Any = type(choose.__name__, (Policy,), members)
-    return dataclass(frozen=True)(own)()

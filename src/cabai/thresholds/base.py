@@ -33,9 +33,18 @@ class Threshold(Named):
     `surplus`, by how much b beats a, so that a status can show it.
 
     >>> import cabai
-    >>> contrast = cabai.thresholds.threshold_of("contrast")
-    >>> contrast.is_proven_for("bernoulli")
-    True
+    >>> from cabai.families import Gaussian
+    >>> paper, data = cabai.thresholds.Paper(), Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
+    >>> round(paper.required(data, 0, 1, delta=0.05), 2)   # log(2 K t / delta)
+    9.68
+    >>> paper.beats(data, 0, 1, delta=0.05), paper.beats(data, 1, 0, delta=0.05), paper.stops(data, delta=0.05)
+    (True, False, True)
+    >>> paper.is_proven_for("gaussian"), paper.standing("gaussian")
+    (False, 'not proven for this family')
+    >>> paper.parameters(Gaussian(), arms=3, delta=1.0), str(paper.of_pairs)
+    ({'level': 1.791..., 'slope': 1.0}, 'paper')
+    >>> cabai.thresholds.Champion().for_family(cabai.families.Bounded())
+    ChampionBets()
     """
 
     kind = "threshold"
@@ -49,53 +58,27 @@ class Threshold(Named):
     arm_scratch: ClassVar[Fields] = {}  # what `weigh` computes per arm; a study does not store it
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        """The level, which depends on delta, and the other parameters; those left out are 0.
-
-        >>> from cabai.families import Gaussian
-        >>> from cabai.thresholds import Stylized
-        >>> Stylized().parameters(Gaussian(), arms=3, delta=1.0)
-        {'level': -0.0, 'loglog': 1.0, 'offset': 1.0}
-        """
+        """The level, which depends on delta, and the other parameters; those left out are 0."""
         raise NotImplementedError
 
     def is_proven_for(self, family: str | Family) -> bool:
-        """Whether the error probability is proven to be at most delta for this family, whatever the policy samples.
-
-        >>> from cabai.thresholds import EValue, Paper
-        >>> EValue().is_proven_for("gaussian"), Paper().is_proven_for("gaussian")
-        (True, False)
-        """
+        """Whether the error probability is proven to be at most delta for this family, whatever the policy samples."""
         return family_of(family).key in self.proven_for
 
     def standing(self, family: str | Family) -> str:
-        """Why the guarantee is not proven for a family, in words; empty if it is proven.
-
-        >>> from cabai.thresholds import Paper
-        >>> Paper().standing("gaussian")
-        'not proven for this family'
-        """
+        """Why the guarantee is not proven for a family, in words; empty if it is proven."""
         return "" if self.is_proven_for(family) else "not proven for this family"
 
     def check_use(self, policy: Named, epsilon: float, family: Family) -> None:
         """Refuse a policy or an epsilon for which this threshold is not valid. A proven threshold is valid for all."""
 
     def for_family(self, family: Family) -> Threshold:
-        """The form of this test that is made for a family.
-
-        >>> import cabai
-        >>> cabai.thresholds.threshold_of("champion").for_family(cabai.families.family_of("bounded"))
-        ChampionBets()
-        """
+        """The form of this test that is made for a family."""
         return self
 
     @property
     def of_pairs(self) -> Threshold:
-        """The test of pairs of arms: whether one is better than the other, whatever the rest.
-
-        >>> import cabai
-        >>> print(cabai.thresholds.threshold_of("contrast").of_pairs)
-        contrast
-        """
+        """The test of pairs of arms: whether one is better than the other, whatever the rest."""
         return self
 
     def pull_equally(self, b: Any, a: Any, arms: int) -> float:
@@ -114,25 +97,13 @@ class Threshold(Named):
         return False
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
-        """The evidence that arm b needs to beat arm a, in nats; infinite while more data are needed first.
-
-        >>> from cabai.thresholds import Paper
-        >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
-        >>> round(Paper().required(data, 0, 1, delta=0.05), 2)   # log(2 K t / delta)
-        9.68
-        """
+        """The evidence that arm b needs to beat arm a, in nats; infinite while more data are needed first."""
         self._check_arms(statistics, b, a)
         bound, rules, arms, run = self._after(statistics, delta)
         return float(bound(required)(run.t, rules) + arms[b].price + arms[a].price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
-        """Whether arm b beats arm a now, at this delta.
-
-        >>> from cabai.thresholds import Paper
-        >>> data = Statistics("gaussian", pulls=[100, 100], rewards=[150, 80])
-        >>> Paper().beats(data, 0, 1, delta=0.05), Paper().beats(data, 1, 0, delta=0.05)
-        (True, False)
-        """
+        """Whether arm b beats arm a now, at this delta."""
         self._check_arms(statistics, b, a)
         bound, rules, arms, run = self._after(statistics, delta)
         with np.errstate(all="ignore"):
@@ -144,12 +115,7 @@ class Threshold(Named):
                 raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
-        """Whether the leader beats every rival now, at this delta.
-
-        >>> from cabai.thresholds import Paper
-        >>> Paper().stops(Statistics("gaussian", pulls=[100, 100], rewards=[150, 80]), delta=0.05)
-        True
-        """
+        """Whether the leader beats every rival now, at this delta."""
         bound, rules, arms, run = self._after(statistics, delta)
         with np.errstate(all="ignore"):
             return bool(bound(leader_beats_every_rival)(arms, run, rules))
