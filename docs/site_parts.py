@@ -42,7 +42,7 @@ HELD = re.compile(r"""([(\[]*)(<math xmlns="[^"]*">(?:(?!</math>).)*</math>)([)\
 # What compiled code and subclasses use; docs/own.md says how to write a subclass.
 INNER = {
     "Family": {"binding", "call", "drawing", "parameters", "scale", "spread", "tilt", "tilt_ranges", "check_size"},
-    "Policy": {"parameters", "stop", "threshold"},
+    "Policy": {"functions", "parameters", "stop", "threshold"},
     "Threshold": {"check_use", "needs_first", "parameters", "pull_equally", "recall"},
     "Instance": {"drawing", "spreads"},
     "Statistics": {"state"},

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from cabai.core.shares import halves
-from cabai.policies.base import one_of
 from cabai.policies.pairs import CHALLENGERS, challenger
 from cabai.policies.tracking import Tracking
 
@@ -41,10 +40,8 @@ class AT2(Tracking):
     challenger: str = "tc"
     name = "at2"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(CHALLENGERS, self.challenger, "challenger")
+    choices: ClassVar[Any] = {"challenger": ("challenger", CHALLENGERS)}
 
     @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return track, ("challenger", CHALLENGERS[self.challenger])
+    def functions(self) -> tuple[Any, ...]:
+        return track, *super().functions

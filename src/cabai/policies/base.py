@@ -43,8 +43,18 @@ class Policy(Named):
     keeps: ClassVar[tuple[str, ...]] = ()  # run fields that a study must restore exactly: they are not just caches
     draws: ClassVar[int | None] = None  # random numbers of each choice, if that is all that has to be kept of one
     keeps_of_arms: ClassVar[tuple[str, ...]] = ()  # fields of each arm that are not just caches: never forgotten
-    functions: ClassVar[tuple[Any, ...]] = ()  # functions that replace the slots of these names
-    within: ClassVar[tuple[Any, ...]] = ()  # the same, if epsilon is not 0
+    choices: ClassVar[Mapping[str, tuple[str, Mapping[Any, Any]]]] = {}  # by parameter: a slot, and its functions
+    within: ClassVar[tuple[Any, ...]] = ()  # as `functions`, if epsilon is not 0
+
+    def __post_init__(self) -> None:
+        for name, (_, known) in self.choices.items():
+            one_of(known, getattr(self, name), name)
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """Functions that replace the slots of these names."""
+        chosen = ((slot, known[getattr(self, name)]) for name, (slot, known) in self.choices.items())
+        return tuple((slot, function) for slot, function in chosen if function is not None)
 
     @property
     def stops_by_itself(self) -> bool:

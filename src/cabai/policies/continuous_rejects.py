@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cabai.families.slots import variance_at
-from cabai.policies.base import one_of
 from cabai.policies.rejecting import Spending, drop, harmonic, least_pulled, worst
 from cabai.support.specialise import required_slot
 
@@ -70,10 +69,4 @@ class ContinuousRejects(Spending):
     gap: str = "mean"
     name = "continuous-rejects"
     choose, stop = staticmethod(least_pulled), staticmethod(stop)
-
-    def __post_init__(self) -> None:
-        one_of(GAPS, self.gap, "gap")
-
-    @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return (("gap", GAPS[self.gap]),)
+    choices: ClassVar[Any] = {"gap": ("gap", GAPS)}

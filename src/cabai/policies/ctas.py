@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cabai.core.shares import ARM_MEMORY, ARM_SCRATCH, RUN_MEMORY, allocate
 from cabai.core.state import Fields
-from cabai.policies.base import one_of
 from cabai.policies.cumulative import TRACKED, track_sums
 from cabai.policies.tracking import Tracking
 from cabai.support.specialise import required_slot
@@ -62,18 +61,15 @@ class CTAS(Tracking):
     draws = 0
     run_memory, arm_scratch = RUN_MEMORY, ARM_SCRATCH
     keeps_of_arms = tuple(TRACKED)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(LAGS, self.tracking, "tracking")
+    choices: ClassVar[Any] = {"tracking": ("lag", LAGS)}
 
     @property
     def arm_memory(self) -> Fields:  # type: ignore[override]
         return ARM_MEMORY | TRACKED if self.tracking == "sums" else ARM_MEMORY
 
     @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return (("track", track_sums),) if self.tracking == "sums" else (track, ("lag", LAGS[self.tracking]))
+    def functions(self) -> tuple[Any, ...]:
+        return (("track", track_sums),) if self.tracking == "sums" else (track, *super().functions)
 
     def parameters(self, arms: int) -> dict[str, float]:
         return super().parameters(arms) | ({"exploration": 0.0} if self.tracking == "sums" else {})

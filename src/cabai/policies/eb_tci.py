@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cabai.policies.base import Policy, one_of
+from cabai.policies.base import Policy
 from cabai.policies.pairs import CHALLENGERS, COINS, challenger, toss
 from cabai.support.validation import InvalidInput, number
 
@@ -44,18 +44,18 @@ class EBTCI(Policy):
     name = "eb-tci"
     choose = staticmethod(choose)
 
+    choices: ClassVar[Any] = {"coin": ("weights", COINS), "challenger": ("challenger", CHALLENGERS)}
+
     def __post_init__(self) -> None:
-        one_of(COINS, self.coin, "coin")
-        one_of(CHALLENGERS, self.challenger, "challenger")
+        super().__post_init__()
         if number(self.epsilon, "epsilon") < 0 or (self.epsilon > 0 and self.challenger != "tc"):
             raise InvalidInput(
                 f"epsilon must not be negative, and needs challenger=tc, got {self.epsilon!r} with {self.challenger}."
             )
 
     @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        rival = tc_epsilon if self.epsilon > 0 else CHALLENGERS[self.challenger]
-        return ("challenger", rival), ("weights", COINS[self.coin])
+    def functions(self) -> tuple[Any, ...]:
+        return *super().functions, *((("challenger", tc_epsilon),) if self.epsilon > 0 else ())
 
     def parameters(self, arms: int) -> dict[str, float]:
         return {"allowance": float(self.epsilon)}

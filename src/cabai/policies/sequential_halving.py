@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cabai.core.state import Fields
-from cabai.policies.base import one_of
 from cabai.policies.rejecting import Spending, drop, least_pulled
 from cabai.support.specialise import slot
 
@@ -76,10 +75,4 @@ class SequentialHalving(Spending):
     choose, stop = staticmethod(choose), staticmethod(stop)
     arm_memory: ClassVar[Fields] = {"before": 0.0, "base_pulls": 0, "base_rewards": 0.0}
     keeps_of_arms = tuple(arm_memory)
-
-    def __post_init__(self) -> None:
-        one_of(SCORES, self.reuse, "reuse")
-
-    @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return () if SCORES[self.reuse] is None else (("score", SCORES[self.reuse]),)
+    choices: ClassVar[Any] = {"reuse": ("score", SCORES)}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cabai.families.slots import draw_mean
-from cabai.policies.base import Policy, one_of
+from cabai.policies.base import Policy
 from cabai.policies.pairs import COINS, challenger, tc, toss
 
 REDRAWS = 100  # of TTTS, near the end of a run nearly all redraws return the leader again
@@ -56,11 +56,4 @@ class Thompson(Policy):
     coin: str = "half"
     name = "thompson"
     choose = staticmethod(choose)
-
-    def __post_init__(self) -> None:
-        one_of(CHALLENGERS, self.challenger, "challenger")
-        one_of(COINS, self.coin, "coin")
-
-    @property
-    def functions(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return ("challenger", CHALLENGERS[self.challenger]), ("weights", COINS[self.coin])
+    choices: ClassVar[Any] = {"challenger": ("challenger", CHALLENGERS), "coin": ("weights", COINS)}

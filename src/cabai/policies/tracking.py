@@ -35,6 +35,7 @@ class Tracking(Policy):
     choose = staticmethod(explore_or_track)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for field in ("exploration", "slack"):
             if number(getattr(self, field), field) < 0:
                 raise InvalidInput(f"{field} must not be negative, got {getattr(self, field)!r}.")
