@@ -100,7 +100,7 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.streams.open >= MOST_STREAMS:
-            refusal = problem("too-many-streams", 503, "too many event streams are open.", SOON)
+            refusal = problem("too-many-streams", "too many event streams are open.", SOON)
             await refusal(scope, receive, send)
             return
         self.streams.open += 1
