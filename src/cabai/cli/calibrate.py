@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import option, takes
-from cabai.cli.tools import check_file, status_line, with_written
+from cabai.cli.tools import check_file, progress_shown, with_written
 
 
 @takes("calibrate")
@@ -29,7 +29,7 @@ def calibrate(
     from cabai.calibration import calibrate
 
     check_file(out, "json")
-    with status_line() as progress:
+    with progress_shown() as progress:
         certificate = calibrate(**settings, progress=progress)
     if out is not None:
         certificate.save(out)

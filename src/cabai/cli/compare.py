@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import argument, option, read_instance, read_instances, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.tools import check_file, progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.settings import defaults_for, settings_for
 from cabai.support.validation import InvalidInput
@@ -43,7 +43,7 @@ def compare(
     number = settings["trajectories"] * len(settings["policies"]) * (1 if instances is None else len(instance))
     if tuple(settings["policies"]) == usual["policies"]:
         del settings["policies"]  # the goal decides
-    with progress_bar(number) as progress:
+    with progress_shown(number) as progress:
         found: Any = compare(instance, **settings, progress=progress)
     if plot is not None:
         save(found.plot(), plot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import check_file, status_line, with_written
+from cabai.cli.tools import check_file, progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.support.validation import InvalidInput
 
@@ -54,7 +54,7 @@ def plan(
         start = load_study(study, storage=storage)
     arms = None if names is None else [name.strip() for name in names.split(",")]
     settings["curve"] = settings["curve"] or plot is not None
-    with status_line() as progress:
+    with progress_shown() as progress:
         found = plan(start, arms=arms, **settings, progress=progress)
     if plot is not None:
         from cabai.plots import plan_figure, save

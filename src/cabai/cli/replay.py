@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.tools import check_file, progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.settings import settings_for
 
@@ -41,7 +41,7 @@ def replay(
         scores[0] if len(scores) == 1 else scores, **{name: settings[name] for name in settings_for("scores")}
     )
     settings = {name: settings[name] for name in settings_for("replay") if name != "costs"}
-    with progress_bar(settings["repeats"], "races") as progress, warnings.catch_warnings():
+    with progress_shown(settings["repeats"], "races") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingScores)  # the result reports it
         found = replay(table, **settings, progress=progress)
     if plot is not None:

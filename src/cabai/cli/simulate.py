@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import option, read_instance, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.tools import check_file, progress_shown, with_written
 from cabai.support.validation import InvalidInput
 
 
@@ -26,7 +26,7 @@ def simulate(
     if out is not None and settings["keep"] != "rows":
         raise InvalidInput("--out needs --keep rows: it writes every trajectory.")
     check_file(out)
-    with progress_bar(settings["trajectories"]) as progress:
+    with progress_shown(settings["trajectories"]) as progress:
         runs: Any = simulate(instance, **settings, progress=progress)
     if out is not None:
         runs.to_parquet(out)
