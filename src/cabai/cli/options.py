@@ -14,6 +14,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from cabai.instance import Instance
 from cabai.settings import REQUIRED, STORAGE, Setting, settings_for
+from cabai.support.files import file_to_write
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput, shown
 
@@ -85,6 +86,21 @@ def option(help: str, default: Any = None, *, names: tuple[str, ...] = (), **mor
 def argument(help: str, default: Any = REQUIRED) -> Any:
     """A positional argument of a command, as the default of its parameter."""
     return typer.Argument(default, help=help)
+
+
+def file_option(help: str, *kinds: str, default: str | None = None) -> Any:
+    """An option that names a file to write. One that cannot be written, or does not end in one of these kinds, is
+    refused before any work."""
+
+    def check(param: typer.CallbackParam, value: str | None) -> str | None:
+        if value is not None:
+            if kinds and Path(value).suffix.lstrip(".").lower() not in kinds:
+                allowed = " or ".join(filter(None, [", ".join(f".{kind}" for kind in kinds[:-1]), f".{kinds[-1]}"]))
+                raise InvalidInput(f"{param.opts[0]} must end in {allowed}, got {value!r}.")
+            file_to_write(value)
+        return value
+
+    return option(help, default, callback=check)
 
 
 def evaluated(given: inspect.Parameter, function: Function) -> inspect.Parameter:

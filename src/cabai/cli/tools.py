@@ -6,14 +6,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from cabai.study.run.failing import without_ours
-from cabai.support.files import file_to_write
-from cabai.support.validation import InvalidInput
 
 
 class Interrupted(Exception):
@@ -42,16 +39,6 @@ def show_help_alone(context: typer.Context) -> None:
 def with_written(found: Any, file: str | None) -> str:
     """A result as text, and the file that it was written to."""
     return f"{found}" if file is None else f"{found}\nwritten: {file}"
-
-
-def check_file(file: str | None, *kinds: str, option: str = "--out") -> None:
-    """Refuse a file that cannot be written, or whose name does not end like one of these kinds, before any work."""
-    if file is None:
-        return
-    if kinds and Path(file).suffix.lstrip(".").lower() not in kinds:
-        allowed = " or ".join(filter(None, [", ".join(f".{kind}" for kind in kinds[:-1]), f".{kinds[-1]}"]))
-        raise InvalidInput(f"{option} must end in {allowed}, got {file!r}.")
-    file_to_write(file)
 
 
 @contextmanager
