@@ -46,7 +46,6 @@ def teach(context: typer.Context) -> None:
 def create(
     name: str,
     storage: str,
-    import_study: str | None = option("Start with the observations of another study in this storage."),
     metadata: str | None = option('Data to keep with the arms, as JSON: {"small": {"model": "m1"}}'),
     **settings: Any,
 ) -> Answer:
@@ -61,8 +60,9 @@ def create(
     """
     if metadata is not None:
         settings["arms"] = with_metadata(settings["arms"], metadata)
-    if import_study is not None:
-        settings["import_from"] = load_study(import_study, storage=storage)
+    source = settings["import_from"]
+    if source is not None and not Path(source).is_file() and Path(source).suffix.lower() not in (".csv", ".parquet"):
+        settings["import_from"] = load_study(source, storage=storage)
     study = create_study(name, storage=storage, **settings)
     how = "ready" if settings["load_if_exists"] else "created"
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 from pydantic import create_model
@@ -14,8 +15,10 @@ from cabai.study.wire import HANDED, LISTED
 
 
 def shape(name: str, about: str | None = None, /, **fields: Any) -> Any:
-    """An object with these fields, none of them left out."""
-    return create_model(name, __doc__=about, **{each: (kind, ...) for each, kind in fields.items()})  # type: ignore[call-overload]
+    """An object with these fields, none of them left out; [kind] is a list of that kind."""
+    kinds = {each: GenericAlias(list, kind[0]) if isinstance(kind, list) else kind for each, kind in fields.items()}
+    made: Any = create_model(name, __doc__=about, **{each: (kind, ...) for each, kind in kinds.items()})  # type: ignore[call-overload]
+    return made
 
 
 def some(kind: type, names: Iterable[str]) -> dict[str, Any]:
@@ -30,15 +33,15 @@ UnderWay = shape(
     "UnderWay", **some(Pull, [name for name in HANDED if name != "metadata"]), asked=float, worker=str | None
 )
 Past = shape("Past", **some(Point, Point._fields))
-Overview = shape("Overview", studies=list[Listed], damaged=list[str])
+Overview = shape("Overview", studies=[Listed], damaged=list[str])
 Created = shape("Created", name=str, arms=list[str])
-Pulls = shape("Pulls", pulls=list[Handed], amended=int)
-AllUnderWay = shape("AllUnderWay", pulls=list[UnderWay])
-History = shape("History", history=list[Past])
+Pulls = shape("Pulls", pulls=[Handed], amended=int)
+AllUnderWay = shape("AllUnderWay", pulls=[UnderWay])
+History = shape("History", history=[Past])
 Failure = shape("Failure", arm=str, reason=str, count=int, last=float)
 Failures = shape(
     "Failures", "Why pulls have failed, the most frequent reasons first, and the time by the storage's clock.",
-    failures=list[Failure], now=float,
+    failures=[Failure], now=float,
 )  # fmt: skip
 IN_SHORT: dict[str, Any] = {
     "stopped": bool, "reason": str | None, "decision": str | None, "spent": float, "amended": int,
@@ -54,13 +57,13 @@ Amendment = shape(
     "When it was made, by whom, what it changed (from, to), and why the study had stopped, if this let it continue.",
     made=float, by=str | None, changes=dict[str, list[Any]], reopened=str | None,
 )  # fmt: skip
-Amendments = shape("Amendments", amendments=list[Amendment])
+Amendments = shape("Amendments", amendments=[Amendment])
 Log = shape(
     "Log", "Everything that ever happened, the oldest first; an event has the fields that belong to its kind.",
     log=list[dict[str, Any]],
 )  # fmt: skip
 Score = shape("Score", arm=str, item=str | int, score=float)
-Scores = shape("Scores", scores=list[Score])
+Scores = shape("Scores", scores=[Score])
 About = shape("About", name=str, settings=dict[str, Any], amended=int)
 PROBLEM: dict[int | str, dict[str, Any]] = {
     "default": {

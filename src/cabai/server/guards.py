@@ -93,7 +93,7 @@ class Guards:
             return problem("too-many-requests", detail, {"Retry-After": "1"})
         if is_foreign(headers, scope, host):
             return problem("foreign-origin", "requests from pages of other sites are refused.")
-        if is_entry(scope):
+        if entry_token(scope) is not None:
             return None
         kind = self.access.kind_of(token_in(headers, self.access.cookie))
         if kind is None:
@@ -126,9 +126,9 @@ class Guards:
 
     def entrance(self, scope: Scope) -> Response | None:
         """The page with a token in its address: the token is moved from the address to a cookie."""
-        if not is_entry(scope):
+        token = entry_token(scope)
+        if token is None:
             return None
-        token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
         if self.access.kind_of(token) is None:
             return self.no_access(scope)
         answer: Response = RedirectResponse(scope["path"], 303)
@@ -146,9 +146,9 @@ def address_in(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def is_entry(scope: Scope) -> bool:
-    query = parse_qs(scope["query_string"].decode("latin-1"))
-    return is_page(scope) and "token" in query
+def entry_token(scope: Scope) -> str | None:
+    """The token in the address of a page, if there is one."""
+    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0] if is_page(scope) else None
 
 
 def is_page(scope: Scope) -> bool:
