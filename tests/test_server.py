@@ -21,7 +21,7 @@ import pytest
 
 import cabai
 from cabai.server import Access, tokens_in
-from cabai.server.access import ATTEMPTS
+from cabai.server.access import ATTEMPTS, Rates
 from cabai.server.studies import Studies, scores_of
 from cabai.study.wire import LARGEST
 from served import InThread, Process
@@ -48,7 +48,7 @@ def one_server(storage):
 
 @pytest.fixture
 def server(one_server):
-    one_server.access._wrong.clear()  # of other tests
+    one_server.access.wrong = Rates(ATTEMPTS / 60, ATTEMPTS)  # without those of other tests
     return one_server
 
 
@@ -740,8 +740,6 @@ def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
 
 def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
     """The others are not; and the client waits and asks again by itself."""
-    from cabai.server.access import Rates
-
     monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=5, burst=5))
     server = InThread(storage)
     try:

@@ -261,7 +261,7 @@ def test_a_file_names_what_is_caught(function, more, why, tmp_path):
     [
         ("5", "catch must be names of exceptions"),
         ("[5]", "catch must be names of exceptions"),
-        ('"NoSuchError"', "exception 'builtins:NoSuchError' cannot be found"),
+        ('"NoSuchError"', "the module builtins has no 'NoSuchError'"),
         ('"failing_judges:typo"', "catch must be exception classes"),
         ('"KeyboardInterrupt"', "catch must be exception classes"),
     ],

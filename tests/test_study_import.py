@@ -212,6 +212,8 @@ def test_from_the_shell(tmp_path):
     assert here(*about, "--unseen", cwd=tmp_path).returncode == 0
     rows = list(csv.DictReader(io.StringIO(here("study", "export", "x", cwd=tmp_path).stdout)))
     assert [row["origin"] for row in rows] == ["trials.csv"] * 2
-    about = ["study", "create", "y", "--arms", "a,b", "--family", "bernoulli", "--import-study", "x", "--unseen"]
+    about = ["study", "create", "y", "--arms", "a,b", "--family", "bernoulli", "--import-from", "x", "--unseen"]
     assert here(*about, cwd=tmp_path).returncode == 0
     assert "2 told by import" in here("study", "status", "y", cwd=tmp_path).stdout
+    about = ["study", "create", "z", "--arms", "a,b", "--family", "bernoulli", "--import-study", "x", "--unseen"]
+    assert "did you mean --import-from?" in here(*about, cwd=tmp_path).stderr

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cabai.study import Pull, Status
 
-FIELDS = ("id", "arm", "item", "number", "expires", "offers", "metadata")
-
 
 def asked(pulls: Sequence[Pull], as_json: bool) -> str:
     """What `cabai study ask` prints."""
     if as_json:
-        return json.dumps({"pulls": [{field: getattr(pull, field) for field in FIELDS} for pull in pulls]})
+        return json.dumps({"pulls": [vars(pull) for pull in pulls]})
     return "\n".join(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}") for pull in pulls)
 
 

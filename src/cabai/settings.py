@@ -217,7 +217,8 @@ SETTINGS = (
     # Changes, and earlier results
     Setting("reserve", "number", None, "Share of delta to keep for arms added or dropped later, such as 0.1.", CREATED,
             checked_reserve),
-    Setting("import_from", "text", None, "Start with the observations in a .csv or .parquet file.", "study"),
+    Setting("import_from", "text", None,
+            "Start with the observations in a .csv or .parquet file, or of another study.", "study"),
     Setting("unseen", "flag", False,
             "Declare that the imported data are complete and did not influence the choice of arms.", "study"),
     Setting("metadata", "json", None, 'Data to keep with the arms, as JSON: {"small": {"model": "m1"}}.', "amend"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cabai.cli.options import argument, option, read_names, takes
-from cabai.cli.tools import progress_bar
+from cabai.cli.tools import progress_shown
 from cabai.support.validation import InvalidInput
 
 SUITES = "kanarios24, gk16, menard19, cr23, shrr24, random"
@@ -50,7 +50,7 @@ def bench(
         len(chosen_policies(chosen, case))
         for case in chosen_cases(suites or (), settings["seed"], quick, delta, budget)
     )
-    with progress_bar(number, "simulations") as progress:
+    with progress_shown(number, "simulations") as progress:
         made: Any = bench(
             suites or (), chosen, delta=delta, budget=budget, threshold=threshold, reference=reference, quick=quick,
             out=out, command=f"cabai {' '.join(sys.argv[1:])}", progress=progress, **settings,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cabai.cli.options import option, takes
-from cabai.cli.tools import check_file, status_line, with_written
+from cabai.cli.options import file_option, takes
+from cabai.cli.tools import progress_shown, with_written
 
 
 @takes("calibrate")
 def calibrate(
-    out: str | None = option("Write the certificate to this .json file, which --threshold can read."),
+    out: str | None = file_option("Write the certificate to this .json file, which --threshold can read.", "json"),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Find a cheaper threshold for one policy, by simulation.
@@ -28,8 +28,7 @@ def calibrate(
     """
     from cabai.calibration import calibrate
 
-    check_file(out, "json")
-    with status_line() as progress:
+    with progress_shown() as progress:
         certificate = calibrate(**settings, progress=progress)
     if out is not None:
         certificate.save(out)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cabai.cli.options import argument, option, read_instance, read_instances, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.options import argument, file_option, read_instance, read_instances, takes
+from cabai.cli.tools import progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.settings import defaults_for, settings_for
 from cabai.support.validation import InvalidInput
@@ -16,7 +16,7 @@ def compare(
     instances: str | None = argument(
         "A TOML file of several instances: a table each, with the options of one as keys.", None
     ),
-    plot: str | None = option("Also plot what each policy pays, to this .png or .svg file."),
+    plot: str | None = file_option("Also plot what each policy pays, to this .png or .svg file.", *PICTURES),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Compare what several policies pay on the same instance, or on each of several.
@@ -32,7 +32,6 @@ def compare(
 
     if settings["keep"] != "rows" and plot is not None:
         raise InvalidInput("--plot needs --keep rows: it uses every trajectory.")
-    check_file(plot, *PICTURES, option="--plot")
     given = {name: settings.pop(name) for name in settings_for("instance")}
     if instances is None and None in (given["family"], given["means"], given["costs"]):
         raise InvalidInput("give --family, --means and --costs of an instance, or a TOML file of several.")
@@ -43,7 +42,7 @@ def compare(
     number = settings["trajectories"] * len(settings["policies"]) * (1 if instances is None else len(instance))
     if tuple(settings["policies"]) == usual["policies"]:
         del settings["policies"]  # the goal decides
-    with progress_bar(number) as progress:
+    with progress_shown(number) as progress:
         found: Any = compare(instance, **settings, progress=progress)
     if plot is not None:
         save(found.plot(), plot)

@@ -6,14 +6,15 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from cabai.instance import Instance
 from cabai.settings import REQUIRED, STORAGE, Setting, settings_for
+from cabai.support.files import file_to_write
 from cabai.support.registry import split_outside_brackets
 from cabai.support.validation import InvalidInput, shown
 
@@ -77,42 +78,53 @@ def parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)
 
 
-class Own(NamedTuple):
-    """What a command says of a parameter that is its own."""
-
-    kind: Callable[..., Any]  # typer's Option or Argument
-    names: tuple[str, ...]
-    default: Any
-    more: dict[str, Any]
-
-
 def option(help: str, default: Any = None, *, names: tuple[str, ...] = (), **more: Any) -> Any:
     """An option of a command alone, as the default of its parameter; it is named after it."""
-    return Own(typer.Option, names, default, {"help": help, **more})
+    return typer.Option(default, *names, help=help, **more)
 
 
 def argument(help: str, default: Any = REQUIRED) -> Any:
     """A positional argument of a command, as the default of its parameter."""
-    return Own(typer.Argument, (), default, {"help": help})
+    return typer.Argument(default, help=help)
+
+
+def file_option(help: str, *kinds: str, default: str | None = None) -> Any:
+    """An option that names a file to write. One that cannot be written, or does not end in one of these kinds, is
+    refused before any work."""
+
+    def check(param: typer.CallbackParam, value: str | None) -> str | None:
+        if value is not None:
+            if kinds and Path(value).suffix.lstrip(".").lower() not in kinds:
+                allowed = " or ".join(filter(None, [", ".join(f".{kind}" for kind in kinds[:-1]), f".{kinds[-1]}"]))
+                raise InvalidInput(f"{param.opts[0]} must end in {allowed}, got {value!r}.")
+            file_to_write(value)
+        return value
+
+    return option(help, default, callback=check)
 
 
 def evaluated(given: inspect.Parameter, function: Function) -> inspect.Parameter:
     """A parameter that a command declares itself."""
-    kind, own = eval(given.annotation, function.__globals__), given.default
-    if not isinstance(own, Own):
-        return parameter(given.name, kind, own)
-    names = own.names or ((f"--{given.name.replace('_', '-')}",) if own.kind is typer.Option else ())
-    return parameter(given.name, Annotated[kind, own.kind(*names, **own.more)], own.default)
+    own = given.default
+    if isinstance(own, OptionInfo) and not own.param_decls:
+        own.param_decls = (option_name(given.name),)
+    return parameter(given.name, eval(given.annotation, function.__globals__), own)
 
 
 def is_argument(given: inspect.Parameter) -> bool:
-    return any(isinstance(each, type(typer.Argument())) for each in given.annotation.__metadata__)
+    return any(
+        isinstance(each, ArgumentInfo) for each in (given.default, *getattr(given.annotation, "__metadata__", ()))
+    )
+
+
+def option_name(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
 
 
 def option_of(row: Setting, default: Any) -> inspect.Parameter:
     """The option of a setting. What is not one number or word is given as text, and read afterwards."""
     kind = {"number": float, "whole": int, "flag": bool}.get(row.kind, str)
-    written = f"--{row.name.replace('_', '-')}"
+    written = option_name(row.name)
     if default is True:
         written = f"{written}/--no-{written[2:]}"
     if isinstance(default, tuple):
@@ -127,7 +139,7 @@ def read(row: Setting, given: Any) -> Any:
     """The value of an option."""
     if given is None:
         return row.default if row.default is False else None
-    return READERS[row.kind](given, f"--{row.name.replace('_', '-')}") if row.kind in READERS else given
+    return READERS[row.kind](given, option_name(row.name)) if row.kind in READERS else given
 
 
 def read_names(text: str, option: str = "") -> list[str]:
@@ -165,7 +177,7 @@ def read_score(text: str, option: str) -> str | float:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
-    "names": read_names, "numbers": read_numbers, "json": partial(read_json), "items": read_items, "score": read_score,
+    "names": read_names, "numbers": read_numbers, "json": read_json, "items": read_items, "score": read_score,
 }  # fmt: skip
 
 

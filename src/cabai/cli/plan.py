@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import check_file, status_line, with_written
+from cabai.cli.options import argument, file_option, option, takes
+from cabai.cli.tools import progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.support.validation import InvalidInput
 
@@ -19,8 +19,8 @@ def plan(
     ),
     names: str | None = option("Name of each arm: small,medium,large."),
     study: str | None = option("Plan a study with the settings and the data of this stored study."),
-    plot: str | None = option(
-        "Plot the bill against the gap (with --items: against epsilon), to this .png or .svg file."
+    plot: str | None = file_option(
+        "Plot the bill against the gap (with --items: against epsilon), to this .png or .svg file.", *PICTURES
     ),
     **settings: Any,
 ) -> tuple[Any, Any]:
@@ -44,7 +44,6 @@ def plan(
     """
     from cabai.planning import plan
 
-    check_file(plot, *PICTURES, option="--plot")
     if study is not None and source is not None:
         raise InvalidInput("give a file or --study, not both.")
     start: Any = source
@@ -54,7 +53,7 @@ def plan(
         start = load_study(study, storage=storage)
     arms = None if names is None else [name.strip() for name in names.split(",")]
     settings["curve"] = settings["curve"] or plot is not None
-    with status_line() as progress:
+    with progress_shown() as progress:
         found = plan(start, arms=arms, **settings, progress=progress)
     if plot is not None:
         from cabai.plots import plan_figure, save

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.options import argument, file_option, takes
+from cabai.cli.tools import progress_shown, with_written
 from cabai.plots import PICTURES
 from cabai.settings import settings_for
 
@@ -17,7 +17,7 @@ def replay(
         "A CSV or Parquet file of scores; or logs of Inspect (.eval, .json) or lm-evaluation-harness "
         "(samples_*.jsonl), or a folder of logs."
     ),
-    plot: str | None = option("Also plot the bill and what each arm cost, to this .png or .svg file."),
+    plot: str | None = file_option("Also plot the bill and what each arm cost, to this .png or .svg file.", *PICTURES),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Find what a race would have cost on scores you already have.
@@ -36,12 +36,11 @@ def replay(
     from cabai.datasets import read_table, replay
     from cabai.errors import MissingScores
 
-    check_file(plot, *PICTURES, option="--plot")
     table = read_table(
         scores[0] if len(scores) == 1 else scores, **{name: settings[name] for name in settings_for("scores")}
     )
     settings = {name: settings[name] for name in settings_for("replay") if name != "costs"}
-    with progress_bar(settings["repeats"], "races") as progress, warnings.catch_warnings():
+    with progress_shown(settings["repeats"], "races") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingScores)  # the result reports it
         found = replay(table, **settings, progress=progress)
     if plot is not None:

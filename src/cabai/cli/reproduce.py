@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cabai.cli.options import argument, option, takes
-from cabai.cli.tools import status_line
+from cabai.cli.tools import progress_shown
 from cabai.paper import MORE, PARTS
 from cabai.support.validation import InvalidInput
 
@@ -28,7 +28,7 @@ def reproduce(
 
     if not out:
         raise InvalidInput("--out must name a folder, got ''.")
-    with status_line() as progress:
+    with progress_shown() as progress:
         sections, written = reproduce(part, out=out, quick=quick, **settings, progress=progress)
     about = {
         "files": [str(path) for path in written],

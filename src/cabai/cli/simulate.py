@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cabai.cli.options import option, read_instance, takes
-from cabai.cli.tools import check_file, progress_bar, with_written
+from cabai.cli.options import file_option, read_instance, takes
+from cabai.cli.tools import progress_shown, with_written
 from cabai.support.validation import InvalidInput
 
 
 @takes("instance", "simulate")
 def simulate(
-    out: str | None = option("Also write one row per trajectory to this Parquet file."),
+    out: str | None = file_option("Also write one row per trajectory to this Parquet file."),
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Simulate a policy many times on a known instance.
@@ -25,8 +25,7 @@ def simulate(
     instance = read_instance(settings)
     if out is not None and settings["keep"] != "rows":
         raise InvalidInput("--out needs --keep rows: it writes every trajectory.")
-    check_file(out)
-    with progress_bar(settings["trajectories"]) as progress:
+    with progress_shown(settings["trajectories"]) as progress:
         runs: Any = simulate(instance, **settings, progress=progress)
     if out is not None:
         runs.to_parquet(out)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.options import JsonOption, argument, option, read_json, takes
-from cabai.cli.tools import check_file, show_help_alone
+from cabai.cli.options import JsonOption, argument, file_option, option, read_json, takes
+from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
 from cabai.printed import asked, told
@@ -47,7 +46,6 @@ def teach(context: typer.Context) -> None:
 def create(
     name: str,
     storage: str,
-    import_study: str | None = option("Start with the observations of another study in this storage."),
     metadata: str | None = option('Data to keep with the arms, as JSON: {"small": {"model": "m1"}}'),
     **settings: Any,
 ) -> Answer:
@@ -62,8 +60,9 @@ def create(
     """
     if metadata is not None:
         settings["arms"] = with_metadata(settings["arms"], metadata)
-    if import_study is not None:
-        settings["import_from"] = load_study(import_study, storage=storage)
+    source = settings["import_from"]
+    if source is not None and not Path(source).is_file() and Path(source).suffix.lower() not in (".csv", ".parquet"):
+        settings["import_from"] = load_study(source, storage=storage)
     study = create_study(name, storage=storage, **settings)
     how = "ready" if settings["load_if_exists"] else "created"
     return (
@@ -147,11 +146,16 @@ def list_(storage: str, as_json: JsonOption = False) -> None:
 
 
 @study_app.command()
-@takes()
+@takes(study=True)
 def export(
-    name: str,
-    storage: str,
-    out: str | None = option("A .csv, .json or .parquet file; .jsonl for the whole log. Default: print CSV."),
+    study: Study,
+    out: str | None = file_option(
+        "A .csv, .json or .parquet file; .jsonl for the whole log. Default: print CSV.",
+        "csv",
+        "json",
+        "parquet",
+        "jsonl",
+    ),
     as_json: JsonOption = False,
 ) -> Answer | None:
     """Export all results, one row per pull.
@@ -163,11 +167,9 @@ def export(
     Example: cabai study export judges --out judges.csv
     """
     if out is None:
-        study = load_study(name, storage=storage)
         typer.echo(exported(study, "json" if as_json else "csv").decode(), nl=False)
         return None
-    check_file(out, "csv", "json", "parquet", "jsonl")
-    write_whole(out, exported(load_study(name, storage=storage), Path(out).suffix[1:].lower()))
+    write_whole(out, exported(study, Path(out).suffix[1:].lower()))
     return written(out)
 
 
@@ -198,27 +200,22 @@ def log(study: Study) -> Answer:
 
 
 @study_app.command()
-@takes()
+@takes(study=True)
 def plot(
-    name: str,
-    storage: str,
-    out: str = option("The .svg or .png file to write.", "study.svg"),
+    study: Study, out: str = file_option("The .svg or .png file to write.", "svg", "png", default="study.svg")
 ) -> Answer:
     """Plot a study: its arms, the progress, the leader's lead and the bill.
 
     Example: cabai study plot judges --out judges.svg
     """
-    check_file(out, "svg", "png")
-    save(load_study(name, storage=storage).plot(), out)
+    save(study.plot(), out)
     return written(out)
 
 
 @study_app.command()
-@takes()
+@takes(study=True)
 def report(
-    name: str,
-    storage: str,
-    out: str = option("The .html file to write.", "report.html"),
+    study: Study, out: str = file_option("The .html file to write.", "html", "htm", default="report.html")
 ) -> Answer:
     """Write a report of a study as one self-contained HTML file.
 
@@ -226,8 +223,7 @@ def report(
 
     Example: cabai study report judges --out judges.html
     """
-    check_file(out, "html", "htm")
-    load_study(name, storage=storage).report(out)
+    study.report(out)
     return written(out)
 
 
@@ -375,18 +371,20 @@ def amendments(study: Study) -> Answer:
 
 
 def line_of_amendment(made: dict[str, Any]) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made["made"]))
     changes = "; ".join(
         f"{name}: {json.dumps(old)} -> {json.dumps(new)}" for name, (old, new) in made["changes"].items()
     )
     on = "" if made["reopened"] is None else f" (it had stopped at {made['reopened']}, and continued)"
-    return f"{when} by {made['by']}: {changes}{on}"
+    return f"{in_utc(made['made'])} UTC by {made['by']}: {changes}{on}"
 
 
 def line_of_log(event: dict[str, Any]) -> str:
-    when = datetime.fromtimestamp(event["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
     rest = "  ".join(f"{key} {value}" for key, value in event.items() if key not in ("place", "kind", "time"))
-    return f"{event['place']:>6}  {when}  {event['kind']:<8}  {rest}"
+    return f"{event['place']:>6}  {in_utc(event['time'])}  {event['kind']:<8}  {rest}"
+
+
+def in_utc(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment))
 
 
 def written(out: str) -> Answer:

@@ -6,14 +6,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from cabai.study.run.failing import without_ours
-from cabai.support.files import file_to_write
-from cabai.support.validation import InvalidInput
 
 
 class Interrupted(Exception):
@@ -44,51 +41,30 @@ def with_written(found: Any, file: str | None) -> str:
     return f"{found}" if file is None else f"{found}\nwritten: {file}"
 
 
-def check_file(file: str | None, *kinds: str, option: str = "--out") -> None:
-    """Refuse a file that cannot be written, or whose name does not end like one of these kinds, before any work."""
-    if file is None:
-        return
-    if kinds and Path(file).suffix.lstrip(".").lower() not in kinds:
-        allowed = " or ".join(filter(None, [", ".join(f".{kind}" for kind in kinds[:-1]), f".{kinds[-1]}"]))
-        raise InvalidInput(f"{option} must end in {allowed}, got {file!r}.")
-    file_to_write(file)
-
-
 @contextmanager
-def cancelled_tasks_reported() -> Iterator[None]:
-    """After Ctrl-C, also report what happened to tasks on a cluster."""
+def progress_shown(total: int | None = None, of: str = "trajectories") -> Iterator[Callable[[Any], None] | None]:
+    """Show how far something is on stderr, if it is a terminal: a bar if the total is known, else a line of words.
+
+    After Ctrl-C, also report what happened to tasks on a cluster.
+    """
     try:
-        yield
+        if not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if total is None:
+            with console.status("") as status:
+                yield status.update
+            return
+        from rich.progress import Progress
+
+        with Progress(console=console, transient=True) as bar:
+            task = bar.add_task(of, total=total)
+            yield lambda done: bar.update(task, completed=done)
     except KeyboardInterrupt as error:
         notes = getattr(error, "__notes__", None)
         if notes is None:
             raise
         raise Interrupted(f"stopped: {notes[0]}") from error
-
-
-@contextmanager
-def progress_bar(total: int, of: str = "trajectories") -> Iterator[Callable[[int], None] | None]:
-    """Show a progress bar on stderr if it is a terminal."""
-    if not sys.stderr.isatty():
-        with cancelled_tasks_reported():
-            yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with cancelled_tasks_reported(), Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(of, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
-@contextmanager
-def status_line() -> Iterator[Callable[[str], None] | None]:
-    """Show a status line on stderr if it is a terminal."""
-    if not sys.stderr.isatty():
-        with cancelled_tasks_reported():
-            yield None
-        return
-    from rich.console import Console
-
-    with cancelled_tasks_reported(), Console(stderr=True).status("") as status:
-        yield status.update

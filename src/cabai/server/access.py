@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import time
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,80 +15,9 @@ from cabai.support.validation import InvalidInput
 
 READ, WORK = KINDS = ("read", "work")
 SHORTEST = 32  # characters: too long to guess
-ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address, within these seconds
+ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address at once, and seconds in which as many more may follow
 MOST_ADDRESSES = 10_000  # that are remembered
 RATE, BURST = 1000.0, 2000.0  # requests per second, on average and in a burst: more than one process can answer
-
-
-class Access:
-    """The tokens of a server, by kind.
-
-    >>> access = Access.new()
-    >>> access.kind_of("something else") is None, access.kind_of(access.tokens["work"])
-    (True, 'work')
-    """
-
-    def __init__(self, tokens: Mapping[str, str]) -> None:
-        for kind in KINDS:
-            if not re.fullmatch(rf"[\w.~+/=-]{{{SHORTEST},200}}", tokens.get(kind, ""), re.ASCII):
-                raise InvalidInput(
-                    f"the {kind} token must be random, with {SHORTEST} to 200 letters, digits or -_.~+/=."
-                )
-        if digest(tokens[READ]) == digest(tokens[WORK]):
-            raise InvalidInput("the tokens for reading and for working must be different.")
-        self.tokens = dict(tokens)
-        self._digests = {kind: digest(tokens[kind]) for kind in KINDS}
-        # Cookies ignore ports: two servers on one machine must not share one.
-        self.cookie = f"cabai_{hashlib.sha256(b'cookie' + self._digests[WORK]).hexdigest()[:12]}"
-        self.pass_ = hashlib.sha256(b"pass" + self._digests[READ]).hexdigest()  # the value of the cookie: read-only
-        self._wrong: dict[str, deque[float]] = {}  # when, by address
-
-    @classmethod
-    def new(cls) -> Access:
-        return cls({kind: secrets.token_urlsafe(32) for kind in KINDS})
-
-    def kind_of(self, token: str) -> str | None:
-        """What a token is for. Takes the same time for every token."""
-        given, found = digest(token), None
-        for kind, known in (*self._digests.items(), (READ, digest(self.pass_))):
-            if hmac.compare_digest(given, known):
-                found = kind
-        return found
-
-    def wait_after_wrong(self, address: str) -> float | None:
-        """Count a wrong token; if there were too many, returns for how many seconds further ones are refused.
-
-        A valid token is always accepted, so that one worker with an old token does not lock out the others on its
-        machine; tokens are too long to be guessed.
-        """
-        now = time.monotonic()
-        if len(self._wrong) >= MOST_ADDRESSES:
-            self._wrong.clear()
-        times = self._wrong.setdefault(address, deque(maxlen=ATTEMPTS))
-        full = len(times) == ATTEMPTS and now - times[0] < WINDOW
-        if full:
-            return WINDOW - (now - times[0])
-        times.append(now)
-        return None
-
-
-def digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
-def tokens_in(file: str) -> Access:
-    """The tokens in a file, one per line: `work TOKEN` and `read TOKEN`. If the file does not exist, it is created."""
-    path = Path(file)
-    if not path.exists():
-        access = Access.new()
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as out:
-            out.write("".join(f"{kind} {token}\n" for kind, token in access.tokens.items()))
-        return access
-    rows = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    if sorted(row[0] for row in rows) != sorted(KINDS) or any(len(row) != 2 for row in rows):
-        raise InvalidInput(f"{file} must have two lines, `work TOKEN` and `read TOKEN`.")
-    return Access(dict(rows))
 
 
 class Rates:
@@ -119,3 +47,58 @@ class Rates:
             return (1 - left) / self.rate
         self._left[address] = (left - 1, now)
         return None
+
+
+class Access:
+    """The tokens of a server, by kind.
+
+    >>> access = Access.new()
+    >>> access.kind_of("something else") is None, access.kind_of(access.tokens["work"])
+    (True, 'work')
+    """
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        for kind in KINDS:
+            if not re.fullmatch(rf"[\w.~+/=-]{{{SHORTEST},200}}", tokens.get(kind, ""), re.ASCII):
+                raise InvalidInput(
+                    f"the {kind} token must be random, with {SHORTEST} to 200 letters, digits or -_.~+/=."
+                )
+        if digest(tokens[READ]) == digest(tokens[WORK]):
+            raise InvalidInput("the tokens for reading and for working must be different.")
+        self.tokens = dict(tokens)
+        self._digests = {kind: digest(tokens[kind]) for kind in KINDS}
+        # Cookies ignore ports: two servers on one machine must not share one.
+        self.cookie = f"cabai_{hashlib.sha256(b'cookie' + self._digests[WORK]).hexdigest()[:12]}"
+        self.pass_ = hashlib.sha256(b"pass" + self._digests[READ]).hexdigest()  # the value of the cookie: read-only
+        self.wrong = Rates(ATTEMPTS / WINDOW, ATTEMPTS)  # tokens, by address
+
+    @classmethod
+    def new(cls) -> Access:
+        return cls({kind: secrets.token_urlsafe(32) for kind in KINDS})
+
+    def kind_of(self, token: str) -> str | None:
+        """What a token is for. Takes the same time for every token."""
+        given, found = digest(token), None
+        for kind, known in (*self._digests.items(), (READ, digest(self.pass_))):
+            if hmac.compare_digest(given, known):
+                found = kind
+        return found
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def tokens_in(file: str) -> Access:
+    """The tokens in a file, one per line: `work TOKEN` and `read TOKEN`. If the file does not exist, it is created."""
+    path = Path(file)
+    if not path.exists():
+        access = Access.new()
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            out.write("".join(f"{kind} {token}\n" for kind, token in access.tokens.items()))
+        return access
+    rows = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    if sorted(row[0] for row in rows) != sorted(KINDS) or any(len(row) != 2 for row in rows):
+        raise InvalidInput(f"{file} must have two lines, `work TOKEN` and `read TOKEN`.")
+    return Access(dict(rows))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import GenericAlias
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, create_model
+from pydantic import create_model
 
 from cabai.server.problems import SCHEMA
 from cabai.study import Pull, Status
@@ -13,109 +14,57 @@ from cabai.study.state.accounts import Point
 from cabai.study.wire import HANDED, LISTED
 
 
-def fields_of(name: str, kind: type, names: Iterable[str], **more: Any) -> Any:
-    """Some fields of a class as JSON, none of them left out; and others."""
+def shape(name: str, about: str | None = None, /, **fields: Any) -> Any:
+    """An object with these fields, none of them left out; [kind] is a list of that kind."""
+    kinds = {each: GenericAlias(list, kind[0]) if isinstance(kind, list) else kind for each, kind in fields.items()}
+    made: Any = create_model(name, __doc__=about, **{each: (kind, ...) for each, kind in kinds.items()})  # type: ignore[call-overload]
+    return made
+
+
+def some(kind: type, names: Iterable[str]) -> dict[str, Any]:
+    """Some fields of a class."""
     hints = get_type_hints(kind)
-    fields: dict[str, Any] = {each: (hints[each], ...) for each in names}
-    return create_model(name, **fields | {each: (what, ...) for each, what in more.items()})
+    return {name: hints[name] for name in names}
 
 
-Listed = fields_of("Listed", Status, LISTED, sentence=str)
-Handed = fields_of("Handed", Pull, HANDED)
-UnderWay = fields_of("UnderWay", Pull, (each for each in HANDED if each != "metadata"), asked=float, worker=str | None)
-Past = fields_of("Past", Point, Point._fields)
-
-
-class Overview(BaseModel):
-    studies: list[Listed]  # type: ignore[valid-type]
-    damaged: list[str]
-
-
-class Created(BaseModel):
-    name: str
-    arms: list[str]
-
-
-class Pulls(BaseModel):
-    pulls: list[Handed]  # type: ignore[valid-type]
-    amended: int
-
-
-class AllUnderWay(BaseModel):
-    pulls: list[UnderWay]  # type: ignore[valid-type]
-
-
-class History(BaseModel):
-    history: list[Past]  # type: ignore[valid-type]
-
-
-class Failure(BaseModel):
-    arm: str
-    reason: str
-    count: int
-    last: float
-
-
-class Failures(BaseModel):
-    """Why pulls have failed, the most frequent reasons first, and the time by the storage's clock."""
-
-    failures: list[Failure]
-    now: float
-
-
-class InShort(BaseModel):
-    stopped: bool
-    reason: str | None
-    decision: str | None
-    spent: float
-    amended: int
-
-
-class Told(InShort):
-    """How to divide the next period, as shares by arm; empty once the study has stopped."""
-
-    shares: dict[str, float]
-
-
-class Split(BaseModel):
-    pulls: dict[str, int]
-
-
-class Amendment(BaseModel):
-    """When it was made, by whom, what it changed (from, to), and why the study had stopped, if this let it continue."""
-
-    made: float
-    by: str | None
-    changes: dict[str, list[Any]]
-    reopened: str | None
-
-
-class Amendments(BaseModel):
-    amendments: list[Amendment]
-
-
-class Log(BaseModel):
-    """Everything that ever happened, the oldest first; an event has the fields that belong to its kind."""
-
-    log: list[dict[str, Any]]
-
-
-class Score(BaseModel):
-    arm: str
-    item: str | int
-    score: float
-
-
-class Scores(BaseModel):
-    scores: list[Score]
-
-
-class About(BaseModel):
-    name: str
-    settings: dict[str, Any]
-    amended: int
-
-
+Listed = shape("Listed", **some(Status, LISTED), sentence=str)
+Handed = shape("Handed", **some(Pull, HANDED))
+UnderWay = shape(
+    "UnderWay", **some(Pull, [name for name in HANDED if name != "metadata"]), asked=float, worker=str | None
+)
+Past = shape("Past", **some(Point, Point._fields))
+Overview = shape("Overview", studies=[Listed], damaged=list[str])
+Created = shape("Created", name=str, arms=list[str])
+Pulls = shape("Pulls", pulls=[Handed], amended=int)
+AllUnderWay = shape("AllUnderWay", pulls=[UnderWay])
+History = shape("History", history=[Past])
+Failure = shape("Failure", arm=str, reason=str, count=int, last=float)
+Failures = shape(
+    "Failures", "Why pulls have failed, the most frequent reasons first, and the time by the storage's clock.",
+    failures=[Failure], now=float,
+)  # fmt: skip
+IN_SHORT: dict[str, Any] = {
+    "stopped": bool, "reason": str | None, "decision": str | None, "spent": float, "amended": int,
+}  # fmt: skip
+InShort = shape("InShort", **IN_SHORT)
+Told = shape(
+    "Told", "How to divide the next period, as shares by arm; empty once the study has stopped.", **IN_SHORT,
+    shares=dict[str, float],
+)  # fmt: skip
+Split = shape("Split", pulls=dict[str, int])
+Amendment = shape(
+    "Amendment",
+    "When it was made, by whom, what it changed (from, to), and why the study had stopped, if this let it continue.",
+    made=float, by=str | None, changes=dict[str, list[Any]], reopened=str | None,
+)  # fmt: skip
+Amendments = shape("Amendments", amendments=[Amendment])
+Log = shape(
+    "Log", "Everything that ever happened, the oldest first; an event has the fields that belong to its kind.",
+    log=list[dict[str, Any]],
+)  # fmt: skip
+Score = shape("Score", arm=str, item=str | int, score=float)
+Scores = shape("Scores", scores=[Score])
+About = shape("About", name=str, settings=dict[str, Any], amended=int)
 PROBLEM: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "A problem (RFC 9457): `detail` is the message that Python would show.",

@@ -19,7 +19,6 @@ from cabai import views
 from cabai.errors import StudyStopped
 from cabai.server import answers, page, problems
 from cabai.server.access import Access
-from cabai.server.creating import create
 from cabai.server.events import EventStream, Streams
 from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
@@ -162,7 +161,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.get("/assets/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
         if name not in page.TYPES:
-            return problem("no-such-path", 404, "Not Found.")
+            return problem("no-such-path", "Not Found.")
         return Response(views.asset(name), media_type=page.TYPES[name])
 
     @app.get("/api/studies", response_model=answers.Overview)
@@ -175,7 +174,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
     @app.post("/api/studies", status_code=201, response_model=answers.Created)
     def create_study(asked: Create, key: Key = None) -> Response:
         """Create a study. Repeated with the same Idempotency-Key, the request has the same answer."""
-        study = create(asked, studies.url, key)
+        study = asked.study(studies.url, key)
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
 
     def unless_stopped(name: str, work: Callable[[StoredStudy], Any]) -> Response:
@@ -282,16 +281,16 @@ def add_problems(app: FastAPI, studies: Studies) -> None:
 
     def of_a_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem("invalid-input", 422, " ".join(in_words(each) for each in error.errors()[:5]))
+        return problem("invalid-input", " ".join(in_words(each) for each in error.errors()[:5]))
 
     def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if error.status_code == 405:
             allowed = methods(app, request)
             detail = f"{request.method[:50]} is not allowed on this path: use {allowed}."
-            return problem("no-such-method", 405, detail, {"Allow": allowed})
+            return problem("no-such-method", detail, {"Allow": allowed})
         kind = "no-such-path" if error.status_code == 404 else "bad-request"
-        return problem(kind, error.status_code, f"{error.detail}.", error.headers)
+        return problem(kind, f"{error.detail}.", error.headers, status=error.status_code)
 
     for kind in ERRORS.values():
         app.add_exception_handler(kind, of_a_study)
@@ -306,15 +305,8 @@ def address_of(request: Request) -> str:
 
 def methods(app: FastAPI, request: Request) -> str:
     """The methods that a path allows."""
-    routes = [route for route in app.routes if isinstance(route, Route)]
-    found = {
-        method
-        for route in routes
-        if route.matches(request.scope)[0] != Match.NONE
-        for method in route.methods or ()
-        if method != "HEAD"
-    }
-    return ", ".join(sorted(found))
+    routes = [each for each in app.routes if isinstance(each, Route) and each.matches(request.scope)[0] != Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in route.methods or ()} - {"HEAD"}))
 
 
 def in_words(error: Any) -> str:

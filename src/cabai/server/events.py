@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import anyio
 from starlette.responses import StreamingResponse
@@ -15,6 +16,7 @@ from cabai.server.page import Pages, changes, event
 from cabai.server.problems import SOON, problem
 from cabai.server.studies import Studies
 from cabai.study.service import revision
+from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput
 
 LOOK, QUIET = 0.5, 15.0  # seconds between two checks of a study, and until a sign of life if nothing has changed
@@ -29,54 +31,44 @@ class Streams:
         self.open = 0
         self.pages = Pages(studies)
         self.last_words: str | None = None  # for viewers, if nothing comes after the end
-        self._looking: anyio.CapacityLimiter | None = None
 
-    @property
+    @lazy
     def looking(self) -> anyio.CapacityLimiter:
         """However many viewers there are, few threads check: the others are for workers."""
-        if self._looking is None:
-            self._looking = anyio.CapacityLimiter(AT_A_TIME)
-        return self._looking
+        return anyio.CapacityLimiter(AT_A_TIME)
 
-    async def of(self, name: str) -> AsyncIterator[str]:
+    def of(self, name: str) -> AsyncIterator[str]:
         """The status, whenever it has changed."""
 
-        known: list[int] = []
-
-        def look() -> str:
+        def look(known: dict[str, Any]) -> str:
             found = self.studies.do(name, revision)
-            if [found] == known:
+            if known.get("revision") == found:
                 return ""
-            known[:] = [found]
+            known["revision"] = found
             return self.studies.do(name, lambda study: event("status", study.status().to_dict()))
 
-        async for text in self._stream(look, known.clear):
-            yield text
+        return self._stream(look)
 
-    async def of_page(self, name: str) -> AsyncIterator[str]:
+    def of_page(self, name: str) -> AsyncIterator[str]:
         """The parts of the page that have changed."""
-        known: dict[str, str] = {}
+        return self._stream(lambda known: changes(known, *self.pages.parts(name, time.monotonic())))
 
-        def look() -> str:
-            return changes(known, *self.pages.parts(name, time.monotonic()))
-
-        async for text in self._stream(look, known.clear):
-            yield text
-
-    async def _stream(self, look: Callable[[], str], forget: Callable[[], object]) -> AsyncIterator[str]:
-        """What is new at every check, until the server ends; with a sign of life now and then in any case."""
+    async def _stream(self, look: Callable[[dict[str, Any]], str]) -> AsyncIterator[str]:
+        """What is new at every check, until the server ends; with a sign of life now and then in any case. What the
+        viewer knows already is kept for `look`."""
+        known: dict[str, Any] = {}
         yield "retry: 2000\n\n"
         sent = due = time.monotonic()
         while True:
             is_over, started = self.over.is_set(), time.monotonic()
             if started >= due or is_over:
                 try:
-                    text = await anyio.to_thread.run_sync(look, limiter=self.looking)
+                    text = await anyio.to_thread.run_sync(look, known, limiter=self.looking)
                     if text:
                         sent = started
                         yield text
                 except StorageError:  # it may come back
-                    forget()
+                    known.clear()
                 except (StudyNotFound, InvalidInput):  # it was deleted
                     return
                 due = started + 20 * (time.monotonic() - started)  # checking must not take more time than working
@@ -100,7 +92,7 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.streams.open >= MOST_STREAMS:
-            refusal = problem("too-many-streams", 503, "too many event streams are open.", SOON)
+            refusal = problem("too-many-streams", "too many event streams are open.", SOON)
             await refusal(scope, receive, send)
             return
         self.streams.open += 1

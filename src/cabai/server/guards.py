@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -78,7 +79,7 @@ class Guards:
                 "The server failed: its log says why. Everything acknowledged before is stored; this call was not "
                 "acknowledged."
             )
-            await problem("server-error", 500, detail)(scope, receive, guarded)
+            await problem("server-error", detail)(scope, receive, guarded)
 
     def refusal(self, scope: Scope) -> Response | None:
         """The reason why a request is refused, if it is."""
@@ -86,13 +87,13 @@ class Guards:
         host = headers.get("host", "")
         if plain_host(host) not in self.hosts:
             detail = f"this server does not answer to the name {host[:200]!r}: add it with cabai serve --allow-host."
-            return problem("wrong-host", 421, detail)
+            return problem("wrong-host", detail)
         if self.rates.wait(address_in(scope)) is not None:
             detail = "too many requests from this address at a time: send fewer, or wait a second."
-            return problem("too-many-requests", 429, detail, {"Retry-After": "1"})
+            return problem("too-many-requests", detail, {"Retry-After": "1"})
         if is_foreign(headers, scope, host):
-            return problem("foreign-origin", 403, "requests from pages of other sites are refused.")
-        if is_entry(scope):
+            return problem("foreign-origin", "requests from pages of other sites are refused.")
+        if entry_token(scope) is not None:
             return None
         kind = self.access.kind_of(token_in(headers, self.access.cookie))
         if kind is None:
@@ -100,32 +101,34 @@ class Guards:
         if method not in ("GET", "POST"):
             return None  # no path allows it
         if method == "POST" and kind != WORK:
-            return problem("read-only", 403, "this token is for reading only: changing a study needs the other token.")
+            return problem("read-only", "this token is for reading only: changing a study needs the other token.")
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return problem("not-json", 415, "a request must be JSON, with Content-Type: application/json.")
+            return problem("not-json", "a request must be JSON, with Content-Type: application/json.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > PATIENCE:
             return too_large()
         return None
 
     def no_access(self, scope: Scope) -> Response:
-        wait = self.access.wait_after_wrong(address_in(scope))
+        # A valid token is always accepted, so that one worker with an old token does not lock out the others on its
+        # machine; tokens are too long to be guessed.
+        wait = self.access.wrong.wait(address_in(scope))
         if wait is not None:
             detail = "too many requests without a valid token from this address: check your token."
-            return problem("too-many-attempts", 429, detail, {"Retry-After": f"{wait:.0f}"})
+            return problem("too-many-attempts", detail, {"Retry-After": f"{math.ceil(wait)}"})
         if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
             text = "Open the address that cabai serve printed: it ends with the token."
             return HTMLResponse(views.message("A token is needed", text), 401, {"WWW-Authenticate": "Bearer"})
         detail = (
             "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve printed."
         )
-        return problem("no-access", 401, detail, {"WWW-Authenticate": "Bearer"})
+        return problem("no-access", detail, {"WWW-Authenticate": "Bearer"})
 
     def entrance(self, scope: Scope) -> Response | None:
         """The page with a token in its address: the token is moved from the address to a cookie."""
-        if not is_entry(scope):
+        token = entry_token(scope)
+        if token is None:
             return None
-        token = parse_qs(scope["query_string"].decode("latin-1"))["token"][0]
         if self.access.kind_of(token) is None:
             return self.no_access(scope)
         answer: Response = RedirectResponse(scope["path"], 303)
@@ -143,9 +146,9 @@ def address_in(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def is_entry(scope: Scope) -> bool:
-    query = parse_qs(scope["query_string"].decode("latin-1"))
-    return is_page(scope) and "token" in query
+def entry_token(scope: Scope) -> str | None:
+    """The token in the address of a page, if there is one."""
+    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0] if is_page(scope) else None
 
 
 def is_page(scope: Scope) -> bool:
@@ -190,7 +193,7 @@ def token_in(headers: Headers, cookie: str) -> str:
 
 
 def too_large() -> Response:
-    return problem("too-large", 413, f"a request may have at most {LARGEST} bytes.", {"Connection": "close"})
+    return problem("too-large", f"a request may have at most {LARGEST} bytes.", {"Connection": "close"})
 
 
 async def whole_body(receive: Receive) -> bytes | Response:
@@ -201,7 +204,7 @@ async def whole_body(receive: Receive) -> bytes | Response:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":  # the client is gone
-                    return problem("bad-request", 400, "the request ended before it was complete.")
+                    return problem("bad-request", "the request ended before it was complete.")
                 part = message.get("body", b"")
                 size += len(part)
                 if size <= LARGEST:
@@ -211,7 +214,7 @@ async def whole_body(receive: Receive) -> bytes | Response:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        return problem("too-slow", 408, f"a request must be complete within {SLOWEST:g} seconds.")
+        return problem("too-slow", f"a request must be complete within {SLOWEST:g} seconds.")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -11,39 +11,36 @@ from starlette.responses import Response
 from cabai.study import Study
 from cabai.study.wire import ERRORS, PREFIX
 
-CODES = {
-    "study-not-found": 404, "already-told": 409, "lost-pull": 409, "invalid-input": 422, "no-pull": 409,
-    "storage-failed": 503,
-}  # fmt: skip
-TITLES = {
-    "study-not-found": "There is no such study",
-    "already-told": "The pull was told before, with other values",
-    "lost-pull": "Another worker has the pull now",
-    "invalid-input": "A value is not allowed",
-    "no-pull": "There is nothing to pull now",
-    "study-stopped": "The study has stopped",
-    "storage-failed": "The storage failed",
-    "no-access": "A token is needed",
-    "read-only": "The token is for reading only",
-    "too-many-attempts": "Too many wrong tokens",
-    "too-many-requests": "Too many requests at a time",
-    "wrong-host": "The server does not answer to that name",
-    "foreign-origin": "Requests from other sites are refused",
-    "not-json": "The request must be JSON",
-    "too-large": "The request is too large",
-    "too-slow": "The request took too long",
-    "too-many-streams": "Too many event streams",
-    "no-such-path": "There is no such path",
-    "no-such-method": "The path does not allow that method",
-    "bad-request": "The request cannot be read",
-    "server-error": "The server failed",
+# What can go wrong, by the last word of its `type`: the status, and a title.
+PROBLEMS = {
+    "study-not-found": (404, "There is no such study"),
+    "already-told": (409, "The pull was told before, with other values"),
+    "lost-pull": (409, "Another worker has the pull now"),
+    "invalid-input": (422, "A value is not allowed"),
+    "no-pull": (409, "There is nothing to pull now"),
+    "study-stopped": (409, "The study has stopped"),
+    "storage-failed": (503, "The storage failed"),
+    "no-access": (401, "A token is needed"),
+    "read-only": (403, "The token is for reading only"),
+    "too-many-attempts": (429, "Too many wrong tokens"),
+    "too-many-requests": (429, "Too many requests at a time"),
+    "wrong-host": (421, "The server does not answer to that name"),
+    "foreign-origin": (403, "Requests from other sites are refused"),
+    "not-json": (415, "The request must be JSON"),
+    "too-large": (413, "The request is too large"),
+    "too-slow": (408, "The request took too long"),
+    "too-many-streams": (503, "Too many event streams"),
+    "no-such-path": (404, "There is no such path"),
+    "no-such-method": (405, "The path does not allow that method"),
+    "bad-request": (400, "The request cannot be read"),
+    "server-error": (500, "The server failed"),
 }
 SOON = {"Retry-After": "1"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "enum": [PREFIX + kind for kind in TITLES]},
+        "type": {"type": "string", "enum": [PREFIX + kind for kind in PROBLEMS]},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What is wrong, in a sentence: the message of Python's exception."},
@@ -64,19 +61,18 @@ class Json(Response):
         return json.dumps(content, allow_nan=False).encode("ascii")
 
 
-def problem(kind: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
-    about = {"type": PREFIX + kind, "title": TITLES[kind], "status": status, "detail": detail, **more}
-    return Json(about, status, headers, media_type="application/problem+json")
-
-
-def kind_of(error: Exception) -> str:
-    return next(kind for kind, each in ERRORS.items() if isinstance(error, each))
+def problem(
+    kind: str, detail: str, headers: Mapping[str, str] | None = None, *, status: int | None = None, **more: Any
+) -> Response:
+    usual, title = PROBLEMS[kind]
+    about = {"type": PREFIX + kind, "title": title, "status": status or usual, "detail": detail, **more}
+    return Json(about, status or usual, headers, media_type="application/problem+json")
 
 
 def problem_of(error: Exception, detail: str) -> Response:
     """An error of a study."""
-    kind = kind_of(error)
-    return problem(kind, CODES[kind], detail, SOON if kind in ("no-pull", "storage-failed") else None)
+    kind = next(kind for kind, each in ERRORS.items() if isinstance(error, each))
+    return problem(kind, detail, SOON if kind in ("no-pull", "storage-failed") else None)
 
 
 def stopped(study: Study, detail: str) -> Response:
@@ -84,8 +80,8 @@ def stopped(study: Study, detail: str) -> Response:
     status = study.status()
     about: dict[str, Any] = {"reason": status.reason, "decision": status.decision, "sentence": status.sentence}
     if status.decision is not None:
-        return problem("study-stopped", 410, detail, **about)
+        return problem("study-stopped", detail, status=410, **about)
     more = "This study has ended: continue in a new one."
     if status.reason in ("max_cost", "max_pulls"):
         more = f"Amend it with a larger {status.reason} to continue."
-    return problem("study-stopped", 409, detail, **about, next=more)
+    return problem("study-stopped", detail, **about, next=more)

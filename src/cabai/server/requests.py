@@ -17,10 +17,13 @@ from pydantic import (
     model_validator,
 )
 
+from cabai.datasets.dataset import EACH, WHOLE, Dataset
 from cabai.settings import Setting, settings_for
+from cabai.study import Study
+from cabai.study.create import described, open_study
 from cabai.study.settings import LONGEST_NAME
 from cabai.study.wire import LARGEST
-from cabai.support.validation import check_names
+from cabai.support.validation import InvalidInput, check_names, shown
 
 Number = Annotated[float, Strict()]
 Reward = Annotated[Any, WithJsonSchema({"type": ["number", "boolean", "null"]})]
@@ -83,6 +86,35 @@ def fields_of(place: str) -> Any:
 class Create(fields_of("http")):  # type: ignore[misc]
     """What `cabai.create_study` takes. Your own families, policies and thresholds are refused: a server runs no code
     that a request names. `speculate` null is without a limit."""
+
+    def study(self, storage: str, request: str | None) -> Study:
+        """Create the study, or load it; the same `request` finds what it has created. Nothing that a request names is
+        imported, run or opened here."""
+        given = self.model_dump(exclude={"digest", "name", "load_if_exists"})
+        for kind in ("family", "policy", "threshold"):
+            if given[kind] is not None and not is_plain(given[kind]):
+                raise InvalidInput(
+                    f"{kind} must be one of cabai's own, got {shown(given[kind])}: a server runs no code that a "
+                    "request names, and opens no file. Create the study on the server's side; then it can be asked, "
+                    "told and watched from here."
+                )
+        ids = tuple(self.items) if isinstance(self.items, list) else None
+        count = self.items or 0 if ids is None else len(ids)
+        if count * len(self.arms) > MOST_SCORES:
+            raise InvalidInput(
+                f"over HTTP, arms times items may be at most {MOST_SCORES}, got {len(self.arms)} times {count}: create "
+                "the study on the server's side."
+            )
+        if self.digest is not None and count:
+            if len(self.digest) > WHOLE + EACH * len(ids or ()):
+                raise InvalidInput(f"digest must be the fingerprint of these {count} items, got {shown(self.digest)}.")
+            given["items"] = Dataset(range(count), ids, self.digest)
+        return open_study(self.name, *described(**given), storage, load_if_exists=self.load_if_exists, request=request)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a name refers to nothing that would be imported or opened: no `module:name`, no path."""
+    return not any(mark in text for mark in ":/\\\0") and not text.strip().endswith(".json")
 
 
 class Ask(Asked):

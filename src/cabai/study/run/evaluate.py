@@ -41,8 +41,10 @@ class Evaluation:
 
     >>> import cabai
     >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-    >>> found.decision, found.spent < found.full_cost
-    ('large', True)
+    >>> found.decision, found.spent < 200, found.full_cost, found.to_frame().shape
+    ('large', True, 400.0, (200, 2))
+    >>> found.statement
+    'large has the highest mean of these two on these 200 items, wrong with probability at most 0.05'
     """
 
     study: Study
@@ -51,56 +53,26 @@ class Evaluation:
 
     @property
     def decision(self) -> str | None:
-        """The arm that won; None if the budget ended first.
-
-        >>> import cabai
-        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-        >>> found.decision
-        'large'
-        """
+        """The arm that won; None if the budget ended first."""
         return self.status.decision
 
     @property
     def statement(self) -> str | None:
-        """What was decided, in words; None if nothing was.
-
-        >>> import cabai
-        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-        >>> found.statement
-        'large has the highest mean of these two on these 200 items, wrong with probability at most 0.05'
-        """
+        """What was decided, in words; None if nothing was."""
         return self.status.statement
 
     @property
     def spent(self) -> float:
-        """What all evaluations cost together.
-
-        >>> import cabai
-        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-        >>> found.spent < 200
-        True
-        """
+        """What all evaluations cost together."""
         return self.status.spent
 
     @property
     def full_cost(self) -> float | None:
-        """What evaluating everything would have cost, by the mean cost of each arm; None if one is not known.
-
-        >>> import cabai
-        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-        >>> found.full_cost
-        400.0
-        """
+        """What evaluating everything would have cost, by the mean cost of each arm; None if one is not known."""
         return self.status.full_cost
 
     def to_frame(self) -> pd.DataFrame:
-        """The scores as a DataFrame: one row per item, one column per arm (extra `frames`).
-
-        >>> import cabai
-        >>> found = cabai.evaluate(["small", "large"], range(200), lambda arm, item: arm == "large", seed=1)
-        >>> found.to_frame().shape
-        (200, 2)
-        """
+        """The scores as a DataFrame: one row per item, one column per arm (extra `frames`)."""
         items = self.study.settings.items
         assert items is not None
         ids = [items.id(i) for i in range(items.count)]

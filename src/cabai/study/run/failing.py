@@ -6,13 +6,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cabai.support.own import PACKAGE
 from cabai.support.validation import InvalidInput, shown
 
 # What Python raises if a program has a bug: every trial would raise it again.
 PROGRAM = (
     NameError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError, NotImplementedError, RecursionError,
 )  # fmt: skip
-PACKAGE = Path(__file__).parents[2]
 
 Caught = tuple[type[Exception], ...] | None
 

@@ -65,21 +65,15 @@ def run(
     over: threading.Event | None = None,
     retries: int = RETRIES,
     catch: Any = None,
-    leave: Callable[[], None] | None = None,
     batch: int | None = None,
 ) -> Status:
-    """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status.
+    """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status: see `Study.run`.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, only the reward if the study has known costs, or
-    `Failed`. An exception that counts as a failed trial (`catch`; see `study.run`) is told as a failed pull; after
-    `max_failures` in a row for one arm the run ends with `RunFailed`. Any other exception ends the run, and its pull is
-    released. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
-    if it is valid and can be added, and ends the run with `RunFailed`.
-
-    On Ctrl-C, the run waits for the tests under way and tells their results; pulls of tests that fail are released, and
-    the study can be run again. A second Ctrl-C leaves the tests, or ends them with `leave`, and releases their pulls.
-    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each test. Pulls
-    that a run on this machine had under way when it was killed have lapsed.
+    `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
+    if it is valid and can be added, and ends the run with `RunFailed`. `over` is set when the run should end, for tests
+    that can be cut short. `progress` is called after each test. Pulls that a run on this machine had under way when it
+    was killed have lapsed.
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
     same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are
@@ -106,7 +100,7 @@ def run(
                 interrupts += 1
                 loop.end()
                 if interrupts > 1:
-                    loop.leave(leave)
+                    loop.leave()
                     break
             finally:
                 loop.end()
@@ -224,14 +218,12 @@ class Loop:
             with suppress(LostPull):  # too late: another worker has it; the first result told counts
                 self.study.renew(pull)
 
-    def leave(self, leave: Callable[[], None] | None) -> None:
+    def leave(self) -> None:
         """Stop waiting for tests: release their pulls. If one still returns a result, it is told, and counts if it is
         the first."""
         with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
-            if leave is not None or self.awaiting.loop is not None:
+            if self.awaiting.loop is not None:
                 self.awaiting.cancel()
-                if leave is not None:
-                    leave()
                 deadline = time.monotonic() + PATIENCE
                 for thread in self.threads:
                     if thread.ident is not None:

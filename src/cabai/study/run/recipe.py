@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -27,6 +26,7 @@ from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import Measure, checked_for_a_shell, mark_for_a_shell, run_command
 from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
+from cabai.support.own import load
 from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
 
@@ -75,8 +75,6 @@ class Recipe:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
         not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
         things are not one arm's."""
-        if str(self.folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
-            sys.path.insert(0, str(self.folder))
         try:
             amend = (*LIMITS, "metadata") if changed else LIMITS
             study = open_study(self.name, *described(**self.settings), self.storage, amend=amend)
@@ -130,7 +128,7 @@ class Recipe:
     def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Any], Any]:
         """A function that tries the arm of a pull, or of a batch of pulls; commands are cut short when `over` is
         set."""
-        functions = {arm: find_function(test, self.folder) for arm, test in self.tests.items() if isinstance(test, str)}
+        functions = {arm: find_function(test) for arm, test in self.tests.items() if isinstance(test, str)}
         caught = self.caught()
 
         def try_once(pulls: Any) -> Any:
@@ -167,7 +165,7 @@ class Recipe:
 
     def caught(self) -> Caught:
         """The exceptions that count as failed trials; None for the default ones."""
-        return None if self.catch is None else tuple(find_exception(name, self.folder) for name in self.catch)
+        return None if self.catch is None else tuple(map(find_exception, self.catch))
 
     def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
         """A function's result, with the time it took where that is its cost or its reward."""
@@ -269,6 +267,8 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     arms, tests = arms_of(content)
     settings = {key: content[key] for key in STUDY if key in content}
     folder = file.resolve().parent
+    if str(folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
+        sys.path.insert(0, str(folder))
     if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
         settings["threshold"] = certified_in(folder / settings["threshold"])
     dataset = dataset_of(content["items"], folder) if "items" in content else None
@@ -391,29 +391,16 @@ def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     return storage
 
 
-def find_function(written: str, folder: Path) -> Callable[[str], Any]:
-    """The function that module:function names; modules in the folder of the recipe are found."""
-    found = find(written, "function", folder)
+def find_function(written: str) -> Callable[..., Any]:
+    """The function that module:function names."""
+    found = load(written, "function")
     if not callable(found):
         raise InvalidInput(f"{written!r} is not a function.")
     return found  # type: ignore[no-any-return]
 
 
-def find_exception(written: str, folder: Path) -> type[Exception]:
+def find_exception(written: str) -> type[Exception]:
     """The exception that module:name names, or a name alone, of those that Python has."""
-    found = find(written if ":" in written else f"builtins:{written}", "exception", folder)
-    caught = checked_catch(found)
+    caught = checked_catch(load(written if ":" in written else f"builtins:{written}", "exception"))
     assert caught is not None
     return caught[0]
-
-
-def find(written: str, what: str, folder: Path) -> Any:
-    module, _, name = written.partition(":")
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInput(f"{what} {written!r} cannot be found: {error}.") from error
-    except Exception as error:  # anything may be wrong in a user's module
-        raise InvalidInput(f"{what} {written!r} cannot be loaded: {type(error).__name__}: {error}.") from error

@@ -96,51 +96,40 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
                 dropped.append(arm)
                 for pull in pulls.values():
                     pull.withdrawn = pull.withdrawn or arms[pull.arm] == arm  # type: ignore[index]
-        elif event.kind == COUNTS:
-            for i, (a, many, reward, cost) in enumerate(json.loads(event.words or "")):
-                counted = ended is None and arms[a] not in dropped and not late
-                yield observation(
-                    row, event, number + i, arms[a], reward, cost, asked=event.time, offers=1 if event.worker is None
-                    else 0, counted=counted, late=late, pulls=many,
-                )  # fmt: skip
-        elif event.kind in (TELL, LOSE, IMPORT):
-            handed = pulls.pop(number, None)
-            if items is None:
-                in_order = number <= end.through and not (handed is not None and handed.withdrawn)
-                counted = event.reward is not None and in_order and not late
+        elif event.kind in (COUNTS, TELL, LOSE, IMPORT):
+            handed, is_sum = pulls.pop(number, None), event.kind == COUNTS
+            is_imported = items is None and event.kind in (COUNTS, IMPORT)
+            told = json.loads(event.words or "") if is_sum else [(event.arm, 1, event.reward, event.cost)]
+            if is_sum:
+                offers = 1 if event.worker is None else 0
             else:
-                has_score = event.reward is not None or end.failed_score is not None
-                counted = has_score and (event.arm, event.item) not in seen and not late
-                seen.add((event.arm, event.item))
-            yield observation(
-                row, event, number, arms[event.arm], event.reward, event.cost,  # type: ignore[index]
-                asked=event.time if handed is None else handed.asked, offers=0 if handed is None else handed.offers,
-                counted=counted, late=late, item=None if items is None else items.id(event.item),  # type: ignore[arg-type]
-            )  # fmt: skip
-
-
-def observation(
-    row: Row, event: Event, number: int, arm: str, reward: Any, cost: Any, *, asked: float, offers: int, counted: bool,
-    late: bool, pulls: int = 1, item: Any = None,
-) -> dict[str, Any]:  # fmt: skip
-    """One of them."""
-    is_imported = item is None and event.kind in (COUNTS, IMPORT)
-    return {
-        "pull": f"{row.token}-{number}",
-        "arm": arm,
-        **({} if item is None else {"item": item}),
-        "reward": reward,
-        "cost": cost,
-        "failed": event.words if event.kind != COUNTS else None,
-        "asked": asked,
-        "told": event.time,
-        "worker": None if is_imported else event.worker,
-        "offers": offers,
-        "counted": counted,
-        "late": late,
-        **({"pulls": pulls, "period": event.request if event.kind == COUNTS else None,
-            "origin": event.worker if is_imported else None} if item is None else {}),
-    }  # fmt: skip
+                offers = 0 if handed is None else handed.offers
+            for i, (a, many, reward, cost) in enumerate(told):
+                if is_sum:
+                    counted = ended is None and arms[a] not in dropped
+                elif items is None:
+                    in_order = number <= end.through and not (handed is not None and handed.withdrawn)
+                    counted = reward is not None and in_order
+                else:
+                    has_score = reward is not None or end.failed_score is not None
+                    counted = has_score and (a, event.item) not in seen
+                    seen.add((a, event.item))
+                yield {
+                    "pull": f"{row.token}-{number + i}",
+                    "arm": arms[a],
+                    **({} if items is None else {"item": items.id(event.item)}),  # type: ignore[arg-type]
+                    "reward": reward,
+                    "cost": cost,
+                    "failed": None if is_sum else event.words,
+                    "asked": event.time if handed is None else handed.asked,
+                    "told": event.time,
+                    "worker": None if is_imported else event.worker,
+                    "offers": offers,
+                    "counted": counted and not late,
+                    "late": late,
+                    **({"pulls": many, "period": event.request if is_sum else None,
+                        "origin": event.worker if is_imported else None} if items is None else {}),
+                }  # fmt: skip
 
 
 def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
