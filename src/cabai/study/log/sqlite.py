@@ -12,15 +12,15 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
 
-T = TypeVar("T")
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
 
 
@@ -96,59 +96,31 @@ class SqliteStorage(database.Storage):
         # them, unless they share the one connection of a database in memory.
         self.writing = threading.RLock()
         self.reading = self.writing if self.file is None else threading.RLock()
+        self.locks = self.writing, self.reading
         self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
         self.reader: SqliteConnection | None = None
         super().__init__()
         self.identity = self._identity()
 
-    def _write(self, work: database.Work[T], since: float | None) -> T:
-        with self.writing:
-            connection = self._connection("writer", 0.0)
-            try:
-                connection.begin()
-                result = work(connection)
-                self.commit(connection)
-                return result
-            except BaseException:
+    @contextmanager
+    def connected(self, since: float | None, begins: bool) -> Iterator[SqliteConnection]:
+        name = "writer" if begins or self.file is None else "reader"
+        with self.writing if name == "writer" else self.reading:
+            if self.is_gone():
+                raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
+            if getattr(self, name) is None:
                 try:
-                    self._undo("writer", connection)
-                except BaseException:  # Ctrl-C, meanwhile: others wait for the lock
-                    self._undo("writer", connection)
-                    raise
-                raise
+                    setattr(self, name, SqliteConnection(self.file, 0.0 if begins else database.PATIENCE))
+                except sqlite3.Error as error:
+                    raise plain_error(error) from error
+            yield getattr(self, name)
 
-    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]:
-        with self.reading:
-            name = "writer" if self.file is None else "reader"
-            connection = self._connection(name, database.PATIENCE)
-            try:
-                return connection.fetch(text, values)
-            except BaseException:
-                self._undo(name, connection)
-                raise
-
-    def _connection(self, name: str, patience: float) -> SqliteConnection:
-        if self.is_gone():
-            raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
-        found: SqliteConnection | None = getattr(self, name)
-        if found is None:
-            try:
-                found = SqliteConnection(self.file, patience)
-            except sqlite3.Error as error:
-                raise plain_error(error) from error
-            setattr(self, name, found)
-        return found
-
-    def _undo(self, name: str, connection: SqliteConnection) -> None:
-        """Leave nothing of what failed, and no connection in an unknown state."""
+    def _undo(self, connection: SqliteConnection, error: BaseException) -> None:
         if self.file is None:
             connection.driver.rollback()
         else:
-            setattr(self, name, None)
+            setattr(self, "writer" if connection is self.writer else "reader", None)
             connection.driver.close()
-
-    def now(self) -> float:
-        return database.now()
 
     def is_gone(self) -> bool:
         return self.identity is not None and self.identity != self._identity()
@@ -175,18 +147,6 @@ class SqliteStorage(database.Storage):
                 if connection is not None:
                     connection.driver.close()
                 lock.release()
-
-    def before_fork(self) -> None:
-        """Wait for transactions to end, and close all connections: one that is open in two processes would have the
-        child believe that it holds locks which only its parent has, and write to a log that the parent removed."""
-        self.writing.acquire()
-        self.reading.acquire()
-        if self.file is not None:
-            self.close()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        self.reading.release()
-        self.writing.release()
 
 
 def use_wal(driver: sqlite3.Connection) -> None:
