@@ -13,7 +13,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from cabai.errors import StorageError
@@ -49,6 +49,10 @@ class Connection(Protocol):
 
     def begin(self) -> None:
         """Begin the transaction, at the latest with the next statement."""
+        ...
+
+    def give_back(self) -> None:
+        """For others to use."""
         ...
 
     def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]:
@@ -122,7 +126,8 @@ class Storage(ABC):
             raise self.failed(error) from error
 
     def _once(self, work: Work[T], since: float | None, begins: bool) -> T:
-        with self.connected(since, begins) as connection:
+        with self._turn(begins):
+            connection = self._connection(since, begins)
             try:
                 if begins:
                     connection.begin()
@@ -137,10 +142,16 @@ class Storage(ABC):
                     self._undo(connection, another)
                     raise
                 raise
+            finally:
+                connection.give_back()
+
+    def _turn(self, begins: bool) -> AbstractContextManager[Any]:
+        """Held by one thread at a time."""
+        return nullcontext()
 
     @abstractmethod
-    def connected(self, since: float | None, begins: bool) -> AbstractContextManager[Any]:
-        """A connection that nobody else has, to read from or to begin a transaction with; within, it is not in one."""
+    def _connection(self, since: float | None, begins: bool) -> Any:
+        """A connection that nobody else has and that is in no transaction; to read from, or to begin one."""
 
     @abstractmethod
     def _undo(self, connection: Any, error: BaseException) -> None:

@@ -40,8 +40,8 @@ class Driver(psycopg.Connection[Any]):
 class PostgresConnection:
     """One of the connections that the threads of a process share."""
 
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
+    def __init__(self, driver: Any, pool: Pool) -> None:
+        self.driver, self.pool = driver, pool
         self.to_begin: str | None = None  # the statement that begins the transaction, until it is sent
         self.writes: list[tuple[str, Sequence[Any]]] = []  # sent with the commit: each message takes a while
 
@@ -102,6 +102,9 @@ class PostgresConnection:
             texts, values = [text for text, _ in self.writes], [value for _, some in self.writes for value in some]
             psycopg.ClientCursor(self.driver).execute("; ".join([*texts, "COMMIT"]), values or None)
 
+    def give_back(self) -> None:
+        self.pool.give_back(self.driver)
+
     @contextmanager
     def plain(self) -> Iterator[None]:
         try:
@@ -135,14 +138,12 @@ class PostgresStorage(database.Storage):
         else:  # Ctrl-C, at any moment
             driver.close()
 
-    @contextmanager
-    def connected(self, since: float | None, begins: bool) -> Iterator[PostgresConnection]:
-        """If this process, or the server, has no connection left, wait until others release one."""
+    def _connection(self, since: float | None, begins: bool) -> PostgresConnection:
+        """If this process, or the server, has none left, wait until others give one back."""
         deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.002
         while True:
             try:
-                driver = self.pool.connection()
-                break
+                return PostgresConnection(self.pool.connection(), self.pool)
             except UnicodeError:
                 raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
             except psycopg.ProgrammingError:
@@ -158,10 +159,6 @@ class PostgresStorage(database.Storage):
                     ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
-        try:
-            yield PostgresConnection(driver)
-        finally:
-            self.pool.give_back(driver)
 
     def unknown_options(self) -> InvalidInput:
         return InvalidInput(f"storage {self.url} has options that the database does not know.")

@@ -12,8 +12,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cabai.errors import StorageError
@@ -83,6 +82,9 @@ class SqliteConnection:
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
 
+    def give_back(self) -> None:
+        """The storage keeps it."""
+
 
 class SqliteStorage(database.Storage):
     """A SQLite file with studies in it; or one in memory, with one connection that all threads share in turn."""
@@ -102,18 +104,21 @@ class SqliteStorage(database.Storage):
         super().__init__()
         self.identity = self._identity()
 
-    @contextmanager
-    def connected(self, since: float | None, begins: bool) -> Iterator[SqliteConnection]:
+    def _turn(self, begins: bool) -> Any:
+        return self.writing if begins else self.reading
+
+    def _connection(self, since: float | None, begins: bool) -> SqliteConnection:
+        if self.is_gone():
+            raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
         name = "writer" if begins or self.file is None else "reader"
-        with self.writing if name == "writer" else self.reading:
-            if self.is_gone():
-                raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
-            if getattr(self, name) is None:
-                try:
-                    setattr(self, name, SqliteConnection(self.file, 0.0 if begins else database.PATIENCE))
-                except sqlite3.Error as error:
-                    raise plain_error(error) from error
-            yield getattr(self, name)
+        found: SqliteConnection | None = getattr(self, name)
+        if found is None:
+            try:
+                found = SqliteConnection(self.file, 0.0 if begins else database.PATIENCE)
+            except sqlite3.Error as error:
+                raise plain_error(error) from error
+            setattr(self, name, found)
+        return found
 
     def _undo(self, connection: SqliteConnection, error: BaseException) -> None:
         if self.file is None:
