@@ -135,7 +135,7 @@ def check_final(final: dict[str, Any], state: Any, *, counts: bool) -> None:
     assert [pull.number for pull in state.pulls.values()] == [each["pull"] for each in final["under_way"]]
     for a, arm in enumerate(final["arms"]):
         for name in ("spent", "failures", "offers", "lapses", "discarded"):
-            assert getattr(state.accounts[a], name) == arm[name], (name, arm["name"])
+            assert getattr(state, name)[a] == arm[name], (name, arm["name"])
         assert bool(state.in_play[a]) == arm["in_play"]
         if state.settings.items is None:
             for name in ("pulls", "rewards", "first", "costs"):

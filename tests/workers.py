@@ -164,7 +164,7 @@ def check_log(study: Study, told: Told) -> None:
         rewards = [each.reward for each in of_arm if each.words is None]
         assert (arm.pulls + arm.waiting, arm.failures) == (len(rewards), len(of_arm) - len(rewards))
         assert math.isclose(arm.spent, math.fsum(each.cost for each in of_arm), rel_tol=1e-12)
-        largest = study._current.look(lambda state, a=a: state.accounts[a].largest_cost)
+        largest = study._current.look(lambda state, a=a: state.largest_cost[a])
         assert largest == max((each.cost for each in of_arm), default=0.0)
 
 

@@ -13,7 +13,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from cabai.errors import StorageError
@@ -47,6 +47,14 @@ class Conflict(DatabaseError):
 class Connection(Protocol):
     """A connection in the middle of a transaction. Each method raises DatabaseError for whatever goes wrong."""
 
+    def begin(self) -> None:
+        """Begin the transaction, at the latest with the next statement."""
+        ...
+
+    def give_back(self) -> None:
+        """For others to use."""
+        ...
+
     def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]:
         """The rows that a statement returns."""
         ...
@@ -78,6 +86,7 @@ class Storage(ABC):
     url: str  # as it may be shown
     kind: str  # tables.SQLITE or tables.POSTGRES
     file: str | None = None  # if it is one
+    locks: tuple[Any, ...] = ()  # that this process holds during transactions
 
     def __init__(self) -> None:
         _storages.add(self)
@@ -91,29 +100,62 @@ class Storage(ABC):
     def write(self, work: Work[T], *, since: float | None = None) -> T:
         """Run `work` in one transaction, durable when this returns. A caller that has waited already says `since` when,
         by `time.monotonic`: that is part of the time that it waits for a connection."""
+        return self._twice(work, since, begins=True)
+
+    def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows that a statement returns by what is stored now, even while others write."""
+        return self._twice(lambda connection: connection.fetch(text, values))
+
+    def now(self) -> float:
+        """The time by the database's clock."""
+        return self._twice(lambda connection: connection.now())
+
+    def _twice(self, work: Work[T], since: float | None = None, *, begins: bool = False) -> T:
+        """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat, as asking and
+        telling are."""
         try:
-            return self._write(work, since)
+            try:
+                return self._once(work, since, begins)
+            except DatabaseError as error:
+                if not error.is_lost:
+                    raise
+            return self._once(work, since, begins)  # the server may be back
         except Conflict:
             raise
         except DatabaseError as error:
             raise self.failed(error) from error
 
-    def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
-        """The rows that a statement returns by what is stored now, even while others write."""
-        try:
-            return self._fetch(text, values)
-        except DatabaseError as error:
-            raise self.failed(error) from error
+    def _once(self, work: Work[T], since: float | None, begins: bool) -> T:
+        with self._turn(begins):
+            connection = self._connection(since, begins)
+            try:
+                if begins:
+                    connection.begin()
+                result = work(connection)
+                if begins:
+                    self.commit(connection)
+                return result
+            except BaseException as error:
+                try:
+                    self._undo(connection, error)
+                except BaseException as another:  # Ctrl-C, meanwhile: others wait for the lock
+                    self._undo(connection, another)
+                    raise
+                raise
+            finally:
+                connection.give_back()
+
+    def _turn(self, begins: bool) -> AbstractContextManager[Any]:
+        """Held by one thread at a time."""
+        return nullcontext()
 
     @abstractmethod
-    def _write(self, work: Work[T], since: float | None) -> T: ...
+    def _connection(self, since: float | None, begins: bool) -> Any:
+        """A connection that nobody else has and that is in no transaction; to read from, or to begin one."""
 
     @abstractmethod
-    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]: ...
-
-    @abstractmethod
-    def now(self) -> float:
-        """The time by the database's clock."""
+    def _undo(self, connection: Any, error: BaseException) -> None:
+        """Leave nothing of what failed, and no connection in an unknown state."""
 
     def commit(self, connection: Any) -> None:
         """End the transaction of a `write`."""
@@ -157,12 +199,18 @@ class Storage(ABC):
             f"acknowledged.{lost}"
         )
 
-    @abstractmethod
     def before_fork(self) -> None:
-        """Make sure that the process can fork, until it has."""
+        """Wait for transactions to end, and close the connections to a file: one that is open in two processes would
+        have the child believe that it holds locks which only its parent has, and write to a log that the parent
+        removed."""
+        for lock in self.locks:
+            lock.acquire()
+        if self.file is not None:
+            self.close()
 
-    @abstractmethod
-    def after_fork(self, *, in_child: bool) -> None: ...
+    def after_fork(self, *, in_child: bool) -> None:
+        for lock in self.locks:
+            lock.release()
 
 
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 
@@ -18,8 +18,6 @@ from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
 from cabai.support.validation import InvalidInput
-
-T = TypeVar("T")
 
 # What PostgreSQL and PgBouncer say; there is no code for it where a connection cannot be made.
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
@@ -42,9 +40,9 @@ class Driver(psycopg.Connection[Any]):
 class PostgresConnection:
     """One of the connections that the threads of a process share."""
 
-    def __init__(self, driver: Any, begin: str | None) -> None:
-        self.driver = driver
-        self.begin = begin  # the statement that begins the transaction, until it has begun; None: there is none
+    def __init__(self, driver: Any, pool: Pool) -> None:
+        self.driver, self.pool = driver, pool
+        self.to_begin: str | None = None  # the statement that begins the transaction, until it is sent
         self.writes: list[tuple[str, Sequence[Any]]] = []  # sent with the commit: each message takes a while
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -71,16 +69,19 @@ class PostgresConnection:
                 self.driver.execute(tables.PREPARE, prepare=False)
             prepared.add(self.driver)
 
+    def begin(self) -> None:
+        self.to_begin = BEGIN
+
     def start(self) -> None:
         """Begin the transaction, if it has not begun."""
-        if self.begin is not None:
-            begin, self.begin = self.begin, None
+        if self.to_begin is not None:
+            begin, self.to_begin = self.to_begin, None
             self.driver.execute(begin)
 
     def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
         """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
         self.prepare()
-        begin, self.begin = self.begin, None
+        begin, self.to_begin = self.to_begin, None
         texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_tail ({int(study)}, {int(after)})"]
         with self.plain():
             cursor = self.driver.execute("; ".join(text for text in texts if text is not None), prepare=False)
@@ -100,6 +101,9 @@ class PostgresConnection:
                 self.start()
             texts, values = [text for text, _ in self.writes], [value for _, some in self.writes for value in some]
             psycopg.ClientCursor(self.driver).execute("; ".join([*texts, "COMMIT"]), values or None)
+
+    def give_back(self) -> None:
+        self.pool.give_back(self.driver)
 
     @contextmanager
     def plain(self) -> Iterator[None]:
@@ -122,36 +126,8 @@ class PostgresStorage(database.Storage):
             raise self.unknown_options()  # psycopg has others, such as `autocommit`
         super().__init__()
 
-    def _write(self, work: database.Work[T], since: float | None) -> T:
-        """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat, as asking and
-        telling are."""
-        return self._twice(work, BEGIN, since)
-
-    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]:
-        return self._twice(lambda connection: connection.fetch(text, values), None, None)
-
-    def _twice(self, work: database.Work[T], begin: str | None, since: float | None) -> T:
-        try:
-            return self._once(work, begin, since)
-        except DatabaseError as error:
-            if not error.is_lost:
-                raise
-        return self._once(work, begin, since)  # the server may be back
-
-    def _once(self, work: database.Work[T], begin: str | None, since: float | None) -> T:
-        with self._connected(since) as driver:
-            connection = PostgresConnection(driver, begin)
-            try:
-                result = work(connection)
-                if begin is not None:
-                    self.commit(connection)
-                return result
-            except BaseException as error:
-                self._undo(driver, error)
-                raise
-
-    def _undo(self, driver: Any, error: BaseException) -> None:
-        """Leave nothing of a failed transaction, and no connection in an unknown state."""
+    def _undo(self, connection: PostgresConnection, error: BaseException) -> None:
+        driver = connection.driver
         if driver.closed:
             self.pool.close()  # the others are lost too, perhaps
         elif isinstance(error, Exception):
@@ -162,14 +138,12 @@ class PostgresStorage(database.Storage):
         else:  # Ctrl-C, at any moment
             driver.close()
 
-    @contextmanager
-    def _connected(self, since: float | None) -> Iterator[Any]:
-        """A connection. If this process, or the server, has none left, wait until others release one."""
+    def _connection(self, since: float | None, begins: bool) -> PostgresConnection:
+        """If this process, or the server, has none left, wait until others give one back."""
         deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.002
         while True:
             try:
-                driver = self.pool.connection()
-                break
+                return PostgresConnection(self.pool.connection(), self.pool)
             except UnicodeError:
                 raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
             except psycopg.ProgrammingError:
@@ -185,22 +159,12 @@ class PostgresStorage(database.Storage):
                     ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
-        try:
-            yield driver
-        finally:
-            self.pool.give_back(driver)
 
     def unknown_options(self) -> InvalidInput:
         return InvalidInput(f"storage {self.url} has options that the database does not know.")
 
-    def now(self) -> float:
-        return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
-
     def close(self) -> None:
         self.pool.close()
-
-    def before_fork(self) -> None:
-        """There is nothing to wait for."""
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:  # the parent's connections are its own

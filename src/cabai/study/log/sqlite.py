@@ -13,14 +13,13 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
 
-T = TypeVar("T")
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
 
 
@@ -83,6 +82,9 @@ class SqliteConnection:
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
 
+    def give_back(self) -> None:
+        """The storage keeps it."""
+
 
 class SqliteStorage(database.Storage):
     """A SQLite file with studies in it; or one in memory, with one connection that all threads share in turn."""
@@ -96,59 +98,34 @@ class SqliteStorage(database.Storage):
         # them, unless they share the one connection of a database in memory.
         self.writing = threading.RLock()
         self.reading = self.writing if self.file is None else threading.RLock()
+        self.locks = self.writing, self.reading
         self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
         self.reader: SqliteConnection | None = None
         super().__init__()
         self.identity = self._identity()
 
-    def _write(self, work: database.Work[T], since: float | None) -> T:
-        with self.writing:
-            connection = self._connection("writer", 0.0)
-            try:
-                connection.begin()
-                result = work(connection)
-                self.commit(connection)
-                return result
-            except BaseException:
-                try:
-                    self._undo("writer", connection)
-                except BaseException:  # Ctrl-C, meanwhile: others wait for the lock
-                    self._undo("writer", connection)
-                    raise
-                raise
+    def _turn(self, begins: bool) -> Any:
+        return self.writing if begins else self.reading
 
-    def _fetch(self, text: str, values: Sequence[Any]) -> list[Any]:
-        with self.reading:
-            name = "writer" if self.file is None else "reader"
-            connection = self._connection(name, database.PATIENCE)
-            try:
-                return connection.fetch(text, values)
-            except BaseException:
-                self._undo(name, connection)
-                raise
-
-    def _connection(self, name: str, patience: float) -> SqliteConnection:
+    def _connection(self, since: float | None, begins: bool) -> SqliteConnection:
         if self.is_gone():
             raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
+        name = "writer" if begins or self.file is None else "reader"
         found: SqliteConnection | None = getattr(self, name)
         if found is None:
             try:
-                found = SqliteConnection(self.file, patience)
+                found = SqliteConnection(self.file, 0.0 if begins else database.PATIENCE)
             except sqlite3.Error as error:
                 raise plain_error(error) from error
             setattr(self, name, found)
         return found
 
-    def _undo(self, name: str, connection: SqliteConnection) -> None:
-        """Leave nothing of what failed, and no connection in an unknown state."""
+    def _undo(self, connection: SqliteConnection, error: BaseException) -> None:
         if self.file is None:
             connection.driver.rollback()
         else:
-            setattr(self, name, None)
+            setattr(self, "writer" if connection is self.writer else "reader", None)
             connection.driver.close()
-
-    def now(self) -> float:
-        return database.now()
 
     def is_gone(self) -> bool:
         return self.identity is not None and self.identity != self._identity()
@@ -175,18 +152,6 @@ class SqliteStorage(database.Storage):
                 if connection is not None:
                     connection.driver.close()
                 lock.release()
-
-    def before_fork(self) -> None:
-        """Wait for transactions to end, and close all connections: one that is open in two processes would have the
-        child believe that it holds locks which only its parent has, and write to a log that the parent removed."""
-        self.writing.acquire()
-        self.reading.acquire()
-        if self.file is not None:
-            self.close()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        self.reading.release()
-        self.writing.release()
 
 
 def use_wal(driver: sqlite3.Connection) -> None:

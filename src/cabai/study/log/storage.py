@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -24,6 +23,8 @@ SERVER = re.compile(
     r"(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
 )
 
+# As it is shown, without the password and the options, where there may be a password too; and how to connect.
+ServerURL = tuple[str, dict[str, Any]]
 _opened: dict[str, Storage] = {}
 
 
@@ -45,41 +46,16 @@ def open_storage(url: str, *, make: bool = True) -> Storage:
 
 
 def storage_at(place: str | ServerURL | None) -> Storage:
-    if isinstance(place, ServerURL):
+    if isinstance(place, tuple):
         from cabai.study.log.postgres import PostgresStorage
 
-        return PostgresStorage(str(place), place.connection())
+        return PostgresStorage(*place)
     return SqliteStorage(place, MEMORY if place is None else f"sqlite:///{place}")
 
 
-@dataclass(frozen=True)
-class ServerURL:
-    """A database of a PostgreSQL server. As a string, it shows neither the password nor the options: there may be a
-    password among those too."""
-
-    user: str | None
-    password: str | None = field(repr=False)
-    host: str | None
-    port: int | None
-    database: str | None
-    options: dict[str, str] = field(repr=False)
-
-    def connection(self) -> dict[str, Any]:
-        """The same, as the arguments of a connection."""
-        named = {"user": self.user, "password": self.password, "host": self.host, "port": self.port,
-                 "dbname": self.database}  # fmt: skip
-        return {"connect_timeout": 10} | {key: value for key, value in named.items() if value} | self.options
-
-    def __str__(self) -> str:
-        user = "" if self.user is None else quote(self.user, safe="") + ("" if self.password is None else ":***") + "@"
-        host = f"[{self.host}]" if self.host and ":" in self.host else self.host or ""
-        port = "" if self.port is None else f":{self.port}"
-        return f"postgresql://{user}{host}{port}" + ("" if self.database is None else f"/{self.database}")
-
-
 def checked_url(url: Any) -> str | ServerURL | None:
-    """The path of a SQLite file; None for studies in memory; or the URL of a server. An error never shows a URL: there
-    may be a password in it, anywhere if the URL is wrong."""
+    """The path of a SQLite file; None for studies in memory; or a server. An error never shows a URL: there may be a
+    password in it, anywhere if the URL is wrong."""
     if not isinstance(url, str) or not url:
         given = repr(url) if isinstance(url, str) else f"a {type(url).__name__}"
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {given}.")
@@ -95,12 +71,10 @@ def checked_url(url: Any) -> str | ServerURL | None:
 
 
 def server_url(url: str) -> ServerURL:
-    """The URL of a PostgreSQL server; anything else is refused."""
+    """A database of a PostgreSQL server; anything else is refused."""
     found = SERVER.fullmatch(url)
-    if found is None:
-        raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
-    backend, _, driver = found["scheme"].lower().partition("+")
-    if backend not in DRIVERS:
+    backend, _, driver = found["scheme"].lower().partition("+") if found else ("", "", "")
+    if found is None or backend not in DRIVERS:
         raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
     if driver not in DRIVERS[backend]:
         raise InvalidInput(
@@ -112,18 +86,18 @@ def server_url(url: str) -> ServerURL:
         raise InvalidInput(f"storage {beginning(url)} has a port that is not a number.")
     if "%00" in url:
         raise InvalidInput(f"storage {beginning(url)} must not contain NUL, here written %00.")
-    host, database = found["v6"] or found["host"], found["database"]
+    host, port, database = found["v6"] or found["host"], int(found["port"] or 0), found["database"]
     if "@" in f"{host}{database}":  # part of a password, perhaps
         raise InvalidInput(f"storage {beginning(url)} must have one @ at most: write %40, %3A, %2F within a password.")
-    read = ServerURL(
-        user=None if found["user"] is None else unquote(found["user"]),
-        password=None if found["password"] is None else unquote(found["password"]),
-        host=host, port=int(found["port"]) if found["port"] else None, database=database,
-        options=dict(parse_qsl(found["query"] or "", keep_blank_values=True)),
-    )  # fmt: skip
-    if read.port is not None and not 1 <= read.port <= 65535:
-        raise InvalidInput(f"the port in storage {read} must be from 1 to 65535.")
-    return read
+    user = None if found["user"] is None else unquote(found["user"])
+    shown = "" if user is None else quote(user, safe="") + ("" if found["password"] is None else ":***") + "@"
+    shown += f"[{host}]" if found["v6"] else host or ""
+    shown = f"postgresql://{shown}{f':{port}' if found['port'] else ''}{'' if database is None else f'/{database}'}"
+    if found["port"] and not 1 <= port <= 65535:
+        raise InvalidInput(f"the port in storage {shown} must be from 1 to 65535.")
+    named = {"user": user, "password": unquote(found["password"] or ""), "host": host, "port": port, "dbname": database}
+    options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
+    return shown, {"connect_timeout": 10} | {key: value for key, value in named.items() if value} | options
 
 
 def beginning(url: str) -> str:

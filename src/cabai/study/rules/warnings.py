@@ -26,7 +26,7 @@ def noticed(state: Any, a: int, warned: list[UserWarning], failed: str | None = 
     """Add the warnings that a result of arm a, told in here, brings about."""
     was_wide, was_over = too_wide(state, a) is not None, passing(state) is not None
     yield
-    if failed is not None and state.accounts[a].failures in MILESTONES:
+    if failed is not None and state.failures[a] in MILESTONES:
         add(warned, failing(state, a), more=f" The last: {failed}")
     if not was_wide:
         add(warned, too_wide(state, a), WideRewards)
@@ -36,7 +36,7 @@ def noticed(state: Any, a: int, warned: list[UserWarning], failed: str | None = 
 
 def failing(state: Any, a: int) -> str | None:
     """A warning where at least 3 pulls of an arm have failed, and more than a tenth of all."""
-    items, failures = state.settings.items, state.accounts[a].failures
+    items, failures = state.settings.items, int(state.failures[a])
     total = failures + int(state.rewards_told[a] if items is None else state.scored[a])
     if failures < 3 or failures * 10 <= total:
         return None
@@ -51,12 +51,12 @@ def failing(state: Any, a: int) -> str | None:
 
 def lapses_of(state: Accounts, a: int) -> int:
     """How many leases of an arm have ended without a result, those of pulls under way included."""
-    return state.accounts[a].lapses + sum(pull.lapses for pull in state.pulls.values() if pull.arm == a)
+    return int(state.lapses[a]) + sum(pull.lapses for pull in state.pulls.values() if pull.arm == a)
 
 
 def lapsing(state: Any, a: int, lapses: int) -> str | None:
     """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
-    pulls = int(state.rewards_told[a]) + state.accounts[a].failures
+    pulls = int(state.rewards_told[a] + state.failures[a])
     if lapses < 3 or lapses * 10 <= lapses + pulls:
         return None
     return (

@@ -161,7 +161,7 @@ def seconds_per_result(points: Sequence[Point]) -> float | None:
 
 def arm_status(state: Any, kind: Looking, a: int, rival: int | None, is_decided: bool, shown: Any) -> ArmStatus:
     """One arm."""
-    account, under_way = state.accounts[a], [pull for pull in state.pulls.values() if pull.arm == a]
+    under_way = [pull for pull in state.pulls.values() if pull.arm == a]
     pulls, waiting, mean = kind.counted(a)
     low, high = kind.bounds(a)
     cheapest = state.settings.goal == CHEAPEST
@@ -172,16 +172,16 @@ def arm_status(state: Any, kind: Looking, a: int, rival: int | None, is_decided:
         name=state.settings.arms[a],
         pulls=pulls,
         waiting=waiting,
-        discarded=account.discarded,
-        failures=account.failures,
+        discarded=int(state.discarded[a]),
+        failures=int(state.failures[a]),
         under_way=len(under_way),
-        offers=account.offers + sum(pull.offers for pull in under_way),
-        lapses=account.lapses + sum(pull.lapses for pull in under_way),
+        offers=int(state.offers[a]) + sum(pull.offers for pull in under_way),
+        lapses=int(state.lapses[a]) + sum(pull.lapses for pull in under_way),
         mean=mean,
         low=finite_or_none(low),
         high=finite_or_none(high),
         cost=None,
-        spent=account.spent,
+        spent=float(state.spent[a]),
         in_play=bool(state.in_play[a]),
         standing=standing(state, kind, a, rival, is_decided, excluded, may_be_best),
         share=None if cheapest else share(state, kind, a),

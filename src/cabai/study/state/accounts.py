@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +39,17 @@ class Lease:
     withdrawn: bool = False  # its arm is out: no result waits for it, and its own does not count
 
 
-@dataclass(slots=True)
-class Account:
-    """What the pulls of one arm that are no longer under way have cost and returned."""
-
-    spent: float = 0.0
-    failures: int = 0
-    largest_cost: float = 0.0
-    offers: int = 0
-    lapses: int = 0
-    discarded: int = 0  # rewards that are paid, and never count
+# What is known of each arm, in one array each: of pulls under way, the first two; else of those that were told.
+OF_ARMS: dict[str, Any] = {
+    "live": np.int64,  # that are waited for
+    "gone": np.int64,  # that were withdrawn
+    "spent": np.float64,
+    "failures": np.int64,
+    "largest_cost": np.float64,
+    "offers": np.int64,
+    "lapses": np.int64,
+    "discarded": np.int64,  # rewards that are paid, and never count
+}
 
 
 class Point(NamedTuple):
@@ -108,15 +109,15 @@ class Accounts:
 
     KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "ended", "told_at_stop", "bill_at_stop",
                              "costs_at_stop", "amendments", "points", "last_result")  # fmt: skip
+    OF_ARMS: ClassVar = OF_ARMS
 
     def __init__(self, settings: Settings) -> None:
-        arms = len(settings.arms)
         self.settings, self.place = settings, 0  # the place of the last event
         self.asked = self.told = 0  # pulls handed out; results, of which sums count once for each arm
         self.in_sums = 0  # pulls that sums stand for, without one for each arm of a sum
         self.pulls: dict[int, Lease] = {}  # under way, by number
-        self.live, self.gone = np.zeros(arms, np.int64), np.zeros(arms, np.int64)  # of those: waited for; withdrawn
-        self.accounts = [Account() for _ in settings.arms]
+        for name, kind in self.OF_ARMS.items():
+            setattr(self, name, np.zeros(len(settings.arms), kind))
         self.ended: Event | None = None
         self.told_at_stop, self.bill_at_stop = 0, 0.0
         self.costs_at_stop: list[float | None] | None = None  # running costs, with goal cheapest
@@ -161,7 +162,7 @@ class Accounts:
         self.place = event.place
         if event.kind in RESULTS:
             self.last_result = event.time
-            if self.ended is None and is_due(self.told, len(self.accounts)):
+            if self.ended is None and is_due(self.told, len(self.settings.arms)):
                 self.points.append(Point.of(self, event.time))
 
     def take_all(self, events: Sequence[Event]) -> None:
@@ -209,10 +210,9 @@ class Accounts:
         if a != pull.arm or event.item != pull.item:
             raise wrong(event, "pull", "arm", "item")
         (self.gone if pull.withdrawn else self.live)[a] -= 1
-        account = self.accounts[a]
-        account.offers += pull.offers
-        account.lapses += pull.lapses
-        account.failures += event.reward is None
+        self.offers[a] += pull.offers
+        self.lapses[a] += pull.lapses
+        self.failures[a] += event.reward is None
         self.pay(a, event.cost)
         self.told += 1
         self.result(event, pull)
@@ -253,9 +253,13 @@ class Accounts:
         return event.time + self.settings.lease
 
     def pay(self, a: int, cost: float) -> None:
-        account = self.accounts[a]
-        account.spent += cost
-        account.largest_cost = max(account.largest_cost, cost)
+        self.spent[a] += cost
+        self.largest_cost[a] = max(self.largest_cost[a], cost)
+
+    def join(self) -> None:
+        """One more arm, about which nothing is known."""
+        for name, kind in self.OF_ARMS.items():
+            setattr(self, name, np.append(getattr(self, name), np.zeros(1, kind)))
 
     # What the rules ask of it.
 
@@ -301,8 +305,7 @@ class Accounts:
         if self.settings.costs is not None:
             reserved = np.array(self.settings.costs)
         else:
-            largest = np.array([account.largest_cost for account in self.accounts])
-            reserved = np.where(largest > 0, largest, largest.max())
+            reserved = np.where(self.largest_cost > 0, self.largest_cost, self.largest_cost.max())
         with np.errstate(all="ignore"):
             left = limit - self.bill - (pending * reserved).sum()
         if self.knows_cost[arm]:
@@ -317,45 +320,26 @@ class Accounts:
             costs: NDArray[np.float64] = self.spent / (self.rewards_told + self.discarded)
         return costs
 
-    @property
-    def spent(self) -> NDArray[np.float64]:
-        """On each arm."""
-        return np.array([account.spent for account in self.accounts])
-
-    @property
-    def discarded(self) -> NDArray[np.int64]:
-        return np.array([account.discarded for account in self.accounts])
-
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, as JSON."""
-        kept = {name: packed(getattr(self, name)) for name in self.KEPT}
-        kept["accounts"] = [values_of(account) for account in self.accounts]
-        kept["pulls"] = [values_of(pull) for pull in self.pulls.values()]
-        return kept | {"settings": self.settings.to_json()}
+        kept = {name: packed(getattr(self, name)) for name in (*self.KEPT, *self.OF_ARMS)}
+        pulls = [[getattr(pull, name) for name in pull.__slots__] for pull in self.pulls.values()]
+        return kept | {"pulls": pulls, "settings": self.settings.to_json()}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """The same, of a state that is new."""
         for name in self.KEPT:
-            value = getattr(self, name)
-            if isinstance(value, np.ndarray):
-                unpack(value, kept[name])
-            else:
-                setattr(self, name, kept[name])
+            setattr(self, name, kept[name])
+        for name in self.OF_ARMS:
+            unpack(getattr(self, name), kept[name])
         self.ended = None if self.ended is None else Event._make(self.ended)
         self.points = [Point._make(each) for each in self.points]
-        self.accounts = [Account(*each) for each in kept["accounts"]]
-        for each in kept["pulls"]:
-            pull = self.pulls[each[0]] = Lease(*each)
-            (self.gone if pull.withdrawn else self.live)[pull.arm] += 1
+        self.pulls = {each[0]: Lease(*each) for each in kept["pulls"]}
 
 
 AMENDED = {*AMENDABLE, "arms", "costs", "joined", "dropped"}
-
-
-def values_of(record: Account | Lease) -> list[Any]:
-    return [getattr(record, name) for name in record.__slots__]
 
 
 def packed(value: Any) -> Any:

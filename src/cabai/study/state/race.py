@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from cabai.datasets.race import CHAMPION, Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
 from cabai.study.state import progress
-from cabai.study.state.accounts import Account, Accounts, Lease, Verdict, packed, unpack
+from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
 from cabai.study.state.progress import Claim, Remaining
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
@@ -24,7 +24,12 @@ LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exac
 class RaceState(Accounts):
     """Scores, race and accounts of a study with items."""
 
-    KEPT = (*Accounts.KEPT, "bill", "scored", "paid_for")
+    KEPT = (*Accounts.KEPT, "bill")
+    OF_ARMS: ClassVar = {
+        **Accounts.OF_ARMS,
+        "scored": np.int64,  # evaluations that returned a score that was missing
+        "rewards_told": np.int64,  # scores, of failed evaluations too, that no earlier study paid for
+    }
     why_none = "enough is under way: its results may decide, and more would be paid for nothing"
 
     def __init__(self, settings: Settings) -> None:
@@ -35,8 +40,6 @@ class RaceState(Accounts):
         self.position = np.empty_like(self.order)  # of each item
         self.position[self.order] = np.arange(len(self.order))
         self.failed_score = self.items.failed_score(settings.family, settings.direction)
-        self.scored = np.zeros(arms, np.int64)  # evaluations that returned a score that was missing
-        self.paid_for = np.zeros(arms, np.int64)  # scores, of failed evaluations too, that no earlier study paid for
         self.bill = 0.0
         self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
@@ -79,17 +82,13 @@ class RaceState(Accounts):
         before, scores = self.settings, self.race.scores
         super()._amend(event)
         for _ in range(len(before.arms), len(self.settings.arms)):
-            self._join()
+            self.join()
         if (self.settings.epsilon, self.settings.arms) != (before.epsilon, before.arms):  # other tests, the same scores
             self._race = self._new_race()
             self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
 
-    def _join(self) -> None:
-        """One more arm, about which nothing is known."""
-        self.accounts.append(Account())
-        for name in ("live", "gone", "scored", "paid_for"):
-            old = getattr(self, name)
-            setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
+    def join(self) -> None:
+        super().join()
         self.busy.append(set())
         self._known = np.vstack([self._known, np.zeros((1, self.items.count), np.bool_)])
         self._passed.clear()
@@ -105,26 +104,22 @@ class RaceState(Accounts):
         self._passed.clear()
         at, score = int(self.position[item]), self.failed_score if reward is None else reward
         if self._known[a, at]:
-            self.accounts[a].discarded += reward is not None
+            self.discarded[a] += reward is not None
             return
         self.scored[a] += reward is not None
         if score is not None:
             self._known[a, at] = True
-            self.paid_for[a] += paid
+            self.rewards_told[a] += paid
             self._new.append((a, at, score))
 
     # What is known.
-
-    @property
-    def rewards_told(self) -> NDArray[np.int64]:
-        return self.paid_for
 
     def paid_costs(self) -> NDArray[np.float64]:
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.spent / self.paid_for
-        return np.where(self.paid_for > 0, costs, np.nan)
+            costs: NDArray[np.float64] = self.spent / self.rewards_told
+        return np.where(self.rewards_told > 0, costs, np.nan)
 
     @property
     def prices(self) -> list[float]:
@@ -240,7 +235,7 @@ class RaceState(Accounts):
         return found
 
     def overflows(self, a: int, reward: float | None, cost: float) -> bool:
-        return not all(map(math.isfinite, (self.accounts[a].spent + cost, self.bill + cost)))
+        return not all(map(math.isfinite, (self.spent[a] + cost, self.bill + cost)))
 
     # Snapshots.
 

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from cabai.core.state import Record, Records, copy_of, copy_of_all
 from cabai.simulation.truth import open_streams
 from cabai.study.log.events import ASK, TELL, Event, check_event
 from cabai.study.settings import Settings
-from cabai.study.state.accounts import Account, Accounts, Lease, Point, Verdict, is_due, packed, unpack
+from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
 from cabai.study.state.evidence import Evidence
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
@@ -62,14 +62,17 @@ class SampledState(Evidence, Accounts):
     in that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
     object."""
 
-    KEPT = (*Accounts.KEPT, "squares", "through", "decided")
+    KEPT = (*Accounts.KEPT, "through", "decided")
+    OF_ARMS: ClassVar = {
+        **Accounts.OF_ARMS,
+        "squares": np.float64,  # of rewards that count, about the arm's first; nan where unknown
+    }
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.told_view = self.ordered = View(*settings.start).copy()
         self.told_view.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
-        self.squares = np.zeros(len(settings.arms))  # of rewards that count, about the arm's first; nan where unknown
         self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self.through = 0  # no result up to this pull is still to count
         self.waiting: dict[int, tuple[int, float, float]] = {}  # told, not counted: arm, reward, cost, by number
@@ -147,7 +150,7 @@ class SampledState(Evidence, Accounts):
             if asked.pull != self.asked + 1 + count or self.through + 1 + count != asked.pull:
                 break
             count += 1
-            if is_due(self.told + count, len(self.accounts)):
+            if is_due(self.told + count, len(self.here)):
                 break
         return count
 
@@ -161,23 +164,18 @@ class SampledState(Evidence, Accounts):
         rewards = np.array([settings.seen(event.reward) for event in told])  # type: ignore[arg-type]
         costs = np.array([event.cost for event in told], np.float64)
         counted = costs if known is None else np.array(known)[pulled]
-        names = ("offers", "spent", "largest_cost")
-        sums = [np.array([getattr(account, name) for account in self.accounts]) for name in names]
-        view = self.told_view
-        taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), (*sums, self.squares))
+        view, sums = self.told_view, (self.offers, self.spent, self.largest_cost, self.squares)
+        taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), sums)
         if taken is None:
             super().take_all(events[begin : begin + 2 * count])
             return 2 * count
-        for name, values in zip(names, sums, strict=True):
-            for account, value in zip(self.accounts, values.tolist(), strict=True):
-                setattr(account, name, value)
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
         self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
         self._claims = None
         self.decided = taken < count or self._decides()
-        if is_due(self.told, len(self.accounts)):
+        if is_due(self.told, len(self.here)):
             self.points.append(Point.of(self, last.time))
         return 2 * taken
 
@@ -226,7 +224,7 @@ class SampledState(Evidence, Accounts):
         self._ahead = None
         a, cost = int(event.arm), float(event.cost)  # type: ignore[arg-type]
         if event.reward is None:
-            self.accounts[a].failures += 1
+            self.failures[a] += 1
             self._fail(a, cost)
         else:
             self._observe(self.told_view, a, self.settings.seen(event.reward), cost, self.settings.pairs.rules)
@@ -242,15 +240,13 @@ class SampledState(Evidence, Accounts):
             for a, pulls, reward, _ in counts:
                 self.setup.bound(credit)(arms, run, Record(self.rules), a, pulls, seen(pulls, reward))
         for a, pulls, reward, cost in counts:
-            account = self.accounts[a]
-            largest = max(account.largest_cost, cost / pulls)
             if self.ended is None and self.here[a]:
                 self._observe_sum(a, pulls, self.settings.seen_sum(pulls, reward), cost)
             else:
                 self._discard(a, pulls, cost)
-            account.offers += pulls
-            account.spent += cost
-            account.largest_cost = largest
+            self.offers[a] += pulls
+            self.spent[a] += cost
+            self.largest_cost[a] = max(self.largest_cost[a], cost / pulls)
             self.in_sums += pulls - 1
         self._number(event, len(counts))
         if self.ended is None and event.worker is None:
@@ -280,7 +276,7 @@ class SampledState(Evidence, Accounts):
 
     def _discard(self, a: int, pulls: int, cost: float) -> None:
         """Rewards that are paid, and never count."""
-        self.accounts[a].discarded += pulls
+        self.discarded[a] += pulls
         with np.errstate(all="ignore"):
             for view in self.views:
                 view.run["spent"] += cost
@@ -352,7 +348,7 @@ class SampledState(Evidence, Accounts):
         for arm in self.settings.dropped[len(before.dropped) :]:
             self._drop(self.settings.arms.index(arm))
         if len(self.settings.arms) > len(before.arms):
-            self._join()
+            self.join()
         is_new_test = (self.settings.dropped, self.settings.epsilon) != (before.dropped, before.epsilon)
         if (self.settings.epsilon, self.settings.budget) != (before.epsilon, before.budget):
             self._reset_policy()
@@ -372,17 +368,13 @@ class SampledState(Evidence, Accounts):
             if pull.arm == a:
                 self.withdraw(pull)
 
-    def _join(self) -> None:
-        """One more arm, about which nothing is known."""
+    def join(self) -> None:
+        super().join()
         for view in self.views:
             old, view.arms = view.arms, self.settings.start[0].copy()
             view.arms[:-1] = old
             view.run["left"] += 1
             view._is_complete = False
-        self.accounts.append(Account())
-        for name in ("squares", "live", "gone"):
-            old = getattr(self, name)
-            setattr(self, name, np.append(old, np.zeros(1, old.dtype)))
         self.here = np.append(self.here, True)
         self._reset_policy()
 
@@ -454,8 +446,8 @@ class SampledState(Evidence, Accounts):
         other = copy.copy(self)
         other.told_view = self.told_view.copy()
         other.ordered = self.ordered.copy() if self.has_waiting else other.told_view
-        other.accounts = [copy.copy(account) for account in self.accounts]
-        other.squares, other.live = self.squares.copy(), self.live.copy()
+        for name in self.OF_ARMS:
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def choose_after(self, pulls: Sequence[int]) -> int:
