@@ -73,7 +73,10 @@ def is_out(arm: ArmStatus) -> bool:
 
 
 def left(status: Status) -> tuple[str, int] | None:
-    """How many arms may still be the answer, and what to call them; None if the test does not say."""
+    """How many arms may still be the answer, and what to call them; None if the test does not say, or if one that is
+    good enough was found."""
+    if status.decision is not None and status.epsilon:
+        return None
     if status.goal == "best" and all(arm.may_be_best is not None for arm in status.arms):
         return "May be the best", sum(arm.may_be_best is True for arm in status.arms)
     count = sum(not is_out(arm) for arm in status.arms)
@@ -88,7 +91,7 @@ def to_come(status: Status) -> str:
         return f"{number} {'pull' if number == 1 else 'pulls'} under way" if number else "nothing"
     found = status.forecast
     if status.looks_tied and status.max_cost is None:
-        return "no end in sight"
+        return status.outlook
     if found is not None and found.low >= 0.99 * found.high:
         return f"{rough(found.high)}, the rest of the budget"
     if found is not None:
@@ -141,7 +144,7 @@ def charts(seen: StudyView) -> list[Chart]:
     end, spent = bill["spent", "main"][-1]
     ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
-    paid = "ended" if status.stopped else "no end in sight" if status.looks_tied else paid
+    paid = "ended" if status.stopped else status.outlook if status.looks_tied else paid
     found = [
         chart(
             "Progress", paid, progress_over_bill(seen), "spent", money,

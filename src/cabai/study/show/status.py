@@ -262,7 +262,7 @@ class Status:
             return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
         if self.looks_tied:
             end = "" if self.within is None else f"; epsilon = {rounded_up(self.within)} would end it now"
-            return f"No end in sight: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
+            return f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
         return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
 
     def line(self, width: int | None = None) -> str:
@@ -280,7 +280,7 @@ class Status:
             number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
         found = [number, f"{money(self.spent)}{'' if self.max_cost is None else f' of {money(self.max_cost)}'} spent"]
         if self.looks_tied:
-            found.append("no end in sight, perhaps tied")
+            found.append(f"{self.outlook}, perhaps tied")
         elif self.progress is not None and not self.stopped:
             found.append(f"{percent(self.progress)} done")
         if self.forecast is not None and self.forecast.time and not self.looks_tied:
@@ -290,6 +290,11 @@ class Status:
         while width is not None and len(found) > 2 and len(", ".join(found)) > width:
             found.pop()
         return ", ".join(found)[:width]
+
+    @property
+    def outlook(self) -> str:
+        """What there is to say of a study whose best arms are perhaps tied."""
+        return f"no {'end' if self.max_cost is None and self.max_pulls is None else 'decision'} in sight"
 
     @property
     def _limit(self) -> str:
@@ -364,11 +369,11 @@ class Status:
         []
         """
         known = self.known
+        if not self.stopped:
+            return [] if known is None else [f"Proven: {known}."]
+        found = [f"{self.leader} is {self.ahead}."] if self.ahead and (self.lead or 0.0) > 0 else []
         if self.decision is None:
-            return [] if known is None or self.stopped else [f"Proven: {known}."]
-        found = []
-        if self.ahead and (self.lead or 0.0) > 0:
-            found.append(f"{self.decision} is {self.ahead}.")
+            return found
         within = rounded_up(self.within or 0.0)
         if 0 < float(within) < self.epsilon:  # else the decision says as much
             found.append(f"{self.decision} is at most {within} worse than the best.")
