@@ -158,7 +158,7 @@ def test_a_race_that_is_decided_ends_where_the_decision_fell():
     assert last.evidence > last.required
     report = found.study.report()
     assert f"c is ahead of {found.status.rival} by " in report
-    assert f"{found.full_cost:g} that evaluating everything costs" in report
+    assert f"{found.full_cost:,g} that evaluating everything costs" in report
 
 
 def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
@@ -199,14 +199,14 @@ def test_a_line_is_cut_from_the_right_and_never_loses_the_money(width, clock):
         study.tell(pull, int(chance.random() < 0.5), 1.25)
     status = study.status()
     whole = status.line()
-    assert whole.startswith("100 pulls, 125 of 5000 spent, ")
+    assert whole.startswith("100 pulls, 125 of 5,000 spent, ")
     assert [whole.index(word) for word in (" % done", " left", " leads")] == sorted(
         whole.index(word) for word in (" % done", " left", " leads")
     )
     line = status.line(width)
     assert len(line) <= width
     assert whole.startswith(line)
-    assert line.startswith("100 pulls, 125 of 5000 spent")
+    assert line.startswith("100 pulls, 125 of 5,000 spent")
 
 
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):

@@ -15,7 +15,7 @@ import cabai
 import reference
 from cabai.study import service
 from cabai.study.settings import Settings
-from cabai.study.show.status import roughly
+from cabai.views.words import rough
 from folding import Play
 from storages import looked
 from studies import new, reloaded, start
@@ -215,10 +215,10 @@ def test_what_a_status_says_as_a_study_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("cost", "shown"), [(0, "0"), (0.0123456, "0.0123"), (10.34, "10.3"), (3298.4, "3300"), (123456, "123000")]
+    ("cost", "shown"), [(0, "0"), (0.0123456, "0.0123"), (10.34, "10.3"), (3298.4, "3,300"), (123456, "123,000")]
 )
 def test_what_remains_to_be_paid_is_said_roughly_and_without_exponents(cost, shown):
-    assert roughly(cost) == shown
+    assert rough(cost, 3) == shown
 
 
 def test_a_status_says_what_is_not_proven_and_what_is_enough():

@@ -500,8 +500,12 @@ class Study(ABC):
         from cabai.views.rendering import report
 
         path = None if file is None else file_to_write(os.fspath(file))
-        costs = self.settings.costs
-        more = {"known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed}
+        costs, items = self.settings.costs, self.settings.items
+        failed = None if items is None else items.failed_score(self.settings.family, self.settings.direction)
+        more = {
+            "known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed,
+            "score of a failed evaluation": None if failed is None else f"{failed:g}",
+        }  # fmt: skip
         page = report(self._seen(), more, __version__)
         if path is not None:
             write_whole(path, page.encode())

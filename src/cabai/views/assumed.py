@@ -32,7 +32,8 @@ def question(status: Status) -> str:
             f"Which of {len(status.arms)} arms is the cheapest to run among those whose mean{where} is within "
             f"{status.epsilon:g} of the {best}, wrong with probability at most {status.delta:g}, for the smallest bill?"
         )
-    good = f", or a mean within {status.epsilon:g} of it" if status.epsilon else ""
+    is_asked = status.epsilon and status.reason != "accepted"  # else it is what was accepted
+    good = f", or a mean within {status.epsilon:g} of it" if is_asked else ""
     return f"{what}{good}, wrong with probability at most {status.delta:g}, for the smallest bill?"
 
 
@@ -49,6 +50,10 @@ def assumptions(status: Status) -> list[str]:
         REWARDS.get(status.family) or REWARDS.get(family, f"Rewards follow the family {status.family}."),
         "Whether a pull fails or is lost does not depend on the reward it would have returned.",
     ]
+    if status.imported:
+        found.append(
+            "What was imported is complete, was measured in the same way, and was not used to choose arms or settings."
+        )
     if not status.proven:
         found.append(f"The threshold {status.threshold} is not proven for this family.")
     return found
@@ -60,7 +65,7 @@ def asked(status: Status, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("arms", ", ".join(arm.name for arm in status.arms)),
         ("rewards", f"{status.family}, to {status.direction}"),
         ("delta", number(status.delta)),
-        ("epsilon", number(status.epsilon)),
+        ("epsilon, accepted" if status.reason == "accepted" else "epsilon", number(status.epsilon)),
         ("test", status.threshold if status.items is None else f"{status.threshold} race on {status.items:,} items"),
         ("policy", status.policy),
         *([("running costs", ", ".join(money(arm.running_cost) or "not known yet" for arm in status.arms))]

@@ -43,8 +43,8 @@ def chart(
     write_y: Callable[[float], str],
     top: float | None = None,
 ) -> Chart | None:
-    """Make a chart of lines through points; None if there is nothing to draw. The vertical axis starts at 0, and ends
-    at `top` if that is given.
+    """Make a chart of lines through points; None if there is nothing to draw. Both axes start at 0; the vertical one
+    ends at `top` if that is given.
 
     >>> lines = {("spent", "main"): [(0, 0), (4, 2)]}
     >>> found = chart("Bill", "It grows.", lines, "hours", "{:g} h".format, "{:g}".format)
@@ -52,20 +52,20 @@ def chart(
     ('M0 300L1000 0', '2', '4 h')
     """
     points = [point for track in tracks.values() for point in track if all(map(math.isfinite, point))]
-    low, high = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=0.0)
+    right = max((x for x, _ in points), default=0.0)
     top = max((y for _, y in points), default=0.0) if top is None else top
-    if not high > low or not top > 0 or not math.isfinite(high - low):
+    if not right > 0 or not top > 0 or len({x for x, _ in points}) < 2:
         return None
 
     def place(x: float, y: float) -> str:
-        return f"{(x - low) / (high - low) * WIDTH:.4g} {HEIGHT - max(y, 0.0) / top * HEIGHT:.4g}"
+        return f"{x / right * WIDTH:.4g} {HEIGHT - max(y, 0.0) / top * HEIGHT:.4g}"
 
     lines = []
     for (name, kind), track in tracks.items():
         drawn = [place(x, y) for x, y in track if math.isfinite(x) and math.isfinite(y)]
         if drawn:
             lines.append(Line(name, kind, "M" + "L".join(drawn)))
-    return Chart(title, description, lines, write_y(0.0), write_y(top), write_x(low), write_x(high), across)
+    return Chart(title, description, lines, write_y(0.0), write_y(top), write_x(0.0), write_x(right), across)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.views.drawing import Chart, Span, Tracks, chart, spans
-from cabai.views.words import duration, money, number, percent, rough
+from cabai.views.words import duration, money, number, percent, rough, rounded_up
 
 if TYPE_CHECKING:
     from cabai.study.show.status import ArmStatus, Status
@@ -73,7 +73,10 @@ def is_out(arm: ArmStatus) -> bool:
 
 
 def left(status: Status) -> tuple[str, int] | None:
-    """How many arms may still be the answer, and what to call them; None if the test does not say."""
+    """How many arms may still be the answer, and what to call them; None if the test does not say, or if one that is
+    good enough was found."""
+    if status.decision is not None and status.epsilon:
+        return None
     if status.goal == "best" and all(arm.may_be_best is not None for arm in status.arms):
         return "May be the best", sum(arm.may_be_best is True for arm in status.arms)
     count = sum(not is_out(arm) for arm in status.arms)
@@ -84,14 +87,15 @@ def left(status: Status) -> tuple[str, int] | None:
 def to_come(status: Status) -> str:
     """How much is still to pay, as far as it is known."""
     if status.stopped:
-        return "pulls under way" if status.under_way else "nothing"
+        number = status.under_way
+        return f"{number} {'pull' if number == 1 else 'pulls'} under way" if number else "nothing"
     found = status.forecast
     if status.looks_tied and status.max_cost is None:
-        return "no end in sight"
+        return status.outlook
     if found is not None and found.low >= 0.99 * found.high:
         return f"{rough(found.high)}, the rest of the budget"
     if found is not None:
-        return f"probably {rough(found.low)} to {rough(found.high)}"
+        return f"{rough(found.low)} to {rough(found.high)}"
     return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
 
 
@@ -110,14 +114,14 @@ def progress_over_bill(seen: StudyView) -> Tracks:
 
 
 def lead_over_bill(seen: StudyView) -> Tracks:
-    """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, at the end."""
+    """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, as shown now."""
     status = seen.status
     end = status.spent - status.spent_late
     found = [(point.spent, point.lead) for point in seen.history if point.lead is not None and point.spent > end / 20]
     if not status.stopped and status.lead is not None:
         found.append((end, status.lead))
-    most = [(end, 0.0), (end, status.lead_at_most)] if status.lead_at_most is not None else []
-    return {("lead", "main"): found, ("at most, proven", "limit"): most}
+    most = [] if status.lead_at_most is None else [(0.0, status.lead_at_most), (end, status.lead_at_most)]
+    return {("lead", "main"): found, ("at most, proven by now", "limit"): most if found else []}
 
 
 def bill_over_time(seen: StudyView) -> Tracks:
@@ -140,13 +144,13 @@ def charts(seen: StudyView) -> list[Chart]:
     end, spent = bill["spent", "main"][-1]
     ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
-    paid = "ended" if status.stopped else "no end in sight" if status.looks_tied else paid
+    paid = "ended" if status.stopped else status.outlook if status.looks_tied else paid
     found = [
         chart(
             "Progress", paid, progress_over_bill(seen), "spent", money,
             lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
-        chart("The lead", ahead, lead, "spent", money, lambda value: number(value, 2))
+        chart("The lead", ahead, lead, "spent", money, rounded_up)
         if status.goal == "best" else None,
         chart(
             "The bill", f"{money(spent)} spent in {duration(end)}", bill, "time",

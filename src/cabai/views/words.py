@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
@@ -28,27 +29,27 @@ def money(value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def rough(value: float) -> str:
-    """An amount that was estimated: two digits.
+def rough(value: float, digits: int = 2) -> str:
+    """A number that was estimated: two digits, without an exponent if possible.
 
-    >>> rough(1.191), rough(16.47), rough(123456), rough(0.0)
-    ('1.2', '16', '120,000', '0')
+    >>> rough(1.191), rough(16.47), rough(123456), rough(0.0), rough(123456, 3)
+    ('1.2', '16', '120,000', '0', '123,000')
     """
-    return money(float(f"{value:.2g}"))
+    return money(float(f"{value:.{digits}g}"))
 
 
 def percent(share: float | None) -> str:
     """A share in percent: 100 % only if it is exactly 1, 0 % only if it is exactly 0.
 
     >>> percent(0.5), percent(0.9999), percent(1.0), percent(0.001), percent(0.0)
-    ('50 %', '>99 %', '100 %', '<1 %', '0 %')
+    ('50 %', 'more than 99 %', '100 %', 'less than 1 %', '0 %')
     """
     if share is None:
         return ""
     if 0 < share < 0.01:
-        return "<1 %"
+        return "less than 1 %"
     if 0.99 < share < 1:
-        return ">99 %"
+        return "more than 99 %"
     return f"{share:.0%}".replace("%", " %")
 
 
@@ -76,3 +77,72 @@ def duration(seconds: float) -> str:
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
     first = next((i for i, (count, _) in enumerate(parts) if count), 3)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])
+
+
+def in_words(number: int) -> str:
+    """A small number as a word."""
+    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    return words[number - 2] if 2 <= number <= 12 else str(number)
+
+
+def either(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Some names, and how many more there are."""
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
+
+
+def rounded_up(value: float) -> str:
+    """One digit, or two if the first is below 5 or a 9; never rounded down.
+
+    >>> rounded_up(0.006742), rounded_up(0.0231), rounded_up(0.05), rounded_up(0.0), rounded_up(1.5)
+    ('0.007', '0.024', '0.05', '0', '1.5')
+    """
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    step = 10.0 ** math.floor(math.log10(value))
+    step = step if 5 * step <= value < 9 * step else step / 10
+    count = math.ceil(value / step)
+    text = f"{count * step:.2g}"
+    return f"{float(text if float(text) >= value else f'{(count + 1) * step:.2g}'):g}"
+
+
+def decimals(low: float | None, high: float | None) -> int | None:
+    """How many decimals mean something, if a number lies between these; None: that is not known."""
+    if low is None or high is None or not 0 < high - low < math.inf:
+        return None
+    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 12)
+
+
+def decimals_of_mean(count: int) -> int | None:
+    """The same for the mean of `count` scores."""
+    return None if not count else min(max(math.ceil(math.log10(count)), 2), 6)
+
+
+def fixed(value: float | None, digits: int | None) -> str:
+    """A number with that many decimals."""
+    if value is None:
+        return ""
+    return money(value) if digits is None else f"{value:.{digits}f}"
+
+
+def lasting(seconds: float) -> str:
+    """Roughly how long that is: 40 s, 12 min, 3 h, 2 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{math.ceil(seconds)} s"
+
+
+def difference(value: float, digits: int | None) -> str:
+    """A difference of two means, of which so many decimals mean something.
+
+    >>> difference(0.0361, 3), difference(0.3, 2), difference(0.0015, 2), difference(0.0, 2), difference(0.0361, None)
+    ('0.036', '0.3', 'less than 0.01', '0', '0.036')
+    """
+    if digits is None or value == 0:
+        return rough(value)
+    least = 10.0**-digits
+    return money(round(value, digits)) if abs(value) >= least / 2 else f"less than {least:g}"

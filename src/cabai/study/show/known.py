@@ -21,6 +21,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, is_settled
 from cabai.datasets.capital import ROUNDED_UP, first_bets, largest_capital, smallest_epsilon
 from cabai.datasets.race import PAIRED
+from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
@@ -29,6 +30,7 @@ from cabai.thresholds import Threshold
 
 CLOSE, ROUGHLY = 2e-3, 2e-2  # of epsilon: the precision of the search, from above
 DOUBLINGS = 60
+NOTHING = 0.99  # of the range of means: that an arm is at most so much worse says nothing
 USUAL_PRICE = 3.0  # nats, of a test: where the search begins
 MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
@@ -110,7 +112,7 @@ class Tester:
             if own is None:
                 return None
             found = max(found, own)
-        return found * self.settings.family.unit
+        return informative(found * self.settings.family.unit, self.settings.family)
 
     def lead(self, leader: int, rival: int) -> float | None:
         """The most by which the leader can be better than a rival: the rival is shown to be at most that much worse, at
@@ -119,7 +121,7 @@ class Tester:
         if setup is None or not (self.tested[leader] and self.tested[rival]):
             return None
         found = self._smallest(setup, rival, leader, 0.0, ROUGHLY)
-        return None if found is None else found * self.settings.family.unit
+        return None if found is None else informative(found * self.settings.family.unit, self.settings.family)
 
     def _with_epsilon(self, threshold: Threshold, delta: float) -> Setup | None:
         """A test with an epsilon, which is then put there; None if a user's own family has none."""
@@ -219,7 +221,7 @@ def race_lead(state: RaceState, leader: int, rival: int) -> float | None:
         return race.lead(leader, rival) / race.items
     target = arms * (arms - 1) / delta * ROUNDED_UP
     found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader, close=ROUGHLY)
-    return None if found is None else found * (race.high - race.low)
+    return None if found is None else informative(found * (race.high - race.low), state.settings.family)
 
 
 def race_within(state: RaceState, leader: int, possible: np.ndarray) -> float | None:
@@ -235,7 +237,7 @@ def race_within(state: RaceState, leader: int, possible: np.ndarray) -> float | 
         if own is None:
             return None
         found = max(found, own)
-    return found * (race.high - race.low)
+    return informative(found * (race.high - race.low), state.settings.family)
 
 
 def race_separated(state: RaceState) -> np.ndarray:
@@ -261,6 +263,12 @@ def within_of(state: Any, arm: int) -> float | None:
     """How much worse than the best an arm is at most, at delta; None if nothing is shown."""
     found = race_known_of(state, arm) if isinstance(state, RaceState) else known_of(state, arm)
     return None if found is None else found.within
+
+
+def informative(difference: float, family: Family) -> float | None:
+    """A difference that is shown, if that says anything."""
+    low, high = family.mean_range
+    return difference if difference < NOTHING * (high - low) else None
 
 
 def tied_with(state: RaceState, leader: int) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +10,20 @@ from cabai.core.goal import BEST, CHEAPEST
 from cabai.study.log.events import ACCEPTED
 from cabai.support.tables import table
 from cabai.views import status_table
+from cabai.views.words import (
+    decimals,
+    decimals_of_mean,
+    difference,
+    either,
+    fixed,
+    in_words,
+    lasting,
+    listed,
+    money,
+    percent,
+    rough,
+    rounded_up,
+)
 
 
 @dataclass(frozen=True)
@@ -41,13 +54,13 @@ class Forecast:
     def __str__(self) -> str:
         """The end of a sentence that says what was spent."""
         if self.chance is not None and self.low >= 0.99 * self.high:
-            much = f", {roughly(self.high)} more until the budget is used up"
+            much = f", {rough(self.high, 3)} more until the budget is used up"
         else:
-            much = f", probably {rounded(self.low)} to {rounded(self.high)} more"
+            much = f", probably {rough(self.low)} to {rough(self.high)} more"
             much += f", in {self.time}" if self.time else ""
         if self.chance is None:
             return much
-        return f"{much}; chance of a decision within the budget: {percent(self.chance)}"
+        return f"{much}; chance of a decision within the budget: {percent(min(max(self.chance, 0.001), 0.999))}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +200,7 @@ class Status:
         >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
         'wrong with probability at most 0.05'
         """
-        if self.items is not None and self.confidence == 1:  # it was, when the study stopped
+        if self.items is not None and self.stopped and self.confidence == 1:
             return "known exactly, since everything was evaluated"
         if self.proven:
             return f"wrong with probability at most {self.error or self.delta:g}"
@@ -220,10 +233,10 @@ class Status:
         >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
         'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
         """
-        spent = f"{self.spent:.6g} spent"
+        spent = f"{money(self.spent)} spent"
         if self.decision is not None:
             number = self.pulls + self.waiting + self.discarded + self.failures
-            paid = f"{spent} on {number} pulls" if self.items is None else f"{spent}{self._share}"
+            paid = f"{spent} on {number:,} pulls" if self.items is None else f"{spent}{self._share}"
             return f"{'Accepted' if self.reason == ACCEPTED else 'Decided'}: {self.statement}; {paid}."
         if self.stopped:
             if self.leader is None:
@@ -243,13 +256,13 @@ class Status:
         if self.progress is None:
             return f"{self.leader} leads so far; how far it is from a decision cannot be told here. {spent}."
         if self.forecast is None:
-            rest = f", at most about {roughly(self.at_most)} more" if self.items and self.at_most is not None else ""
+            rest = f", at most about {rough(self.at_most, 3)} more" if self.items and self.at_most is not None else ""
             return f"{self.leader} leads so far; it is too early to tell more. {spent}{rest}."
         if self.claim is not None:
             return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
         if self.looks_tied:
             end = "" if self.within is None else f"; epsilon = {rounded_up(self.within)} would end it now"
-            return f"No end in sight: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
+            return f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
         return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
 
     def line(self, width: int | None = None) -> str:
@@ -265,11 +278,11 @@ class Status:
         number = f"{self.pulls:,} pulls"
         if self.items is not None:
             number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
-        found = [number, f"{self.spent:.4g}{'' if self.max_cost is None else f' of {self.max_cost:g}'} spent"]
+        found = [number, f"{money(self.spent)}{'' if self.max_cost is None else f' of {money(self.max_cost)}'} spent"]
         if self.looks_tied:
-            found.append("no end in sight, perhaps tied")
+            found.append(f"{self.outlook}, perhaps tied")
         elif self.progress is not None and not self.stopped:
-            found.append(f"{percent(self.progress) if self.progress else '0 %'} done")
+            found.append(f"{percent(self.progress)} done")
         if self.forecast is not None and self.forecast.time and not self.looks_tied:
             found.append(f"{self.forecast.time} left")
         if self.leader is not None:
@@ -279,13 +292,18 @@ class Status:
         return ", ".join(found)[:width]
 
     @property
+    def outlook(self) -> str:
+        """What there is to say of a study whose best arms are perhaps tied."""
+        return f"no {'end' if self.max_cost is None and self.max_pulls is None else 'decision'} in sight"
+
+    @property
     def _limit(self) -> str:
         """Where the study stopped without a decision."""
         if self.reason == "by hand":
             return "by hand"
         if self.reason == "certificate":
-            return f"at {self.certified_pulls} pulls, where the certificate of its threshold ends"
-        return f"at {self.reason} = {(self.max_cost if self.reason == 'max_cost' else self.max_pulls) or 0:g}"
+            return f"at {self.certified_pulls:,} pulls, where the certificate of its threshold ends"
+        return f"at {self.reason} = {money(self.max_cost if self.reason == 'max_cost' else self.max_pulls)}"
 
     @property
     def ahead(self) -> str:
@@ -297,25 +315,27 @@ class Status:
         >>> study.status().ahead
         'ahead of b by 1'
         """
-        if self.rival is None or self.lead is None:
+        if self.rival is None or self.lead is None or self.lead < 0:  # a race's leader may be behind on common items
             return ""
-        if self.lead <= 0:
+        if self.lead == 0:
             return f"level with {self.rival}"
-        most = "" if self.lead_at_most is None else f", at most {rounded_up(self.lead_at_most)}"
-        return f"ahead of {self.rival} by {rounded(self.lead)}{most}"
+        if self.lead_at_most is None:
+            return f"ahead of {self.rival} by {rough(self.lead)}"
+        much = difference(self.lead, decimals(self.lead, 2 * self.lead_at_most - self.lead))
+        return f"ahead of {self.rival} by {much}, at most {rounded_up(self.lead_at_most)}"
 
     @property
     def _paid(self) -> str:
         """How far it has come, what was spent, and what is left."""
-        return f"{percent(self.progress or 0.0)} done: {self.spent:.6g} spent{self.forecast}"
+        return f"{percent(self.progress)} done: {money(self.spent)} spent{self.forecast}"
 
     @property
     def _share(self) -> str:
         """How much of the full evaluation was paid, where that is known."""
         if not self.full_cost:
             return ""
-        share = f"{100 * self.spent / self.full_cost:.0f} %"
-        return f", {share} of the {roughly(self.full_cost)} that evaluating everything costs"
+        share = percent(self.spent / self.full_cost)
+        return f", {share} of the {rough(self.full_cost, 3)} that evaluating everything costs"
 
     @property
     def known(self) -> str | None:
@@ -338,7 +358,7 @@ class Status:
             return None
         alone = self.goal == CHEAPEST or (self.items is not None and self.threshold == "champion")
         each = "each " if len(found) > 1 and alone else ""
-        return f"{', and '.join(found)}, {each}wrong with probability at most {self.delta:g}"
+        return f"{', and '.join(found)}, {each}wrong with probability at most {self.error or self.delta:g}"
 
     @property
     def shown(self) -> list[str]:
@@ -349,13 +369,14 @@ class Status:
         []
         """
         known = self.known
+        if not self.stopped:
+            return [] if known is None else [f"Proven: {known}."]
+        found = [f"{self.leader} is {self.ahead}."] if self.ahead and (self.lead or 0.0) > 0 else []
         if self.decision is None:
-            return [] if known is None or self.stopped else [f"Proven: {known}."]
-        found = []
-        if self.ahead and (self.lead or 0.0) > 0:
-            found.append(f"{self.decision} is {self.ahead}.")
-        if 0 < (self.within or 0.0) < self.epsilon:  # else the decision says as much
-            found.append(f"{self.decision} is at most {rounded_up(self.within or 0.0)} worse than the best.")
+            return found
+        within = rounded_up(self.within or 0.0)
+        if 0 < float(within) < self.epsilon:  # else the decision says as much
+            found.append(f"{self.decision} is at most {within} worse than the best.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -394,8 +415,8 @@ class Status:
             str(arm.pulls),
             texts["mean"],
             *([texts["interval"]] if self.items is None else []),
-            "" if arm.cost is None else f"{arm.cost:.4g}",
-            f"{arm.spent:.4g}",
+            money(arm.cost),
+            money(arm.spent),
             state,
         ]
 
@@ -407,7 +428,7 @@ class Status:
         interval = "not known yet" if arm.low is None and arm.high is None else f"{low} to {high}"
         return {
             "mean": fixed(arm.mean, digits), "interval": interval if arm.pulls else "",
-            "behind": "" if arm.behind is None else rounded(arm.behind),
+            "behind": "" if arm.behind is None else difference(arm.behind, digits),
         }  # fmt: skip
 
     def state_of(self, arm: ArmStatus) -> str:
@@ -467,66 +488,12 @@ class Status:
         if self.late:
             end = "the study stopped" if self.decision is None else "the decision"
             what, they = ("result", "it") if self.late == 1 else ("results", "they")
-            more.append(f"{self.late} {what} arrived after {end}; {they} cost {self.spent_late:.6g}")
+            more.append(f"{self.late} {what} arrived after {end}; {they} cost {money(self.spent_late)}")
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words: aligned left
         return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
-
-
-def in_words(number: int) -> str:
-    """A small number as a word."""
-    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    return words[number - 2] if 2 <= number <= 12 else str(number)
-
-
-def either(names: Sequence[str]) -> str:
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Some names, and how many more there are."""
-    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} others"
-
-
-def rounded_up(value: float) -> str:
-    """One digit, or two if the first is below 5 or a 9; never rounded down.
-
-    >>> rounded_up(0.006742), rounded_up(0.0231), rounded_up(0.05), rounded_up(0.0), rounded_up(1.5)
-    ('0.007', '0.024', '0.05', '0', '1.5')
-    """
-    if not 0 < value < math.inf:
-        return f"{value:g}"
-    step = 10.0 ** math.floor(math.log10(value))
-    step = step if 5 * step <= value < 9 * step else step / 10
-    count = math.ceil(value / step)
-    text = f"{count * step:.2g}"
-    return f"{float(text if float(text) >= value else f'{(count + 1) * step:.2g}'):g}"
-
-
-def rounded(value: float) -> str:
-    """Two digits, without an exponent: 0.023, not 0.02312; 130, not 1.3e+02."""
-    return f"{float(f'{value:.2g}'):g}"
-
-
-def decimals(low: float | None, high: float | None) -> int | None:
-    """How many decimals mean something, if a number lies between these; None: that is not known."""
-    if low is None or high is None or not 0 < high - low < math.inf:
-        return None
-    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 12)
-
-
-def decimals_of_mean(count: int) -> int | None:
-    """The same for the mean of `count` scores."""
-    return None if not count else min(max(math.ceil(math.log10(count)), 2), 6)
-
-
-def fixed(value: float | None, digits: int | None) -> str:
-    """A number with that many decimals."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if digits is None else f"{value:.{digits}f}"
 
 
 def cheapest_best(status: Status, number: str) -> str:
@@ -542,21 +509,3 @@ def cheapest_best(status: Status, number: str) -> str:
     margin = max(status.epsilon - status.slack, 0.0)
     worse = f"more than {margin:.6g} worse than the best" if margin else "worse than the best"
     return f"is within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
-
-
-def roughly(cost: float) -> str:
-    """Three digits, without an exponent: 3300, not 3.3e+03."""
-    return f"{float(f'{cost:.3g}'):g}"
-
-
-def percent(share: float) -> str:
-    """What was estimated is never shown as 0 % or 100 %."""
-    return "less than 1 %" if share < 0.01 else "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
-
-
-def lasting(seconds: float) -> str:
-    """Roughly how long that is: 40 s, 12 min, 3 h, 2 days."""
-    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 1.5 * size:
-            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
-    return f"{math.ceil(seconds)} s"
