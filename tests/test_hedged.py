@@ -29,7 +29,6 @@ from workers import check_replay
 SLOW = pytest.mark.slow
 FAMILY = family_of("gaussian(variance=0.3)")
 SD = math.sqrt(0.3)
-FIELDS = "staked_for", "staked_against", "staked_rewards", "staked_squares"
 
 
 @cache
@@ -110,7 +109,7 @@ def test_stakes_are_those_of_the_page_and_do_not_look_at_rewards():
             assert (v[pulled == x] >= 0).all()
             assert np.cumsum(v).min() >= -1e-12
             expected = v[v > 0].sum(), -v[v < 0].sum(), v @ rewards, v @ v
-            assert records[x][list(FIELDS)].item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            assert records[x]["stakes"].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-9)
         plain, run = setup.start()
         look = setup.bound(observe)
         for a, reward in zip(pulled[:60].tolist(), rewards[:60].tolist(), strict=True):
@@ -169,7 +168,7 @@ def test_for_pairs_and_with_three_arms_it_is_contrast():
                 records, _ = state_after(setup, *run)
                 found.append(setup.bound(surplus)(Record(setup.rules), 0, *map(Record, records[:2])))
             assert found[0] == found[1]
-            assert not any(records[name].any() for name in FIELDS)
+            assert not records["stakes"].any()
 
 
 # --- The proof, step by step -----------------------------------------------------------------------------------------
@@ -215,15 +214,18 @@ def rejected(arms, run, rules):
 
 def press(arms, run, rules):
     """Knows the best arm and the common mean 0.5: pulls the arm whose next stakes in the two sums promise most."""
-    lucky, unlucky = arms[0].staked_rewards - 0.5 * (arms[0].staked_for - arms[0].staked_against), arms[1].mean < 0.5
+    own = arms[0].stakes
+    up, down, staked = own[0], own[1], own[2]
+    lucky, unlucky = staked - 0.5 * (up - down), arms[1].mean < 0.5
     if lucky > 0.0:
-        return 0 if arms[0].staked_for - arms[0].staked_against < 1.0 or run.t % 5 == 0 else 1
+        return 0 if up - down < 1.0 or run.t % 5 == 0 else 1
     return 1 if unlucky or run.t % 2 == 0 else 0
 
 
 def tip(arms, run, rules):
     """Knows the common mean 0.5: lets the sums of stakes grow on the side that is lucky."""
-    out_of_balance = arms[0].staked_for - arms[0].staked_against - arms[1].staked_for + arms[1].staked_against
+    own, other = arms[0].stakes, arms[1].stakes
+    out_of_balance = own[0] - own[1] - other[0] + other[1]
     return 0 if (arms[0].mean > 0.5) == (out_of_balance < 3.0) else 1
 
 
@@ -303,7 +305,7 @@ def test_hostile_delays_change_neither_the_stakes_nor_what_is_decided(clock):
                 play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
         for found in (study, reloaded(study)):
             state = found._current.look(lambda found: found)
-            for name in ("pulls", "rewards", *FIELDS):
+            for name in ("pulls", "rewards", "stakes"):
                 assert state.ordered.arms[name].tolist() == play.arms[name].tolist()
         assert play.stops()
         assert study.decision == study.arms[play.leader] == "a"

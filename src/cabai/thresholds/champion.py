@@ -127,9 +127,13 @@ class Champion(OneTestPerArm, Contrast):
     }
 
     def for_family(self, family: Family) -> Threshold:
-        if family.key != "bounded":
-            return self
-        return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
+        from cabai.thresholds.champion_hedged import ChampionHedged, ChampionHedgedOfPairs  # made of this test
+
+        if family.key == "bounded":
+            return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
+        if family.key == "gaussian":
+            return ChampionHedgedOfPairs() if self.is_pair_test else ChampionHedged()
+        return self
 
     @property
     def of_pairs(self) -> Contrast:

@@ -49,7 +49,7 @@ def credit_bets(arms, run, rules, b, pulls, reward):
     credit(arms, run, rules, b, pulls, reward)
 
 
-def count_for(arm, b, pulls, reward):
+def count_for(rules, arm, b, pulls, reward):
     arm.rivals += pulls
     arm.rival_rewards += reward
     arm.rival_squares += reward * reward

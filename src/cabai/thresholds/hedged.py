@@ -36,6 +36,8 @@ from cabai.thresholds.tilts import PRICE, RATE, SCALES, WEIGHT, scales
 CONTRAST = 0.2  # the share of `contrast`, an insurance against pulls in an unusual order
 LEAN = 0.25  # how much more is staked for an arm than against the other one, while C is small
 STIFFNESS = 4.0  # the smaller, the closer C is kept to 0
+# The sums of a sequence: v over rewards of x, -v over those of y, v y over both, and v² over both.
+FOR, AGAINST, STAKED, SQUARES = range(4)
 
 
 def credit(arms, run, rules, x, pulls, reward):
@@ -43,22 +45,26 @@ def credit(arms, run, rules, x, pulls, reward):
     if rules.log_contrast == 0.0:
         return
     own, other = arms[x], arms[1 - x]
-    n_x, n_y = own.pulls + 1.0, 1.0 * other.pulls
+    stake(own.stakes, other.stakes, own.pulls + 1.0, 1.0 * other.pulls, reward)
+
+
+def stake(own, other, n_x, n_y, reward):
+    """Stake a reward of x in the sequence of x, `own`, and in that of y. Of n_x and n_y pulls this is one."""
     fit, stiffness = (n_y + 1.0) / (n_x + n_y + 1.0), STIFFNESS + n_x * n_y / (n_x + n_y)
-    v = max(fit * (1.0 + LEAN - (own.staked_for - own.staked_against) / stiffness), 0.0)
-    own.staked_for += v
-    own.staked_squares += v * v
-    own.staked_rewards += v * reward
-    left = max(other.staked_for - other.staked_against, 0.0)
+    v = max(fit * (1.0 + LEAN - (own[FOR] - own[AGAINST]) / stiffness), 0.0)
+    own[FOR] += v
+    own[STAKED] += v * reward
+    own[SQUARES] += v * v
+    left = max(other[FOR] - other[AGAINST], 0.0)
     v = min(left, fit * (1.0 - LEAN + left / stiffness))
-    other.staked_against += v
-    other.staked_squares += v * v
-    other.staked_rewards -= v * reward
+    other[AGAINST] += v
+    other[STAKED] -= v * reward
+    other[SQUARES] += v * v
 
 
-def worth(x, m, other):
-    """The sum of v (y - m) in the sequence of arm x; rewards of the other arm are compared with `other`."""
-    return x.staked_rewards - x.staked_for * m + x.staked_against * other
+def worth(stakes, m, other):
+    """The sum of v (y - m) in the sequence of an arm; rewards of the other arm are compared with `other`."""
+    return stakes[STAKED] - stakes[FOR] * m + stakes[AGAINST] * other
 
 
 def log_h(rules, value, squares):
@@ -79,27 +85,35 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     log, slope = log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, 1.0, 0, 0.0, 0.0)
     if rules.log_contrast == 0.0:
         return log, slope
-    log += rules.log_contrast
-    up, d_up = log_h(rules, worth(b, m, m + epsilon), b.staked_squares)
-    down, d_down = log_h(rules, -worth(a, m + epsilon, m), a.staked_squares)
+    return with_stakes(rules, log + rules.log_contrast, slope, b.stakes, a.stakes, m, epsilon)
+
+
+def with_stakes(rules, log, slope, stakes_b, stakes_a, m, epsilon):
+    """The log of a sum at m, and its slope, after H_b and H_a are added to it."""
+    up, d_up = log_h(rules, worth(stakes_b, m, m + epsilon), stakes_b[SQUARES])
+    down, d_down = log_h(rules, -worth(stakes_a, m + epsilon, m), stakes_a[SQUARES])
     most = max(log, up, down)
     e, e_up, e_down = math.exp(log - most), math.exp(up - most), math.exp(down - most)
-    d_up, d_down = d_up * (b.staked_against - b.staked_for), d_down * (a.staked_for - a.staked_against)
+    d_up, d_down = d_up * (stakes_b[AGAINST] - stakes_b[FOR]), d_down * (stakes_a[FOR] - stakes_a[AGAINST])
     return most + math.log(e + e_up + e_down), (e * slope + e_up * d_up + e_down * d_down) / (e + e_up + e_down)
 
 
 def may_be_shown(rules, b, a, epsilon):
-    """At the m that fits best, log H is at most (sum v (y - m))²/(2 sum v²)."""
     if not b.tested_mean > a.tested_mean - epsilon:
         return False
     m = meeting_point_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
-    least = 2.0 * rules.variance * (rules.level + LEAST_PRICE)
-    up, down = max(worth(b, m, m + epsilon), 0.0), max(-worth(a, m + epsilon, m), 0.0)
-    if up * up > least * b.staked_squares or down * down > least * a.staked_squares:
+    if are_worth_a_try(rules, b.stakes, a.stakes, m, epsilon):
         return True
     z = pair_evidence(rules, b.tested, b.tested_mean, a.tested, a.tested_mean - epsilon)
     least = rules.level - rules.log_contrast
     return z > least + LEAST_PRICE and is_worth_a_try(rules, least, z, b.tested, b.tested_mean, a.tested, a.tested_mean)
+
+
+def are_worth_a_try(rules, stakes_b, stakes_a, m, epsilon):
+    """Whether stakes alone may be worth enough at m: log H is at most (sum v (y - m))²/(2 sum v²)."""
+    least = 2.0 * rules.variance * (rules.level + LEAST_PRICE)
+    up, down = max(worth(stakes_b, m, m + epsilon), 0.0), max(-worth(stakes_a, m + epsilon, m), 0.0)
+    return up * up > least * stakes_b[SQUARES] or down * down > least * stakes_a[SQUARES]
 
 
 def is_worth_testing(rules, t, b, a):
@@ -108,6 +122,14 @@ def is_worth_testing(rules, t, b, a):
 
 def beats(rules, t, b, a):
     return may_be_shown(rules, b, a, 0.0) and plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
+
+
+def staked_equally(x: Any, y: Any) -> tuple[float, float, float, float]:
+    """The sequence of x if x and y had been pulled in turn."""
+    c = LEAN * 2 / 3  # then C = c n/2 grows as fast as the stakes say: by (LEAN - c) with every pull of both
+    up, down = (1 + LEAN - c) / 2, (1 - LEAN + c) / 2
+    own, other = x.pulls * up, y.pulls * down
+    return own, other, own * x.mean - other * y.mean, own * up + other * down
 
 
 @dataclass(frozen=True)
@@ -129,12 +151,7 @@ class Hedged(InOrder, Contrast):
     proven_for = ("gaussian",)
     functions = (*Contrast.functions, credit, beats, is_worth_testing, may_be_shown, pair_log_e)
     rule_fields: ClassVar[Fields] = {**Contrast.rule_fields, "log_contrast": 0.0, "scales": np.zeros((SCALES, 3))}
-    arm_fields: ClassVar[Fields] = {
-        "staked_for": 0.0,  # the sum of v over its own rewards
-        "staked_against": 0.0,  # the sum of -v over rewards of the other arm
-        "staked_rewards": 0.0,  # the sum of v y over both
-        "staked_squares": 0.0,  # the sum of v² over both
-    }
+    arm_fields: ClassVar[Fields] = {"stakes": np.zeros(4)}  # the sums of its sequence
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
@@ -144,12 +161,7 @@ class Hedged(InOrder, Contrast):
         return super().parameters(family, arms, delta) | more
 
     def pull_equally(self, b: Any, a: Any, arms: int) -> float:
-        c = LEAN * 2 / 3  # then C = c n/2 grows as fast as the stakes say: by (LEAN - c) with every pull of both
-        up, down = (1 + LEAN - c) / 2, (1 - LEAN + c) / 2
-        for x, y in ((b, a), (a, b)):
-            x.staked_for, x.staked_against = x.pulls * up, y.pulls * down
-            x.staked_squares = x.staked_for * up + x.staked_against * down
-            x.staked_rewards = x.staked_for * x.mean - x.staked_against * y.mean
+        b.stakes[:], a.stakes[:] = staked_equally(b, a), staked_equally(a, b)
         return 0.0
 
     @property

@@ -49,15 +49,15 @@ def credit(arms, run, rules, b, pulls, reward):
             arm = arms[a]
             n_a = float(arm.pulls)
             if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
-                count_for(arm, arms[b], pulls, reward)
+                count_for(rules, arm, arms[b], pulls, reward)
     elif b == second:
         arm = arms[first]
         if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
-            count_for(arm, arms[b], pulls, reward)
+            count_for(rules, arm, arms[b], pulls, reward)
 
 
 @slot
-def count_for(arm, b, pulls, reward):
+def count_for(rules, arm, b, pulls, reward):
     """Count pulls of arm record b, with this sum of rewards, for an arm."""
     arm.rivals += pulls
     arm.rival_rewards += reward
