@@ -79,8 +79,8 @@ class Folder:
             again = restored(self.state)
             same(again, self.state)
             if event.kind == "ask":
-                assert again.choose() == self.state.choose() == (event.arm, event.item)
-            self.state.take(event)
+                assert again.choose() == (event.arm, event.item)
+            self.state.take(event)  # as somebody who only reads, and chooses nothing
             again.take(event)
             same(again, self.state)
             assert json.dumps(again.snapshot()) == json.dumps(self.state.snapshot())
@@ -141,11 +141,17 @@ KINDS = {
     "cheapest race": {"items": 40, "family": None, "policy": "top-two", "goal": "cheapest", "epsilon": 0.2,
                       "failed": "stop"},
     "bounded": {"family": "bounded", "policy": "ctas", "max_cost": 30.0},
+    "tas": {"policy": "tas", "threshold": "mixture", "delta": 1e-9},
+    "uniform": {"policy": "uniform", "threshold": "paper", "delta": 1e-3},
+    "d-lucb": {"policy": "d-lucb", "delta": 1e-3},
+    "ugape": {"policy": "ugape", "family": "gaussian", "delta": 1e-3},
+    "thompson": {"policy": "thompson", "family": "gaussian", "delta": 1e-9},
+    "lma": {"policy": "lma", "threshold": "evalue", "delta": 1e-9},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_state_from_a_snapshot_is_the_fold_of_all_events_at_every_event(clock, kind, seeds):
     seen: set[str] = set()
     for seed in range(seeds):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import signal
@@ -19,12 +17,9 @@ import pytest
 import cabai
 from cabai.core import compiling, kernels
 from cabai.study import create_study
-from cabai.study.current import new_state
 from cabai.support.lazy import lazy
 from folding import Play
 from storages import BOTH
-from studies import new
-from workers import check_replay
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -261,44 +256,3 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
 
 
 # A state that is read again, from a snapshot, is the one that was kept.
-
-
-@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-@pytest.mark.parametrize("threshold", ["contrast", "evalue", "paper", "mixture"])
-@pytest.mark.parametrize("policy", ["racing", "top-two", "co", "ctas", "tas", "uniform"])
-def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, threshold):
-    """To the last bit, with results that wait, failures, lapses and withdrawn pulls; and it chooses the same."""
-    chance, seen = random.Random(7), set()
-    study = new(policy=policy, threshold=threshold, delta=0.2, lease=20.0, seed=1)
-    held: list[Any] = []
-    for turn in range(150):
-        if study.stopped:
-            break
-        if not held or chance.random() < 0.5:
-            with contextlib.suppress(cabai.NoPull):
-                held += study.ask(chance.choice([1, 1, 3]))
-        else:
-            pull = held.pop(chance.randrange(len(held)))
-            lucky = chance.random() < (0.9, 0.4, 0.1)["abc".index(pull.arm)]
-            what = {"failed": "no luck"} if chance.random() < 0.1 else {"reward": float(lucky)}
-            with contextlib.suppress(cabai.AlreadyTold):
-                study.tell(pull, cost=chance.choice([0.5, 1.0]), **what)
-        clock.now += 30.0 if turn % 40 == 39 else 0.1
-        kept = study._current.writer.state
-        text = json.dumps(kept.snapshot())
-        again = new_state(study.settings)
-        again.restore(json.loads(text))
-        assert json.dumps(again.snapshot()) == text
-        for view, other in zip(kept.views, again.views, strict=True):
-            assert view.arms.tobytes() == other.arms.tobytes()
-            assert view.run.tobytes() == other.run.tobytes()
-        for name in ("live", "gone", "here", "squares"):
-            assert getattr(kept, name).tobytes() == getattr(again, name).tobytes()
-        if kept.ended is None:
-            assert again.choose() == kept.choose()
-            assert again.confidence() == kept.confidence()
-        for name in ("failures", "lapses", "discarded"):
-            seen |= {name} if any(getattr(account, name) for account in again.accounts) else set()
-        seen |= {"waiting"} if again.has_waiting else set()
-    assert {"failures", "waiting"} <= seen
-    check_replay(study)
