@@ -129,26 +129,6 @@ def test_an_arm_that_always_fails_has_no_scores(batch):
     assert len(end.value.evaluation.scores["a"]) <= batch + 5  # the others have not run ahead
 
 
-def test_a_run_that_was_killed_in_a_batch_goes_on(tmp_path):
-    url, calls = f"sqlite:///{tmp_path}/cabai.db", Counter()
-
-    def dies(arm, items):
-        if len(calls) > 40:
-            raise SystemExit(3)
-        return score_many(arm, items)
-
-    def score_many(arm, items):
-        calls.update((arm, item["id"]) for item in items)
-        return [score(arm, item) for item in items]
-
-    with pytest.raises(SystemExit):
-        cabai.evaluate(ARMS, ITEMS, dies, batch=16, name="killed", storage=url)
-    found = cabai.evaluate(ARMS, ITEMS, score_many, batch=16, name="killed", storage=url)
-    assert found.decision == "b"
-    assert max(calls.values()) == 1
-    assert sum(calls.values()) == found.spent
-
-
 SCRIPT = """
 import sys, time
 from test_batches import ARMS, ITEMS, cabai, score

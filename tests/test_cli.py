@@ -132,6 +132,10 @@ def test_compare_needs_one_instance_or_a_file():
         (["bound", *PAIR], "Missing option '--family'"),
         (["bound", *PAPER, "--nonsense"], "No such option: --nonsense"),
         (["plan", "--max-cost", "5"], "No such option: --max-cost; did you mean --budget?"),
+        (["plan", "--family", "bernoulli", "--means", "0.3..0.2,0.5"], "means[0]: a range goes from low to high"),
+        (["plan", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["plan", "a.csv", "--study", "x"], "give a file or --study, not both."),
+        (["plan", "--family", "bernoulli", "--means", "0.2,0.5", "--plot", "x.pdf"], "--plot must end in .png or .svg"),
         (["study", "amend", "x", "--budget", "5"], "No such option: --budget; did you mean --max-cost?"),
         (["bound", *PAPER, "--espilon", "0"], "No such option: --espilon; did you mean --epsilon?"),
         (["bond"], "No such command 'bond'; did you mean bound?"),
@@ -178,7 +182,8 @@ def test_help_teaches():
         assert done.returncode == 0
         assert "Usage: " in done.stdout
     assert "Example: cabai simulate" in " ".join(here("simulate", "--help").stdout.split())
-    assert apart().stdout == apart("--help").stdout
+    for command in ([], ["study"]):  # alone, it shows its commands
+        assert here(*command).stdout.strip() == here(*command, "--help").stdout.strip()
 
 
 @pytest.mark.parametrize("workers", ["2", pytest.param("1", marks=pytest.mark.slow)])

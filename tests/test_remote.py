@@ -81,6 +81,7 @@ def test_everything_that_a_study_has_is_there_over_http():
     {"arms": {"a b/c": {"model": "m", "é": [1, None]}, "<x>": None}, "on_lapse": "fail", "max_cost": 4.0},
     {"arms": ["x", "y", "z"], "family": None, "items": 40}, {"family": None, "items": ["q/1", 7, "é"], "failed": 0.25},
     {"family": None, "items": 30, "epsilon": 0.2, "speculate": float("inf"), "race": "paired"},
+    {"goal": "cheapest", "epsilon": 0.4, "slack": 0.3, "running_costs": {"large": 2, "small": 1}},
 ])  # fmt: skip
 def test_the_same_pulls_and_the_same_end(storage, address, settings):
     here, there = both(f"flow {settings}"[:150], storage, address, **settings)

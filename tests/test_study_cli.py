@@ -160,13 +160,6 @@ def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     assert [row["failed"] for row in shown] == [*formulas, None]
 
 
-def test_study_alone_shows_its_commands(tmp_path):
-    done = here("study", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.strip() == here("study", "--help", cwd=tmp_path).stdout.strip()
-    assert "\n  ask " in done.stdout
-
-
 def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
     create = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
     assert here(*create, cwd=tmp_path).returncode == 0
@@ -539,10 +532,3 @@ def test_nothing_is_created_until_everything_else_is_right(tmp_path):
     (tmp_path / "study.toml").write_text('family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3\n')
     assert "'timeout' is for all arms" in here("run", "study.toml", cwd=tmp_path).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
-
-
-def test_there_is_one_memory_whatever_it_is_called():
-    study = cabai.create_study("one memory", arms=["a", "b"], family="poisson", storage="sqlite://")
-    assert study.storage == "memory"
-    assert cabai.load_study("one memory", storage=study.storage).arms == ("a", "b")
-    cabai.delete_study("one memory", storage="memory:")

@@ -98,10 +98,3 @@ def test_over_http_every_answer_shows_what_was_amended(folder):
             look()
             seen = number if look != worker.history else number - 1  # it is no place for it
             assert worker.settings.max_pulls == seen
-
-
-def test_over_http_nothing_is_split_once_a_study_has_stopped(folder):
-    with handles(folder, True) as (near, worker):
-        near.stop()
-        with pytest.raises(cabai.StudyStopped, match="nothing left to pull"):
-            worker.split(10)

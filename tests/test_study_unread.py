@@ -103,21 +103,22 @@ def test_whatever_others_write_is_noticed(folder, other):
 
 
 @BOTH
-@pytest.mark.parametrize("call", ["ask", "tell", "status", "stopped", "decision", "observations", "events", "release"])
-def test_a_study_that_others_have_deleted_is_not_gone_on_with(url, call):
+def test_a_study_that_others_have_deleted_is_not_gone_on_with(url):
     study = create_study("study", arms=["a", "b"], family="bernoulli", storage=url)
     told(study, 2)
     pull = study.ask()
     cabai.delete_study("study", storage=url)
     again = create_study("study", arms=["a", "b"], family="bernoulli", delta=1e-6, storage=url)
-    calls = {
-        "ask": study.ask, "tell": lambda: study.tell(pull, 1, cost=1.0), "status": study.status,
-        "stopped": lambda: study.stopped, "decision": lambda: study.decision, "observations": study.observations,
-        "events": study.events, "release": lambda: study.release(pull),
-    }  # fmt: skip
-    with pytest.raises(cabai.StudyNotFound, match="the study 'study' has been deleted"):
-        calls[call]()
-    assert stored(again) == []
+    for call in (
+        study.ask, study.status, study.observations, study.events, lambda: study.stopped, lambda: study.decision,
+        lambda: study.tell(pull, 1, cost=1.0), lambda: study.release(pull),
+    ):  # fmt: skip
+        with pytest.raises(cabai.StudyNotFound, match="the study 'study' has been deleted"):
+            call()
+    assert again.ask().number == 1
+    with pytest.raises(cabai.InvalidInput, match="is not the id of a pull of study 'study'"):
+        again.tell(pull, 1, cost=1.0)
+    assert again.observations() == []
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -143,24 +144,6 @@ def test_a_transaction_that_was_undone_is_not_taken_for_known(folder, where):
     study.tell(pull, 1, cost=1.0)
     assert check_known(study)
     check_log(study, {})
-
-
-@pytest.mark.parametrize(
-    "event",
-    [{"kind": "tell", "pull": 99, "arm": 0, "reward": 1.0, "cost": 1.0}, {"kind": "nonsense"},
-     {"kind": "ask", "pull": 4, "arm": 7}, {"kind": "ask", "pull": 4, "arm": 0, "place": 17},
-     {"kind": "counts", "pull": 4, "words": "[["}, {"kind": "amend", "words": "{}", "time": "soon"}],
-    ids=str,
-)  # fmt: skip
-def test_damage_done_by_hand_is_refused_at_once(folder, event):
-    study = new(folder)
-    told(study)
-    added(study, **event)
-    log = stored(study)
-    for call in (study.ask, study.status, study.stop):
-        with pytest.raises(cabai.StorageError, match="is damaged"):
-            call()
-    assert stored(study) == log
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -192,7 +175,7 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
         assert study._current.look(lambda state: state.ended.reward) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5))])
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 5))])
 def test_what_is_known_is_what_is_stored(folder, clock, seed):
     """Two handles of one study in one process, and whatever can happen to it, in any order."""
     chance, options = random.Random(seed), [{}, {"on_lapse": "fail"}, {"max_pulls": 60}, {"policy": "racing"}][seed % 4]
