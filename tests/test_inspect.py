@@ -294,14 +294,13 @@ def test_another_dataset_under_the_same_name_is_refused():
     assert (again.decision is not None, again.logs) == (True, [])
 
 
-def test_budgets_goals_and_earlier_scores():
-    stopped = evaluate(fake.sums(60), MODELS, max_cost=12)
-    assert (stopped.decision, stopped.spent) == (None, 12)
-    cheap = evaluate(fake.sums(60), MODELS, goal="cheapest", epsilon=0.5, slack=0.05, costs=[1, 20, 5])
+def test_a_goal_a_budget_and_earlier_scores():
+    first = evaluate(fake.sums(60), MODELS[:2], max_cost=12)
+    assert (first.decision, first.spent) == (None, 12)
+    goal = {"goal": "cheapest", "epsilon": 0.5, "slack": 0.05, "costs": [1, 20, 5]}
+    cheap = evaluate(fake.sums(60), MODELS, reuse=first, **goal)
     assert cheap.decision == "fake/a-50"
-    first = evaluate(fake.sums(60), MODELS[:2])
-    more = evaluate(fake.sums(60), MODELS, reuse=first)
-    assert more.spent < sum(map(len, more.scores.values()))
+    assert cheap.spent < sum(cost * len(cheap.scores[arm]) for arm, cost in zip(MODELS, goal["costs"], strict=True))
 
 
 def test_the_command_and_what_replay_says_of_its_logs(tmp_path):

@@ -33,7 +33,7 @@ def chromium():
 
 
 @pytest.fixture
-def open_tab(chromium):
+def open_tab(chromium, serve):
     """open_tab(server, path, ...): a tab that is logged in; nothing goes wrong in it until the test has ended."""
     pages = []
 
@@ -379,7 +379,7 @@ def test_the_page_of_a_run(storage, capsys):
 
 
 def test_history_is_short_however_long_a_study_is(storage):
-    study = judged("long", storage, ["a", "b", "c"], max_pulls=2000, family="poisson", costs=[1, 2, 3])
+    study = judged("long", storage, ["a", "b", "c"], max_pulls=600, family="poisson", costs=[1, 2, 3])
     chance = random.Random(5)
     while not study.stopped:
         study.tell_many([{"pull": pull, "reward": chance.randrange(5)} for pull in study.ask(10)])

@@ -35,7 +35,7 @@ def three() -> cabai.results.Plan:
     ("family", "direction", "means"),
     [
         ("bernoulli", "maximize", [0.9, 0.5, 0.2]),
-        ("gaussian(variance=0.25)", "minimize", [1.0, 0.2, 2.0]),
+        pytest.param("gaussian(variance=0.25)", "minimize", [1.0, 0.2, 2.0], marks=pytest.mark.slow),
         pytest.param("poisson", "minimize", [0.5, 3.0, 6.0], marks=pytest.mark.slow),
         pytest.param("bounded(low=-1, high=3)", "maximize", [1.5, -0.5, 0.0], marks=pytest.mark.slow),
     ],

@@ -340,6 +340,8 @@ def test_a_study_from_its_creation_to_its_decision(server):
 
 
 def test_the_words_and_fields_are_those_of_the_shell(server, study, storage):
+    for reward in (1, 0, 1, 1):
+        study.tell(study.ask(), reward, 1.0)
     shown = here("study", "status", study.name, "--storage", storage, "--json").stdout
     assert server.send("GET", study.path)[2] == json.loads(shown)
     listed = json.loads(here("study", "list", "--storage", storage, "--json").stdout)["studies"]
@@ -619,6 +621,7 @@ def test_sentences_do_not_say_where_the_storage_is(server, study, monkeypatch, f
     answer = server.send("GET", study.path)
     assert refused(answer, 503, "storage-failed") == f"storage {here} failed: no."
     assert answer[1]["retry-after"] == "1"
+    monkeypatch.undo()
     studies = Studies(f"sqlite:///{folder}/cabai.db")
     kept = "Everything acknowledged before is stored; this call was not acknowledged."
     said = f'storage sqlite:///{folder}/cabai.db failed: connection to server at "10.1.2.3", port 5432 failed. {kept}'

@@ -26,7 +26,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET, most=8))
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET, most=6))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
     """Also if it is loaded again before every step."""
     instance, threshold, epsilon = CASES[family]

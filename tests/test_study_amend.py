@@ -11,6 +11,7 @@ import pytest
 import cabai
 from cabai.errors import NoPull, StudyStopped
 from cabai.study import Study
+from combinations import covering
 from shell import here
 from storages import BOTH, looked
 from studies import new, reloaded, start, tables
@@ -25,16 +26,15 @@ def stopped(**options) -> Study:
     return study
 
 
-@pytest.mark.parametrize(("limit", "more"), [("max_pulls", {"max_pulls": 10}), ("max_cost", {"max_cost": 10.0})])
-@pytest.mark.parametrize("policy", ["top-two", "co", "ctas", "d-lucb"])
-def test_a_study_that_stopped_at_its_budget_goes_on_as_if_it_never_had(limit, more, policy):
+@pytest.mark.parametrize(("policy", "limit"), covering(["top-two", "co", "ctas", "d-lucb"], ["max_pulls", "max_cost"]))
+def test_a_study_that_stopped_at_its_budget_goes_on_as_if_it_never_had(policy, limit):
     study, other = (new(arms=["a", "b"], policy=policy, seed=1, **{limit: most}) for most in (6, 10))
     chance = random.Random(3)
     rewards = [int(chance.random() < 0.5) for _ in range(10)]
     start(study, rewards[:6])
     start(other, rewards)
     assert (study.stopped, study.status().reason) == (True, limit)
-    study.amend(**more)
+    study.amend(**{limit: 10})
     assert (study.stopped, study.status().reason, study.status().leader is not None) == (False, None, True)
     start(study, rewards[6:])
     assert study.status().reason == limit

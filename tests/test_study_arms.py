@@ -9,6 +9,7 @@ import pytest
 
 import cabai
 from cabai.errors import AlreadyTold, NoPull
+from combinations import covering
 from shell import here
 from storages import BOTH
 from studies import new, reloaded, start, tables
@@ -27,8 +28,7 @@ def run(study, means, most=10_000, seed=1):
     return study.status()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("reserve", [None, 0.2])
+@pytest.mark.parametrize(("policy", "reserve"), covering(POLICIES, [None, 0.2]))
 def test_a_dropped_arm_is_not_pulled_and_not_the_answer(policy, reserve):
     means = {"a": 0.95, "b": 0.8, "c": 0.1, "d": 0.1}
     study = new(arms=list(means), policy=policy, reserve=reserve)
@@ -180,8 +180,7 @@ def test_a_reserve_is_a_share_of_at_most_a_half(reserve):
         new(policy="top-two", reserve=reserve)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("policy", "known"), covering(POLICIES, [True, False]))
 def test_an_arm_that_joins_is_pulled_at_once_and_may_be_the_answer(policy, known):
     means = {"a": 0.3, "b": 0.2, "new": 0.9}
     study = new(arms=["a", "b"], policy=policy, costs=[1, 1] if known else None, reserve=0.1)

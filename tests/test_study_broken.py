@@ -214,7 +214,7 @@ class Interrupts:
             sys.settrace(None)
 
 
-@pytest.mark.parametrize("interrupts", [100, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("interrupts", [60, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["line", "moment"])
 @BOTH
 def test_ctrl_c_beside_threads_is_ctrl_c_loses_nothing_and_stops_nobody(url, how, interrupts, monkeypatch):

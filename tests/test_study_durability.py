@@ -59,7 +59,7 @@ def pulls_under_way(study: Study) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [16, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
     policy = "co" if url.startswith("postgresql") else "top-two"
@@ -147,7 +147,7 @@ def quick_url(url: str) -> Iterator[str]:
 
 @BOTH
 def test_eight_processes_on_one_study(quick_url: str) -> None:
-    eight_processes(quick_url, 100)
+    eight_processes(quick_url, 50)
 
 
 @pytest.mark.slow

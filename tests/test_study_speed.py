@@ -22,6 +22,7 @@ from folding import Play
 from storages import BOTH
 
 slow = pytest.mark.slow
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
@@ -138,7 +139,22 @@ print("numba" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def forked(work: Any) -> int:
+    """How a forked process ends in which `work()` should be true: 0 if it is."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(int(not work()))
+    return os.waitpid(child, 0)[1]
+
+
+def asked_and_told(study: Any) -> int:
+    """How many pulls a study has, once another was asked for and told."""
+    study.tell(study.ask(), 1.0, cost=1.0)
+    return int(study.status().pulls)
+
+
+@forks
 def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     begun, end = threading.Event(), threading.Event()
 
@@ -151,10 +167,7 @@ def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     threading.Thread(target=Play(settings(family="gaussian(variance=1)", policy="co", seed=9)).kernels.compile).start()
     assert begun.wait(60)
     threading.Timer(0.2, end.set).start()
-    child = os.fork()
-    if child == 0:
-        os._exit(int(kernels.compiling.locked() or not end.is_set()))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: end.is_set() and not kernels.compiling.locked()) == 0
 
 
 @BOTH
@@ -179,7 +192,7 @@ def test_reading_does_not_wait_for_a_writer(url):
     writer.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_process_that_forks_waits_for_its_readers(folder):
     study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{folder}/cabai.db")
     assert study.status().pulls == 0
@@ -193,16 +206,11 @@ def test_a_process_that_forks_waits_for_its_readers(folder):
     threading.Thread(target=study.status).start()
     assert inside.wait(60)
     threading.Timer(0.2, end.set).start()
-    child = os.fork()
-    if child == 0:
-        was_over = end.is_set()
-        study.tell(study.ask(), 1.0, cost=1.0)
-        os._exit(int(not was_over))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: end.is_set() and asked_and_told(study) == 1) == 0
     assert study.status().pulls == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 @pytest.mark.parametrize("who", ["writer", "reader"])
 @BOTH
 def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
@@ -218,18 +226,13 @@ def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
     thread = threading.Thread(target=hold)
     thread.start()
     assert inside.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        study.tell(study.ask(), 1.0, cost=1.0)
-        os._exit(int(study.status().pulls != 2))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: asked_and_told(study) == 2) == 0
     end.set()
     thread.join()
     assert study.status().pulls == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_computing():
     inside, end = threading.Event(), threading.Event()
 
@@ -245,13 +248,9 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
     thread = threading.Thread(target=lambda: slow.value)
     thread.start()
     assert inside.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        os._exit(int(slow.value != 7))
+    assert forked(lambda: slow.value == 7) == 0
     end.set()
     thread.join()
-    assert os.waitpid(child, 0)[1] == 0
     assert "value" in vars(slow)
 
 
