@@ -118,38 +118,39 @@ def test_async_tests_are_awaited_together(workers):
     assert most == 1 if workers == 1 else 1 < most <= 8
 
 
-@pytest.mark.parametrize("stops", [0, 17, 30])
-def test_killed_and_called_again_it_goes_on_at_once(tmp_path, stops):
-    url, counted = f"sqlite:///{tmp_path}/cabai.db", Counter()
+@pytest.mark.parametrize(("stops", "batch"), [(0, None), (17, None), (30, 8)])
+def test_killed_and_called_again_it_goes_on_at_once(tmp_path, stops, batch):
+    about = {"name": "e", "storage": f"sqlite:///{tmp_path}/cabai.db", "workers": 3, "seed": 1, "batch": batch}
+    counted, after = Counter(), []
 
-    def work(report):
-        def test(arm, item):
-            report(arm, item["id"])
-            if len(counted) == stops:
-                os.kill(os.getpid(), signal.SIGKILL)
-            counted[arm, item["id"]] += 1
-            return score(arm, item)
+    def single(arm, item):
+        report(arm, item["id"])
+        if len(counted) >= stops:
+            os.kill(os.getpid(), signal.SIGKILL)
+        counted[arm, item["id"]] += 1
+        return score(arm, item)
 
-        cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url, workers=3, seed=1)
+    def test(arm, items):
+        return [single(arm, item) for item in items] if batch else single(arm, items)
 
+    def work(say):
+        nonlocal report
+        report = say
+        cabai.evaluate(ARMS, ITEMS, test, **about)
+
+    report = None
     child = Child(work)
     before = [tuple(words) for words in child.reports()]
     assert child.end() == -signal.SIGKILL
-    after = []
-
-    def test(arm, item):
-        after.append((arm, item["id"]))
-        return score(arm, item)
-
-    began = time.monotonic()
-    found = cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url, workers=3, seed=1)
+    stops, began = math.inf, time.monotonic()
+    report = lambda *words: after.append(words)  # noqa: E731
+    found = cabai.evaluate(ARMS, ITEMS, test, **about)
     assert time.monotonic() - began < 30  # and not only after the lease
     assert found.decision == "b"
-    again = Counter(before) & Counter(after)
-    assert sum(again.values()) <= 3  # those that were under way
-    lapsed = sum(arm.lapses for arm in found.status.arms)
-    assert lapsed <= 3
-    assert cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url).status == found.status
+    assert len(set(after)) == len(after)
+    assert sum((Counter(before) & Counter(after)).values()) <= 3 * (batch or 1)  # those that were under way
+    assert sum(arm.lapses for arm in found.status.arms) <= 3 * (batch or 1)
+    assert cabai.evaluate(ARMS, ITEMS, test, **about).status == found.status
 
 
 def test_a_new_model_reuses_the_scores_of_the_others(tmp_path):

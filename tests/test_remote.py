@@ -57,7 +57,7 @@ def both(name: str, storage: str, address: str, **settings) -> tuple[Study, Stud
 def plain(value):
     """What two studies must have in common: not their names, ids and times."""
     drop = {"name", "created", "ended", "pull", "asked", "told", "waiting_for", "expires", "id", "last_result",
-            "low_seconds", "high_seconds", "time", "made"}  # fmt: skip
+            "low_seconds", "high_seconds", "time", "made", "request"}  # fmt: skip
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items() if name not in drop}
     return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -155,30 +155,6 @@ def test_a_file_that_is_no_database_is_left_as_it_is_and_not_kept_open(tmp_path)
     assert not [file for file in files if file.endswith("junk.db")]
 
 
-def test_readers_do_not_keep_a_fork_waiting(tmp_path):
-    study, over = study_at(f"sqlite:///{tmp_path}/cabai.db"), threading.Event()
-    told_to(study, TOLD)
-
-    def read() -> None:
-        while not over.is_set():
-            study.observations()
-
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    started = time.monotonic()
-    for _ in range(5):
-        child = os.fork()
-        if not child:
-            os._exit(0)
-        os.waitpid(child, 0)
-    took = time.monotonic() - started
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert took < 20  # with three readers that take turns it was never
-
-
 class Interrupts:
     """Ctrl-C at a random line of `cabai/study`, or at a random moment: inside of SQLite, for example."""
 

@@ -589,14 +589,18 @@ def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Pat
 
 
 @BOTH
-def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> None:
-    study, over = new_study(quick_url), threading.Event()
+def test_a_fork_waits_for_the_transactions_of_other_threads_and_is_not_kept_waiting(quick_url: str) -> None:
+    study, over, started = new_study(quick_url), threading.Event(), time.monotonic()
 
-    def work() -> None:
+    def write() -> None:
         while not over.is_set():
             study.tell(study.ask(), 0.0, cost=1.0)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
+    def read() -> None:
+        while not over.is_set():
+            study.observations()
+
+    threads = [threading.Thread(target=target) for target in (write, write, read, read, read)]
     for thread in threads:
         thread.start()
     try:
@@ -606,6 +610,7 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> N
         over.set()
         for thread in threads:
             thread.join()
+    assert time.monotonic() - started < 60  # with three readers that take turns it was never
     check_log(study, {})
     assert [told["cost"] for told in study.observations()].count(7.0) == 5
 

@@ -65,13 +65,18 @@ while time.process_time() < end: pass" '''"""
     assert all(0.05 <= each["reward"] < 5 for each in observed(tmp_path))
 
 
-def test_functions_are_timed_too_and_what_they_return_does_not_matter(tmp_path):
-    (tmp_path / "timed_functions.py").write_text("import time\ndef test(arm):\n    time.sleep(float(arm))\n")
-    text = (
-        'reward = "seconds"\ntimeout = 1\nmax_pulls = 4\nfunction = "timed_functions:test"\narms = ["0.001", "0.05"]\n'
+def test_functions_are_timed_crash_and_succeed_as_commands_do(tmp_path):
+    (tmp_path / "timed_functions.py").write_text(
+        "import time\ndef test(arm):\n    time.sleep(float(arm))\n    return 1 / (arm != '0.02')\n"
     )
-    shown = json.loads(run(tmp_path, text).stdout)
-    assert (shown["leader"], shown["failures"]) == ("0.001", 0)
+    text = 'function = "timed_functions:test"\nmax_pulls = 2\nreward = "seconds"\ntimeout = 7\narms = '
+    shown = json.loads(run(tmp_path, f'{text}["0.001", "0.05"]\n').stdout)
+    assert (shown["leader"], shown["failures"]) == ("0.001", 0)  # what they return does not matter
+    text += '["0.02", "0.001"]\n'
+    for other, rewards in ((text.replace("seconds", "success"), [0, 1]), (f'{text}on_crash = "timeout"\n', [7, None])):
+        (tmp_path / "cabai.db").unlink()
+        run(tmp_path, other)
+        assert [each["reward"] if each["reward"] in (0, 1, 7) else None for each in observed(tmp_path)] == rewards
 
 
 def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
@@ -215,16 +220,6 @@ def test_success_is_an_exit_code_of_0_in_time(tmp_path):
     (tmp_path / "cabai.db").unlink()
     run(tmp_path, 'reward = "success"\ntimeout = 0.3\nmax_pulls = 2\ncommand = "sleep {arm}"\narms = ["0.01", "30"]\n')
     assert [(each["arm"], each["reward"]) for each in observed(tmp_path)] == [("0.01", 1), ("30", 0)]
-
-
-def test_functions_crash_and_succeed_as_commands_do(tmp_path):
-    (tmp_path / "crashing_functions.py").write_text("def test(arm):\n    if arm == 'bad':\n        raise OSError\n")
-    text = 'max_pulls = 2\nfunction = "crashing_functions:test"\narms = ["bad", "good"]\nreward = "success"\n'
-    run(tmp_path, text)
-    assert [each["reward"] for each in observed(tmp_path)] == [0, 1]
-    (tmp_path / "cabai.db").unlink()
-    run(tmp_path, text.replace("success", "seconds") + 'timeout = 7\non_crash = "timeout"\n')
-    assert [each["reward"] == 7 for each in observed(tmp_path)] == [True, False]
 
 
 def test_most_runs_at_the_timeout_are_said_once_per_arm(tmp_path):
