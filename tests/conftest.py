@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
@@ -107,6 +108,15 @@ def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     address = request.getfixturevalue("postgres").new_database()
     yield address
     close(address)
+
+
+@pytest.fixture
+def serve() -> Iterator[object]:
+    """serve(storage, ...): a server in a thread, which is closed when the test has ended."""
+    from served import InThread
+
+    with contextlib.ExitStack() as stack:
+        yield lambda storage, **options: stack.enter_context(contextlib.closing(InThread(storage, **options)))
 
 
 @pytest.fixture

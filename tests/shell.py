@@ -46,3 +46,9 @@ def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str
     for each in opened.values():
         each.close()
     return subprocess.CompletedProcess(arguments, ended.value.code or 0, out.getvalue(), err.getvalue())
+
+
+def run_file(folder, text, *options, file="study.toml") -> subprocess.CompletedProcess[str]:
+    """`cabai run` of a file with this text, here."""
+    (folder / file).write_text(text)
+    return here("run", file, *options, cwd=folder)

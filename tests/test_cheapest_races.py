@@ -145,29 +145,6 @@ def test_an_evaluation_is_a_replay(behind):
     assert again.right == 1.0
 
 
-def test_an_evaluation_goes_on_where_it_was(tmp_path):
-    """Stopped, loaded and told out of order, it knows what it would have known."""
-    names, table = ["small", "medium", "large"], table_of(120, [20, 4, 0], seed=5)
-    about = {"arms": names, "items": 120, "goal": "cheapest", "epsilon": 0.1, "costs": [1, 2, 3], "seed": 4}
-    straight = cabai.create_study("straight", storage="memory", **about)
-    straight.run(lambda arm, item: table[names.index(arm), item])
-    store = f"sqlite:///{tmp_path}/c.db"
-    study, steps = cabai.create_study("stored", storage=store, **about), 0
-    while not study.stopped:
-        pulls = study.ask(4)
-        for pull in reversed(pulls):
-            if not study.stopped:
-                study.tell(pull, table[names.index(pull.arm), pull.item])
-        steps += 1
-        if steps % 5 == 0:
-            study = cabai.load_study("stored", storage=store)
-    assert study.decision == straight.decision
-    assert study.settings.items.race == "cheapest"
-    from storages import close
-
-    close(str(tmp_path))
-
-
 def test_what_is_known_completely_is_known_exactly():
     """Two of 100 items behind is within 0.02, and not within 0.019: where delta is tiny, only all of them tell."""
     table = scores_of(table_of(100, [2, 0], seed=1), ["small", "large"])
@@ -178,27 +155,6 @@ def test_what_is_known_completely_is_known_exactly():
     assert found.statement.endswith("known exactly, since everything was evaluated")
     found = cabai.evaluate(list(table), range(100), lambda arm, item: table[arm][item], epsilon=0.019, **about)
     assert found.decision == "large"
-
-
-def test_it_never_pays_more_than_everything_and_prices_are_those_of_calls():
-    rng = np.random.default_rng(6)
-    for seed in range(6):
-        arms, items = int(rng.integers(2, 6)), int(rng.integers(1, 60))
-        table = rng.random((arms, items)).round(1)
-        names = [f"model {a}" for a in range(arms)]
-        costs = rng.permutation(np.arange(1.0, arms + 1))
-        seen = set()
-
-        def test(arm, item, table=table, costs=costs, names=names, seen=seen):
-            a = names.index(arm)
-            assert (arm, item) not in seen
-            seen.add((arm, item))
-            return table[a, item], costs[a]
-
-        found = cabai.evaluate(names, range(items), test, goal="cheapest", epsilon=0.15, seed=seed)
-        right = right_answers(table.mean(axis=1), costs.tolist(), 0.15, 0.075)
-        assert names.index(found.decision) in right  # by chance at delta; with these seeds always
-        assert [arm.running_cost for arm in found.status.arms] == costs.tolist()
 
 
 def test_replays_say_what_was_looked_for():

@@ -47,11 +47,6 @@ def test_a_winner_a_bill_and_the_scores():
     assert str(found) == str(found.status)
 
 
-def test_costs_may_be_known_or_none():
-    assert cabai.evaluate(ARMS, ITEMS, score).full_cost == 900
-    assert cabai.evaluate(ARMS, ITEMS, score, costs={"a": 1, "b": 2, "c": 3}).full_cost == 1800
-
-
 @pytest.mark.parametrize(
     "items", [range(300), list(range(300)), np.arange(300), tuple(f"text {i}" for i in range(300))]
 )
@@ -68,25 +63,11 @@ def test_items_are_any_sequence(items):
     assert set(found.scores["b"]) <= set(range(300))
 
 
-def test_items_are_read_from_a_file(tmp_path):
-    (tmp_path / "items.jsonl").write_text('{"id": "x", "q": 1}\n\n{"id": "y", "q": 2}\n')
-    (tmp_path / "items.csv").write_text("id,q\nx,1\ny,2\n")
-    for file in ("items.jsonl", "items.csv"):
-        found = cabai.evaluate(["a", "b"], tmp_path / file, lambda arm, item: (arm == "b") * int(item["q"]) / 2)
-        assert found.decision == "b"
-        assert found.scores["b"].items() <= {"x": 0.5, "y": 1.0}.items()
-    (tmp_path / "numbers.jsonl").write_text("1\n2\n3\n")
-    assert cabai.evaluate(["a", "b"], str(tmp_path / "numbers.jsonl"), lambda arm, item: arm == "a").decision == "a"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("{", "line 1 is not JSON"),
         ("", "at least one item"),
-        ('{"id": 1}\n{"q": 1}\n', "1 of 2 items have no id"),
-        ('{"id": 1}\n{"id": 1}\n', "'1' appears twice"),
-        ('{"id": null}\n', "an item's id must be"),
     ],
 )
 def test_files_that_make_no_sense(tmp_path, content, words):
@@ -128,56 +109,48 @@ def test_async_tests_are_awaited_together(workers):
         at_once -= 1
         return score(arm, item), 0.5
 
-    found = cabai.evaluate(ARMS, ITEMS, test, workers=workers, speculate=1)
+    async def cell():  # as in a notebook, whose loop runs; and of a function that returns a coroutine
+        return cabai.evaluate(ARMS, ITEMS, lambda arm, item: test(arm, item), workers=workers, speculate=1)
+
+    found = asyncio.run(cell()) if workers > 1 else cabai.evaluate(ARMS, ITEMS, test, workers=workers, speculate=1)
     assert found.decision == "b"
     assert len(threads) == 1
     assert most == 1 if workers == 1 else 1 < most <= 8
 
 
-def test_within_a_loop_that_runs():
-    """As in a notebook."""
+@pytest.mark.parametrize(("stops", "batch"), [(0, None), (17, None), (30, 8)])
+def test_killed_and_called_again_it_goes_on_at_once(tmp_path, stops, batch):
+    about = {"name": "e", "storage": f"sqlite:///{tmp_path}/cabai.db", "workers": 3, "seed": 1, "batch": batch}
+    counted, after = Counter(), []
 
-    async def test(arm, item):
+    def single(arm, item):
+        report(arm, item["id"])
+        if len(counted) >= stops:
+            os.kill(os.getpid(), signal.SIGKILL)
+        counted[arm, item["id"]] += 1
         return score(arm, item)
 
-    async def cell():
-        return cabai.evaluate(ARMS, ITEMS, test)
+    def test(arm, items):
+        return [single(arm, item) for item in items] if batch else single(arm, items)
 
-    assert asyncio.run(cell()).decision == "b"
+    def work(say):
+        nonlocal report
+        report = say
+        cabai.evaluate(ARMS, ITEMS, test, **about)
 
-
-@pytest.mark.parametrize("stops", [0, 17, 30])
-def test_killed_and_called_again_it_goes_on_at_once(tmp_path, stops):
-    url, counted = f"sqlite:///{tmp_path}/cabai.db", Counter()
-
-    def work(report):
-        def test(arm, item):
-            report(arm, item["id"])
-            if len(counted) == stops:
-                os.kill(os.getpid(), signal.SIGKILL)
-            counted[arm, item["id"]] += 1
-            return score(arm, item)
-
-        cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url, workers=3, seed=1)
-
+    report = None
     child = Child(work)
     before = [tuple(words) for words in child.reports()]
     assert child.end() == -signal.SIGKILL
-    after = []
-
-    def test(arm, item):
-        after.append((arm, item["id"]))
-        return score(arm, item)
-
-    began = time.monotonic()
-    found = cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url, workers=3, seed=1)
+    stops, began = math.inf, time.monotonic()
+    report = lambda *words: after.append(words)  # noqa: E731
+    found = cabai.evaluate(ARMS, ITEMS, test, **about)
     assert time.monotonic() - began < 30  # and not only after the lease
     assert found.decision == "b"
-    again = Counter(before) & Counter(after)
-    assert sum(again.values()) <= 3  # those that were under way
-    lapsed = sum(arm.lapses for arm in found.status.arms)
-    assert lapsed <= 3
-    assert cabai.evaluate(ARMS, ITEMS, test, name="e", storage=url).status == found.status
+    assert len(set(after)) == len(after)
+    assert sum((Counter(before) & Counter(after)).values()) <= 3 * (batch or 1)  # those that were under way
+    assert sum(arm.lapses for arm in found.status.arms) <= 3 * (batch or 1)
+    assert cabai.evaluate(ARMS, ITEMS, test, **about).status == found.status
 
 
 def test_a_new_model_reuses_the_scores_of_the_others(tmp_path):
@@ -244,17 +217,6 @@ def test_an_item_that_fails_is_tried_again_and_then_has_the_worst_score():
     assert found.status.failures >= len(failed)
 
 
-def test_an_item_on_which_all_fail_ends_like_any_other():
-    def test(arm, item):
-        if item == 3:
-            raise ValueError("odd")
-        return 0.5
-
-    found = cabai.evaluate(["a", "b"], range(5), test, costs=[2, 1])
-    assert (found.decision, found.status.failures, found.status.is_complete) == ("b", 2, True)
-    assert cabai.evaluate(["a", "b"], range(5), test, failed=0.5, costs=[1, 2]).decision == "a"
-
-
 def test_failing_may_stop_the_run():
     def test(arm, item):
         if item["number"] == 7:
@@ -278,28 +240,6 @@ def test_progress_is_shown_where_it_is_wanted(capsys):
     assert capsys.readouterr().err == f"{found.status.line()}\n"
     cabai.evaluate(ARMS, ITEMS, score)
     assert capsys.readouterr().err == ""
-
-
-def test_everything_reused_is_known_exactly_and_right():
-    scores = np.zeros((2, 100))
-    scores[0, :50] = 1
-    scores[1, 49:] = 1  # better by one item
-    known = {arm: dict(enumerate(scores[a].tolist())) for a, arm in enumerate("ab")}
-    for seed in range(20):
-        found = cabai.evaluate(["a", "b"], range(100), score, delta=0.9, reuse=known, seed=seed)
-        assert (found.decision, found.spent) == ("b", 0)
-        assert found.statement.endswith("known exactly, since everything was evaluated")
-
-
-def test_a_new_model_is_not_all_that_a_second_evaluation_pays_for():
-    """Its order is new: the others have no scores on some of the items that come first (docs/datasets.md)."""
-    rng = np.random.default_rng(3)
-    right = {"a": rng.random(600) < 0.75, "b": rng.random(600) < 0.6, "c": rng.random(600) < 0.7}
-    test = lambda arm, item: float(right[arm][item])  # noqa: E731
-    first = cabai.evaluate(["a", "b"], range(600), test, seed=1)
-    second = cabai.evaluate(["a", "b", "c"], range(600), test, seed=2, reuse=first)
-    of_new = len(second.scores["c"])
-    assert 0 < of_new < second.spent
 
 
 def test_scores_on_other_texts_with_the_same_ids_are_not_reused(tmp_path):
@@ -326,6 +266,8 @@ def test_costs_that_are_given_and_returned_are_refused(result):
         cabai.evaluate(["a", "b"], range(50), lambda arm, item: result, costs=[1, 2])
     assert (failed.value.evaluation.spent, failed.value.evaluation.status.pulls) == (0, 0)
     assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: (arm == "a", None), costs=[1, 2]).decision == "a"
+    free = cabai.evaluate(ARMS, ITEMS, lambda arm, item: {"score": score(arm, item), "cost": 0})
+    assert (free.decision, free.spent) == ("b", 0)
 
 
 def test_scores_of_another_dataset_or_range_are_not_reused():
@@ -355,11 +297,6 @@ def test_what_is_no_score_ends_the_run_and_counts_nowhere(result):
     assert cabai.evaluate(ARMS, ITEMS, score, reuse=found).decision == "b"
 
 
-def test_an_evaluation_may_be_free_and_may_say_score():
-    found = cabai.evaluate(ARMS, ITEMS, lambda arm, item: {"score": score(arm, item), "cost": 0})
-    assert (found.decision, found.spent) == ("b", 0)
-
-
 def test_an_async_test_that_leaves_does_not_hang():
     async def test(arm, item):
         if item["number"] % 7 == 0:
@@ -368,13 +305,6 @@ def test_an_async_test_that_leaves_does_not_hang():
 
     with pytest.raises(SystemExit):
         cabai.evaluate(ARMS, ITEMS, test, workers=3)
-
-
-def test_a_function_that_returns_a_coroutine_is_awaited_too():
-    async def later(arm, item):
-        return score(arm, item)
-
-    assert cabai.evaluate(ARMS, ITEMS, lambda arm, item: later(arm, item)).decision == "b"
 
 
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
@@ -390,20 +320,6 @@ def test_an_arm_that_fails_on_the_first_items_is_not_stuck():
     assert cabai.evaluate(["a", "b"], range(40), test, seed=1, epsilon=0.1).status.failures == 4
     with pytest.raises(cabai.RunFailed, match="a larger max_failures"):
         cabai.evaluate(["a", "b"], range(40), lambda arm, item: 1 / (arm == "b"), seed=1)
-
-
-@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-def test_what_everything_costs_does_not_grow_with_failures():
-    def test(arm, item):
-        if arm == "a" and item % 2:
-            raise ValueError("odd")
-        return 0.5
-
-    study = cabai.create_study("failing half", arms=["a", "b"], items=20, costs=None, storage="memory")
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, **({"failed": "no"} if pull.arm == "a" and pull.item % 2 else {"reward": 0.5}), cost=1)
-    assert study.status().full_cost == 40
 
 
 def test_a_pull_that_is_still_tried_here_is_not_tried_again():
@@ -426,20 +342,6 @@ def test_a_pull_that_is_still_tried_here_is_not_tried_again():
     finally:
         runner.Loop.renew = renew
     assert max(tried.values()) == 1
-
-
-@pytest.mark.parametrize("items", [{"a": 1}, b"abc", 3.5])
-def test_what_is_no_sequence_of_items(items):
-    with pytest.raises(cabai.InvalidInput, match="items must be a sequence"):
-        cabai.evaluate(ARMS, items, score)
-
-
-def test_items_may_be_a_frame():
-    import pandas as pd
-
-    frame = pd.DataFrame({"id": np.arange(60), "number": range(60)}, index=range(5, 65))
-    assert cabai.evaluate(ARMS, frame, score).decision == "b"
-    assert cabai.evaluate(ARMS, frame["number"], lambda arm, item: arm == "a").decision == "a"
 
 
 MODES = {

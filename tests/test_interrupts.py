@@ -16,7 +16,7 @@ import pytest
 
 import cabai
 from cabai.simulation.work import Work
-from cabai.support.interruptible import _at_work, interruptible
+from cabai.support.interruptible import _at_work
 from studies import new
 
 ONES = {"a": 1, "b": 0, "c": 0}
@@ -184,20 +184,6 @@ def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance
     for thread in list(_at_work):
         thread.join(20)
     assert ours() == []
-
-
-def test_what_is_done_aside_returns_and_raises_as_it_would_here():
-    assert interruptible(lambda: 7) == 7
-    with pytest.raises(ZeroDivisionError):
-        interruptible(lambda: 1 / 0)
-    names = []
-    threading.Thread(
-        target=lambda: names.append(interruptible(lambda: threading.current_thread().name)), name="own"
-    ).start()
-    deadline = time.monotonic() + 20
-    while not names and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert names == ["own"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 
 import cabai
 from browser import Page, browser, program
-from served import InThread, Process
+from served import Process
 from shell import here
 from storages import close
 
@@ -30,6 +30,22 @@ def chromium():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
     with browser() as opened:
         yield opened
+
+
+@pytest.fixture
+def open_tab(chromium, serve):
+    """open_tab(server, path, ...): a tab that is logged in; nothing goes wrong in it until the test has ended."""
+    pages = []
+
+    def opened(server, path="/", **options):
+        pages.append(Page(chromium, **options))
+        pages[-1].tab.goto(f"http://127.0.0.1:{server.port}{path}?token={server.tokens['read']}")
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.close()
+        assert page.errors == []
 
 
 @pytest.fixture
@@ -55,32 +71,25 @@ def slowly(good: str, pause: float = 0.01, chance: random.Random | None = None):
     return test
 
 
-def test_watch_a_running_study_reach_its_decision(chromium, storage):
+def test_watch_a_running_study_reach_its_decision(open_tab, serve, storage):
     """Log in, watch, and nothing but the server is asked for anything; a script in an arm's name stays text."""
     study = judged("which <b>judge</b>", storage, [HOSTILE, "large"], delta=1e-3)
     for pull in study.ask(2):
         study.tell(pull, 0)
-    server = InThread(storage)
-    page = Page(chromium)
-    try:
-        page.tab.goto(f"http://127.0.0.1:{server.port}/?token={server.tokens['read']}")
-        assert page.tab.url == f"http://127.0.0.1:{server.port}/"  # the token has left the address
-        page.tab.get_by_role("link", name="which <b>judge</b>").click()
-        verdict = page.tab.locator(".verdict")
-        assert "leads" in verdict.inner_text()
-        assert page.tab.get_by_role("rowheader", name=HOSTILE).count() == 1
-        assert page.tab.locator("img").count() == 0
-        run = threading.Thread(target=study.run, args=(slowly("large"),))
-        run.start()
-        page.wait_for(".verdict", r"^Decided: large")
-        run.join()
-        page.wait_for("#news", "^Decided")
-        assert page.tab.locator("tr.best").inner_text().startswith("large")
-        assert page.tab.locator("figure svg path").count() >= 2
-    finally:
-        page.close()
-        server.close()
-    assert page.errors == []
+    server = serve(storage)
+    page = open_tab(server)
+    assert page.tab.url == f"http://127.0.0.1:{server.port}/"  # the token has left the address
+    page.tab.get_by_role("link", name="which <b>judge</b>").click()
+    assert "leads" in page.tab.locator(".verdict").inner_text()
+    assert page.tab.get_by_role("rowheader", name=HOSTILE).count() == 1
+    assert page.tab.locator("img").count() == 0
+    run = threading.Thread(target=study.run, args=(slowly("large"),))
+    run.start()
+    page.wait_for(".verdict", r"^Decided: large")
+    run.join()
+    page.wait_for("#news", "^Decided")
+    assert page.tab.locator("tr.best").inner_text().startswith("large")
+    assert page.tab.locator("figure svg path").count() >= 2
     assert page.hosts() == {"http://127.0.0.1"}
 
 
@@ -107,35 +116,21 @@ def test_the_page_goes_on_when_the_server_is_back(chromium, storage, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_list_moves_too(chromium, storage):
+def test_the_list_moves_too(open_tab, serve, storage):
     judged("first", storage)
-    server = InThread(storage)
-    page = Page(chromium)
-    try:
-        page.tab.goto(f"http://127.0.0.1:{server.port}/?token={server.tokens['read']}")
-        judged("second", storage)
-        page.tab.get_by_role("link", name="second").wait_for()
-    finally:
-        page.close()
-        server.close()
-    assert page.errors == []
+    page = open_tab(serve(storage))
+    judged("second", storage)
+    page.tab.get_by_role("link", name="second").wait_for()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_have_enough_contrast(chromium, storage, scheme):
+def test_texts_have_enough_contrast(open_tab, serve, storage, scheme):
     """WCAG 2.2 AA: 4.5 to 1 for every text that is seen, against what is behind it."""
     study = judged("contrast", storage, ["small", "large", "huge"], max_pulls=40)
     with pytest.warns(cabai.FailedPulls):
         study.run(sometimes_failing(), max_failures=100)
-    server = InThread(storage)
-    page = Page(chromium, color_scheme=scheme)
-    try:
-        page.tab.goto(f"http://127.0.0.1:{server.port}/studies/contrast?token={server.tokens['read']}")
-        found = page.tab.evaluate(CONTRASTS)
-    finally:
-        page.close()
-        server.close()
+    found = open_tab(serve(storage), "/studies/contrast", color_scheme=scheme).tab.evaluate(CONTRASTS)
     assert len(found) > 50
     assert [each for each in found if each["ratio"] < 4.5] == []
 
@@ -176,44 +171,32 @@ def sometimes_failing():
 
 
 @pytest.mark.slow
-def test_on_a_phone_nothing_is_wider_than_the_screen(chromium, storage):
-    study = judged(
-        "a study with quite a long name, as people give them", storage, [f"model {i:03}" for i in range(100)]
-    )
+def test_on_a_phone_nothing_is_wider_than_the_screen(open_tab, serve, storage):
+    study = judged("a study with quite a long name, as people give", storage, [f"model {i:03}" for i in range(100)])
     study.tell_many([{"pull": pull, "reward": 1} for pull in study.ask(150)])
-    server = InThread(storage)
-    page = Page(chromium, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
-    try:
-        page.tab.goto(f"http://127.0.0.1:{server.port}/studies/{quote(study.name)}?token={server.tokens['read']}")
-        assert page.tab.evaluate("document.documentElement.scrollWidth") <= 360
-        assert page.tab.locator("tbody tr").count() == 100
-        page.tab.keyboard.press("Tab")
-        assert page.tab.evaluate("document.activeElement.textContent") == "Skip to the arms"
-        page.tab.keyboard.press("Enter")
-        assert page.tab.evaluate("document.activeElement.id") == "arms"
-    finally:
-        page.close()
-        server.close()
-    assert page.errors == []
+    phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True}
+    tab = open_tab(serve(storage), f"/studies/{quote(study.name)}", **phone).tab
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert tab.locator("tbody tr").count() == 100
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the arms"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "arms"
 
 
 @pytest.mark.slow
-def test_links_of_other_sites_lead_in(chromium, storage):
+def test_links_of_other_sites_lead_in(chromium, serve, storage):
     """A link with the token on a page of another site: the cookie is strict, and the page opens all the same."""
     judged("linked", storage)
-    server = InThread(storage)
-    page = Page(chromium)
-    try:
-        page.tab.route("http://elsewhere.test/", lambda route: route.fulfill(
-            body=f'<a href="http://127.0.0.1:{server.port}/studies/linked?token={server.tokens["read"]}">in</a>',
-            content_type="text/html",
-        ))  # fmt: skip
-        page.tab.goto("http://elsewhere.test/")
-        page.tab.get_by_role("link").click()
-        page.tab.get_by_role("heading", name="linked").wait_for()
-    finally:
-        page.close()
-        server.close()
+    server, page = serve(storage), Page(chromium)
+    page.tab.route("http://elsewhere.test/", lambda route: route.fulfill(
+        body=f'<a href="http://127.0.0.1:{server.port}/studies/linked?token={server.tokens["read"]}">in</a>',
+        content_type="text/html",
+    ))  # fmt: skip
+    page.tab.goto("http://elsewhere.test/")
+    page.tab.get_by_role("link").click()
+    page.tab.get_by_role("heading", name="linked").wait_for()
+    page.close()
 
 
 class Tags(HTMLParser):
@@ -269,22 +252,19 @@ def every_state(storage: str) -> list[cabai.Study]:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_every_state_can_be_seen(url):
-    server = InThread(url)
-    try:
-        for study in every_state(url):
-            status, _, page = server.send("GET", f"/studies/{quote(study.name, safe='')}")
-            assert status == 200
-            report, cell = study.report(), study._repr_html_()
-            for text in (page, report, cell):
-                tags = Tags(text).found
-                assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
-                assert "nan" not in re.findall(r"[a-z]+", text.lower())
-                assert not [attributes for _, attributes in tags if "style" in attributes]  # the policy forbids it
-            assert "<script" not in report + cell
-            assert study.status().sentence.partition(",")[0] in unescape(page)
-    finally:
-        server.close()
+def test_every_state_can_be_seen(url, serve):
+    server = serve(url)
+    for study in every_state(url):
+        status, _, page = server.send("GET", f"/studies/{quote(study.name, safe='')}")
+        assert status == 200
+        report, cell = study.report(), study._repr_html_()
+        for text in (page, report, cell):
+            tags = Tags(text).found
+            assert not [attributes for _, attributes in tags if any(name.startswith("on") for name in attributes)]
+            assert "nan" not in re.findall(r"[a-z]+", text.lower())
+            assert not [attributes for _, attributes in tags if "style" in attributes]  # the policy forbids it
+        assert "<script" not in report + cell
+        assert study.status().sentence.partition(",")[0] in unescape(page)
 
 
 def in_words(html: str) -> str:
@@ -399,7 +379,7 @@ def test_the_page_of_a_run(storage, capsys):
 
 
 def test_history_is_short_however_long_a_study_is(storage):
-    study = judged("long", storage, ["a", "b", "c"], max_pulls=2000, family="poisson", costs=[1, 2, 3])
+    study = judged("long", storage, ["a", "b", "c"], max_pulls=600, family="poisson", costs=[1, 2, 3])
     chance = random.Random(5)
     while not study.stopped:
         study.tell_many([{"pull": pull, "reward": chance.randrange(5)} for pull in study.ask(10)])

@@ -4,6 +4,7 @@ it. `benchmarks/bench_progress.py` measures how well it holds."""
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import re
@@ -15,6 +16,8 @@ import pytest
 
 import cabai
 from studies import new, reloaded
+
+slow = pytest.mark.slow
 
 # --- A plain version, with a root finder instead of a closed form -----------------------------------------------------
 
@@ -113,6 +116,8 @@ def test_progress_is_0_until_all_arms_are_pulled_then_a_share_and_1_at_the_end(o
         if count > 3 and count % 15:
             continue
         status = study.status()
+        json.dumps(status.to_dict(), allow_nan=False)
+        assert status.sentence in str(status)
         if status.stopped:
             break
         assert 0 <= status.progress < 1
@@ -190,25 +195,6 @@ def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
     assert f"leads, ahead of {status.rival} by " in status.sentence
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_a_line_is_cut_from_the_right_and_never_loses_the_money(width, clock):
-    study, chance = new(arms=["a quite long name of an arm", "b"], policy="top-two", max_cost=5000.0), random.Random(1)
-    for _ in range(100):
-        clock.now += 40.0
-        pull = study.ask()
-        study.tell(pull, int(chance.random() < 0.5), 1.25)
-    status = study.status()
-    whole = status.line()
-    assert whole.startswith("100 pulls, 125 of 5,000 spent, ")
-    assert [whole.index(word) for word in (" % done", " left", " leads")] == sorted(
-        whole.index(word) for word in (" % done", " left", " leads")
-    )
-    line = status.line(width)
-    assert len(line) <= width
-    assert whole.startswith(line)
-    assert line.startswith("100 pulls, 125 of 5,000 spent")
-
-
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
     code = (
         "import cabai, itertools, os, signal\n"
@@ -251,14 +237,14 @@ def evenly(family, mean):
 @pytest.mark.parametrize(
     ("family", "means", "costs", "settings"),
     [
-        ("bernoulli", [0.9, 0.8, 0.6], [3, 1, 0.2], {}),
         ("gaussian(variance=1)", [1.5, 1, 0.5], [1, 0.1, 0.01], {}),
-        ("gaussian(variance=1)", [1, *[0.5] * 9], [10 ** (-i / 3) for i in range(10)], {}),
-        ("gaussian(variance=1)", [1, 0.5], [1, 0.1], {}),
-        ("bounded", [0.55, 0.65], [1, 10], {}),
-        ("bounded", [0.7, *[0.5] * 9], [1] * 10, {}),
-        ("poisson", [5, 4, 3], [1, 3, 10], {}),
         ("bernoulli", [0.8, 0.75, 0.5], [1, 2, 3], {"epsilon": 0.05}),
+        pytest.param("bernoulli", [0.9, 0.8, 0.6], [3, 1, 0.2], {}, marks=slow),
+        pytest.param("gaussian(variance=1)", [1, *[0.5] * 9], [10 ** (-i / 3) for i in range(10)], {}, marks=slow),
+        pytest.param("gaussian(variance=1)", [1, 0.5], [1, 0.1], {}, marks=slow),
+        pytest.param("bounded", [0.55, 0.65], [1, 10], {}, marks=slow),
+        pytest.param("bounded", [0.7, *[0.5] * 9], [1] * 10, {}, marks=slow),
+        pytest.param("poisson", [5, 4, 3], [1, 3, 10], {}, marks=slow),
     ],
 )
 def test_testing_all_equally_costs_about_what_a_simulation_of_it_does(family, means, costs, settings):
@@ -284,3 +270,15 @@ def test_what_testing_all_equally_costs_is_said_of_decisions_by_evidence_alone()
     found = study.status()
     assert found.decision == "a"
     assert found.equal_cost is None
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_line_is_cut_from_the_right_and_never_loses_the_money(width, clock):
+    study, chance = new(arms=["a quite long name of an arm", "b"], policy="top-two", max_cost=5000.0), random.Random(1)
+    for _ in range(100):
+        clock.now += 40.0
+        study.tell(study.ask(), int(chance.random() < 0.5), 1.25)
+    whole, line = study.status().line(), study.status().line(width)
+    assert re.fullmatch(r"100 pulls, 125 of 5,000 spent, .* % done.* left.* leads.*", whole)
+    assert whole.startswith(line)
+    assert len("100 pulls, 125 of 5,000 spent") <= len(line) <= width

@@ -51,16 +51,6 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("words", PLAIN, ids=" ".join)
-def test_what_is_plain_is_read_at_once(words):
-    assert quick.read(["study", *words]) is not None
-
-
-@pytest.mark.parametrize("words", OTHERS, ids=" ".join)
-def test_what_is_not_is_left_to_the_whole_shell(words):
-    assert quick.read(["study", *words]) is None
-
-
 def played(main, folder, monkeypatch, capsys) -> list[tuple]:
     """What each of the commands prints, in a separate folder, with pulls replaced by their numbers."""
     folder.mkdir()
@@ -69,7 +59,7 @@ def played(main, folder, monkeypatch, capsys) -> list[tuple]:
     study = cabai.create_study("x", **options)
     cabai.create_study("ended", **options).stop()
     said = []
-    for words in PLAIN * 2:
+    for words in [*PLAIN, *PLAIN, *OTHERS]:
         pull = study.ask()
         monkeypatch.setattr(sys, "argv", ["cabai", "study", *(pull.id if word == "PULL" else word for word in words)])
         code = 0
@@ -84,7 +74,7 @@ def played(main, folder, monkeypatch, capsys) -> list[tuple]:
 
 
 def test_it_is_the_same_whoever_answers(tmp_path, monkeypatch, capsys):
-    """The same choices, the same words, the same codes."""
+    """The same choices, the same words, the same codes; of what is not plain too, which is left to the whole shell."""
     import gc
     import warnings
 

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from cabai.core.compiling import compiled
 from cabai.datasets import board
@@ -18,7 +17,6 @@ from cabai.support.specialise import specialised
 from cabai.support.validation import InvalidInput
 from plain_race import PlainRace
 
-CHANCE = 1e-6  # how often a statistical test here may fail by chance
 EVIDENCE = ["sums", "carry", "prefix", "beaten", "out", "capital", "best", "settled", "squares", "column"]
 
 
@@ -248,10 +246,14 @@ def test_exact_ties_end_with_everything_and_the_cheapest(race):
 
 
 @pytest.mark.parametrize("race", RACES)
-def test_sums_that_are_equal_by_other_items_are_a_tie(race):
-    table = np.array([[0.1, 0.2, 0.3, 0.6], [0.6, 0.3, 0.2, 0.1]])
-    assert run(Race(2, 4, delta=0.1, race=race), table, [2, 1])[0] == 1
-    assert run(Race(2, 4, delta=0.1, race=race), table, [1, 2])[0] == 0
+def test_sums_that_are_equal_by_other_items_are_a_tie_and_the_smallest_lead_decides(race):
+    """The sums of both arms are 0.6 and 0.6000000000000001 if added up from the left."""
+    table = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]])
+    assert sum(table[0]) != sum(table[1])
+    for costs, winner in (([1, 1], 0), ([2, 1], 1), ([1, 2], 0)):
+        assert run(Race(2, 3, delta=0.1, race=race), table, costs)[0] == winner
+    better = np.array([[0.3, 0.2, np.nextafter(0.1, 1)], [0.1, 0.2, 0.3]])
+    assert run(Race(2, 3, delta=0.1, race=race), better[::-1], [1, 2])[0] == 1
 
 
 @pytest.mark.parametrize("race", RACES)
@@ -265,29 +267,6 @@ def test_the_arm_that_is_better_by_one_item_wins_a_finished_race(race, better_by
         winner, told = run(Race(3, 60, delta=1e-300, race=race), table, [1, 5, 1])
         assert winner == 1
         assert told == 180 if better_by < 1 else told > 170
-
-
-@pytest.mark.parametrize("race", RACES)
-def test_a_lead_that_sums_in_floating_point_would_hide_decides(race):
-    """The sums of both arms are 0.6 and 0.6000000000000001 if added up from the left."""
-    table = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]])
-    assert sum(table[0]) != sum(table[1])
-    assert run(Race(2, 3, delta=0.1, race=race), table, [1, 1])[0] == 0
-    better = np.array([[0.3, 0.2, np.nextafter(0.1, 1)], [0.1, 0.2, 0.3]])
-    assert run(Race(2, 3, delta=0.1, race=race), better[::-1], [1, 2])[0] == 1
-
-
-@pytest.mark.parametrize("epsilon", [1.0 + 2**-40, 1.5, 100.0])
-def test_an_epsilon_above_the_range_is_decided_by_the_first_item(epsilon):
-    table = np.array([[0.0] * 50, [1.0] * 50])
-    winner, told = run(Race(2, 50, delta=0.1, epsilon=epsilon), table, [1, 1])
-    assert told <= 2
-    assert winner in (0, 1)
-
-
-def test_equal_arms_end_early_with_an_epsilon():
-    table = np.tile((np.random.default_rng(1).random(400) < 0.6).astype(float), (3, 1))
-    assert run(Race(3, 400, delta=0.1, epsilon=0.05), table, [3, 1, 2])[1] < 600
 
 
 def test_an_arm_that_leads_to_the_end_is_certain_before_it():
@@ -334,18 +313,6 @@ def test_epsilon_is_in_units_of_the_scores():
     assert told[0] == told[1] == told[2] < 300
 
 
-@pytest.mark.parametrize("race", RACES)
-def test_two_hundred_arms(race):
-    rng = np.random.default_rng(2)
-    table = (rng.random((200, 60)) < np.linspace(0.2, 0.95, 200)[:, None]).astype(float)
-    table[150] = 1.0
-    named = ScoreTable(tuple(map(str, range(200))), tuple(map(str, range(60))), table)
-    found = replay(named, repeats=4, race=race)
-    assert (found.pulls <= 60).all()
-    assert found.shares.max() < 0.7
-    assert (table.mean(axis=1)[found.decisions] > 0.9).all()
-
-
 def test_the_champion_race_takes_no_epsilon():
     assert race_of(None, 0.1) == "paired"
     with pytest.raises(InvalidInput, match="epsilon 0"):
@@ -368,24 +335,6 @@ def test_confidence_is_that_of_the_delta_at_which_it_would_end_and_1_when_all_is
 
 
 # The order of the items
-
-
-def test_orders_are_uniform():
-    """Chi-square on all 24 orders of 4 items for 48,000 seeds and again for repeats of one seed; on where each of 20
-    items goes; and on which of two neighbours comes first in orders of seeds that follow each other."""
-    index = {order: i for i, order in enumerate(itertools.permutations(range(4)))}
-    for orders in (
-        [permutation(4, seed) for seed in range(48_000)],
-        [permutation(4, 7, repeat) for repeat in range(48_000)],
-    ):
-        counts = np.bincount([index[tuple(order.tolist())] for order in orders], minlength=24)
-        assert stats.chisquare(counts).pvalue > CHANCE
-    many = np.array([permutation(20, seed) for seed in range(20_000)])
-    for position in range(20):
-        assert stats.chisquare(np.bincount(many[:, position], minlength=20)).pvalue > CHANCE
-    first = many.argsort(axis=1)[:, 0] < many.argsort(axis=1)[:, 1]
-    table = [[(first[:-1] == a).astype(int) @ (first[1:] == b) for a in (False, True)] for b in (False, True)]
-    assert stats.chi2_contingency(table).pvalue > CHANCE
 
 
 def test_orders_stay_as_they_are():

@@ -26,15 +26,11 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET, most=8))
+@pytest.mark.parametrize(("family", "policy"), covering(CASES, WITHOUT_BUDGET, most=6))
 def test_a_study_makes_the_pulls_of_a_simulation(family, policy):
-    check_same_pulls(*CASES[family][:1], policy, *CASES[family][1:], most=40, seed=3)
-
-
-@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=5))
-def test_a_study_that_is_loaded_anew_before_every_step_makes_the_same_pulls(policy):
-    instance, threshold, epsilon = CASES["bounded"]
-    check_same_pulls(instance, policy, threshold, epsilon, most=40, seed=5, reload=True)
+    """Also if it is loaded again before every step."""
+    instance, threshold, epsilon = CASES[family]
+    check_same_pulls(instance, policy, threshold, epsilon, most=40, seed=3, reload=len(policy) % 2 == 0)
 
 
 def test_a_study_that_knows_its_costs_makes_the_pulls_of_a_simulation_with_fixed_costs():
@@ -93,8 +89,13 @@ def test_pulls_under_way_count_as_pulled_when_choosing():
 
 @pytest.mark.parametrize("policy", WITHOUT_BUDGET)
 def test_pulls_under_way_are_no_evidence(policy):
+    """And the first of them cover every arm, evenly."""
     study = new(policy=policy)
-    start(study, [1, 0, 1, 1, 0, 1, 0, 1])
+    first = study.ask(9)
+    assert [pull.arm for pull in first[:3]] == ["a", "b", "c"]
+    assert sorted(pull.arm for pull in first[3:]) == ["a", "a", "b", "b", "c", "c"]
+    for pull, reward in zip(first, [1, 0, 1, 1, 0, 1, 0, 1, 0], strict=True):
+        study.tell(pull, reward, 1.0)
     before = study.status()
     study.ask(10)
     after = study.status()
@@ -107,90 +108,7 @@ def test_pulls_under_way_are_no_evidence(policy):
     ] == before.arms
 
 
-@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
-def test_a_batch_of_first_pulls_covers_every_arm_first(policy):
-    study = new(policy=policy)
-    assert [pull.arm for pull in study.ask(3)] == ["a", "b", "c"]
-    more = [pull.arm for pull in study.ask(6)]  # nothing is known: evenly
-    assert sorted(more) == ["a", "a", "b", "b", "c", "c"]
-
-
-def test_while_a_first_reward_is_awaited_others_are_pulled():
-    study = new(policy="co")
-    first = {pull.arm: pull for pull in study.ask(3)}
-    study.tell(first["a"], 1, 1.0)
-    study.tell(first["b"], 1, 0.01)
-    assert [study.ask().arm for _ in range(3)] == ["b", "b", "b"]  # c is under way, and b is cheap
-    assert study.status().leader == "a"
-
-
-def test_telling_in_any_order_gives_the_same_sums():
-    rewards = [0.3, 0.1, 0.7, 0.2, 0.25, 0.125]
-    sums = []
-    for order in ([0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]):
-        study = new(family="bounded", arms=["a", "b"], policy="uniform")
-        pulls = study.ask(6)
-        for i in order:
-            study.tell(pulls[i], rewards[i], 1.0)
-        sums.append([(arm.pulls, round(arm.mean, 12)) for arm in study.status().arms])
-        assert [each["pull"] for each in study.observations()] == [pulls[i].id for i in order]
-    assert sums[0] == sums[1]
-
-
 # --- Leases ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_pull_whose_lease_ran_out_is_offered_again_with_the_same_id(clock):
-    study = new(lease=100)
-    first = study.ask(worker="one")
-    assert (first.expires, first.offers) == (clock.now + 100, 1)
-    clock.now += 99
-    other = study.ask()
-    assert other.id != first.id
-    clock.now += 1  # its lease has ended
-    again = study.ask(worker="two")
-    assert (again.id, again.arm, again.number, again.offers) == (first.id, first.arm, first.number, 2)
-    assert again.expires == clock.now + 100
-    assert study.ask().id not in (first.id, other.id)
-    clock.now += 1000
-    assert [pull.id for pull in study.ask(2)] == [first.id, other.id]  # the oldest first
-
-
-def test_a_tell_is_accepted_once_after_the_lease_ran_out(clock):
-    study = new(lease=100)
-    first = study.ask(worker="one")
-    clock.now += 1000
-    study.tell(first, 1, 1.0)
-    study.tell(first, 1, 1.0)  # the same again changes nothing
-    assert len(study.observations()) == 1
-    second = study.ask()
-    assert second.id != first.id
-    clock.now += 1000
-    again = study.ask(worker="two")
-    assert again.id == second.id
-    study.tell(again, 0, 1.0)
-    with pytest.raises(cabai.AlreadyTold, match=r"told before with reward=0\.0, cost=1\.0"):
-        study.tell(second, 1, 1.0)  # the first worker comes late
-    seen = study.observations()
-    assert [(each["reward"], each["worker"]) for each in seen] == [(1.0, "one"), (0.0, "two")]
-    assert study.status().pulls == 2
-
-
-def test_a_pull_given_back_is_the_next_to_be_offered(clock):
-    study = new()
-    pulls = study.ask(3)
-    study.release(pulls[1])
-    assert (study.status().under_way, study.status().lapsed) == (3, 1)
-    assert "\n3 under way, 1 of them released or expired\n" in str(study)
-    again = study.ask()
-    assert (study.status().under_way, study.status().lapsed) == (3, 0)
-    assert (again.id, again.offers) == (pulls[1].id, 2)
-    study.tell(again, 1, 1.0)
-    study.release(again)  # told in the meantime: does nothing
-    assert study.ask().id not in {pull.id for pull in pulls}
-    assert (study.status().pulls, study.status().waiting) == (0, 1)  # for the first
-    study.tell(pulls[0], 1, 1.0)
-    assert (study.status().pulls, study.status().waiting) == (2, 0)
 
 
 @pytest.mark.parametrize("call", ["release", "renew"])
@@ -198,19 +116,19 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
     study = new(lease=100)
     mine = study.ask(worker="A")
     clock.now += 101
+    study.renew(mine)  # nobody else has it yet
+    assert study.ask().id != mine.id
+    clock.now += 101
     theirs = study.ask(worker="B")
     assert theirs.id == mine.id
     expected = rf"pull {mine.id} was offered to another worker \('B'\): only that worker may now renew"
     for lost, who in [(mine, {}), (mine, {"worker": "A"}), (mine.id, {"worker": "A"}), (theirs, {"worker": "A"})]:
         with pytest.raises(cabai.LostPull, match=expected):
             getattr(study, call)(lost, **who)
-    assert study.ask(worker="C").id != mine.id
-    clock.now += 50
     getattr(study, call)(theirs)  # the one who has it may
     getattr(study, call)(theirs.id, worker="B")
     with pytest.raises(cabai.LostPull, match="was offered 2 times"):  # nothing is known of who speaks
         getattr(study, call)(theirs.id)
-    clock.now += 60
     assert (study.ask(worker="C").id == mine.id) == (call == "release")
     study.tell(mine, 1, 1.0)  # the first result told counts
     with pytest.raises(cabai.AlreadyTold):
@@ -219,14 +137,6 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
         getattr(study, call)(pull)  # told in the meantime: does nothing
     with pytest.raises(cabai.InvalidInput, match="worker must be a string"):
         getattr(study, call)(theirs, worker=5)
-
-
-def test_a_lease_that_ran_out_can_be_renewed_as_long_as_nobody_else_has_the_pull(clock):
-    study = new(lease=100)
-    pull = study.ask()
-    clock.now += 1000
-    study.renew(pull)
-    assert study.ask().id != pull.id
 
 
 def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):

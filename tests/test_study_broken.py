@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +66,13 @@ def broken_export(study: Study, monkeypatch: pytest.MonkeyPatch) -> list[OSError
     return [failed.value]
 
 
-@POSTGRES
+@BOTH
 def test_an_export_that_failed_and_is_forgotten_in_the_middle_of_a_tell_loses_nothing(url, monkeypatch):
     study = study_at(url)
     told = told_to(study, TOLD)
     kept = broken_export(study, monkeypatch)
+    told |= told_to(study, 2)
+    assert len(study.observations()) == study.status().spent == TOLD + 2  # the study is seen as it is
 
     def forget(_: Any) -> None:
         kept.clear()
@@ -80,16 +81,6 @@ def test_an_export_that_failed_and_is_forgotten_in_the_middle_of_a_tell_loses_no
     before_commits(study._storage, forget)
     told |= told_to(study, 2)
     check_log(study, told)
-
-
-@BOTH
-def test_after_an_export_that_failed_the_study_is_seen_as_it_is(url, monkeypatch):
-    study = study_at(url)
-    told_to(study, TOLD)
-    kept = broken_export(study, monkeypatch)
-    told_to(study, 2)
-    assert len(study.observations()) == study.status().spent == TOLD + 2
-    assert kept
 
 
 @POSTGRES
@@ -131,13 +122,8 @@ def test_ctrl_c_while_a_refusal_is_undone_leaves_nothing_of_it(url, monkeypatch)
     assert kept
 
 
-def test_errors_while_tables_are_made_are_one_sentence(tmp_path, monkeypatch):
+def test_a_file_that_is_locked_while_tables_are_made_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 0.2)
-    with closing(sqlite3.connect(tmp_path / "strange.db")) as strange, strange:
-        strange.execute("CREATE TABLE cabai_version (version_num VARCHAR(32))")
-        strange.execute("CREATE TABLE cabai_study (id INTEGER)")
-    with pytest.raises(StorageError, match="was made by another version of cabai"):
-        load_study("study", storage=f"sqlite:///{tmp_path}/strange.db")
     locked = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
     locked.execute("PRAGMA journal_mode = WAL")
     locked.execute("BEGIN IMMEDIATE")
@@ -157,39 +143,16 @@ def test_errors_while_tables_are_made_on_a_server_are_one_sentence(url, postgres
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed on Linux only")
-def test_a_file_that_is_no_database_is_not_kept_open(tmp_path):
+def test_a_file_that_is_no_database_is_left_as_it_is_and_not_kept_open(tmp_path):
     (tmp_path / "junk.db").write_bytes(b"not a database at all" * 100)
     errors = []
     for _ in range(3):
-        with pytest.raises(StorageError, match="not a database") as failed:
+        with pytest.raises(StorageError, match="file is not a database") as failed:
             load_study("study", storage=f"sqlite:///{tmp_path}/junk.db")
         errors.append(failed.value)
+    assert (tmp_path / "junk.db").read_bytes() == b"not a database at all" * 100
     files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
     assert not [file for file in files if file.endswith("junk.db")]
-
-
-def test_readers_do_not_keep_a_fork_waiting(tmp_path):
-    study, over = study_at(f"sqlite:///{tmp_path}/cabai.db"), threading.Event()
-    told_to(study, TOLD)
-
-    def read() -> None:
-        while not over.is_set():
-            study.observations()
-
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    started = time.monotonic()
-    for _ in range(5):
-        child = os.fork()
-        if not child:
-            os._exit(0)
-        os.waitpid(child, 0)
-    took = time.monotonic() - started
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert took < 20  # with three readers that take turns it was never
 
 
 class Interrupts:
@@ -227,7 +190,7 @@ class Interrupts:
             sys.settrace(None)
 
 
-@pytest.mark.parametrize("interrupts", [100, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("interrupts", [60, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["line", "moment"])
 @BOTH
 def test_ctrl_c_beside_threads_is_ctrl_c_loses_nothing_and_stops_nobody(url, how, interrupts, monkeypatch):

@@ -17,9 +17,7 @@ import time
 import pytest
 
 import cabai
-from cabai.cli.main import app
-from cabai.study.log.storage import open_storage
-from shell import apart, here
+from shell import apart, here, run_file
 
 JUDGE = """
 import json, random, sys, time
@@ -126,22 +124,6 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("max_pulls = " + "9" * 5000, "study.toml cannot be read: it has a number that is too long"),
-        ("max_pulls = 0x" + "9" * 5000, "max_pulls must be below 2**63"),
-        ("costs = [1, 0x" + "9" * 5000 + "]", "costs[1] must be a number, got a value of type int that"),
-        ("costs = " + "[" * 5000 + "]" * 5000, "study.toml cannot be read: it has a number"),
-    ],
-)  # fmt: skip
-def test_what_no_number_can_hold_in_a_recipe_is_one_line(line, message, tmp_path):
-    (tmp_path / "study.toml").write_text(f'family = "poisson"\narms = ["a", "b"]\ncommand = "true"\n{line}\n')
-    done = here("run", "study.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert message in done.stderr
-
-
 @pytest.mark.filterwarnings("ignore::cabai.errors.FailedPulls")
 def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     storage, formulas = f"sqlite:///{tmp_path}/cabai.db", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"]
@@ -158,13 +140,6 @@ def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     assert last["reward"] == "-2.5"
     shown = json.loads(here("study", "export", "x", "--json", cwd=tmp_path).stdout)["observations"]
     assert [row["failed"] for row in shown] == [*formulas, None]
-
-
-def test_study_alone_shows_its_commands(tmp_path):
-    done = here("study", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.strip() == here("study", "--help", cwd=tmp_path).stdout.strip()
-    assert "\n  ask " in done.stdout
 
 
 def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
@@ -192,36 +167,6 @@ def test_storage_can_come_from_the_environment(folder):
         assert here("run", file, cwd=folder, env=environment).returncode == 3
     assert cabai.list_studies(storage=f"sqlite:///{folder}/elsewhere.db") == ["x", "judges"]
     assert cabai.list_studies(storage=f"sqlite:///{folder}/named.db") == ["named"]
-
-
-def statements_of_list(storage, capsys) -> tuple[int, str]:
-    """How many statements `cabai study list` sends to the database, and what it prints."""
-    sent = []
-    opened = open_storage(storage)
-    opened.fetch("SELECT 1")
-    opened.reader.driver.set_trace_callback(sent.append)
-    try:
-        app(["study", "list", "--storage", storage], standalone_mode=False)
-    finally:
-        opened.reader.driver.set_trace_callback(None)
-    return sum(text.startswith("SELECT") for text in sent), capsys.readouterr().out
-
-
-def test_listing_many_studies_asks_the_database_as_often_as_listing_few(tmp_path, capsys):
-    storage, counts = f"sqlite:///{tmp_path}/cabai.db", []
-    for number in range(30):
-        study = cabai.create_study(f"study {number}", arms=["a", "b"], family="bernoulli", max_pulls=2, storage=storage)
-        for reward in range(number % 3):
-            study.tell(study.ask(), reward, cost=1.0)
-        if number % 3 < 2:
-            study.ask()
-        if number in (2, 29):
-            sent, printed = statements_of_list(storage, capsys)
-            names = [f"study {n}" for n in range(number + 1)]
-            one_by_one = [cabai.load_study(name, storage=storage).status().sentence for name in names]
-            assert printed.splitlines() == [f"{name}: {text}" for name, text in zip(names, one_by_one, strict=True)]
-            counts.append(sent)
-    assert counts[0] == counts[1] <= 3  # studies, arms, pulls
 
 
 def test_many_failures_are_a_warning_of_one_line(tmp_path):
@@ -311,143 +256,102 @@ def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
             assert 0 < b["cost"] < 5
 
 
-def test_functions_are_arms_too(tmp_path):
-    (tmp_path / "judges.py").write_text(
-        "def test(arm):\n    return {'a': 3, 'b': 0}[arm], 0.5\n\ndef only(arm):\n    return 1\n\n"
-        "def wrong(arm):\n    return 1, 2, 3\n"
-    )
-    (tmp_path / "study.toml").write_text(
-        'family = "poisson"\nfunction = "judges:test"\narms = ["a", "b"]\nworkers = 2\n'
-    )
+FUNCTIONS = """
+import asyncio
+
+def test(arm):
+    return {'a': 3, 'b': 0}[arm], 0.5
+
+async def later(arm):
+    await asyncio.sleep(0.001)
+    return {'a': 3, 'b': 0}[arm]
+
+def wrong(arm):
+    return 1, 2, 3
+"""
+
+
+def test_functions_are_arms_too_and_async_ones_are_awaited(tmp_path):
+    (tmp_path / "judges_of_poisson.py").write_text(FUNCTIONS)
+    text = 'family = "poisson"\narms = ["a", "b"]\nworkers = 2\nfunction = "judges_of_poisson:'
+    (tmp_path / "study.toml").write_text(f'{text}test"\n')
     done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
     assert (done["decision"], done["name"]) == ("a", "study")
-    (tmp_path / "study.toml").write_text(
-        'name = "timed"\nfamily = "poisson"\nfunction = "judges:only"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 4\n'
-    )
-    done = json.loads(apart("run", "study.toml", "--json", cwd=tmp_path).stdout)
-    assert (done["pulls"], done["failures"]) == (4, 0)
-    assert done["spent"] > 0
-    (tmp_path / "study.toml").write_text(
-        'name = "bad"\nfamily = "poisson"\nfunction = "judges:wrong"\ncost = "cpu"\narms = ["a", "b"]\nmax_pulls = 1\n'
-    )
-    assert "must return (reward, cost), got (1, 2, 3)" in here("run", "study.toml", cwd=tmp_path).stderr
+    done = json.loads(run_file(tmp_path, f'{text}later"\ncost = "seconds"\nname = "async"\n', "--json").stdout)
+    assert (done["decision"], done["spent"] >= 0.001 * done["pulls"]) == ("a", True)
+    refused = run_file(tmp_path, f'{text}later"\ncost = "cpu"\nname = "no"\n')
+    assert "measure seconds" in refused.stderr
+    done = run_file(tmp_path, f'{text}wrong"\ncost = "cpu"\nname = "bad"\nmax_pulls = 1\n')
+    assert "must return (reward, cost), got (1, 2, 3)" in done.stderr
     done = status(tmp_path, "bad")
     assert (done["pulls"], done["failures"]) == (0, 1)
     assert done["spent"] > 0  # its time was paid for
 
 
-@pytest.mark.parametrize("more", ["", 'cost = "seconds"\n'])
-def test_an_async_function_is_awaited(tmp_path, monkeypatch, more):
-    monkeypatch.delitem(sys.modules, "async_judges", raising=False)
-    result = "r" if more else "r, 0.5"
-    (tmp_path / "async_judges.py").write_text(
-        "import asyncio\n\nasync def test(arm):\n    await asyncio.sleep(0.001)\n    r = {'a': 3, 'b': 0}[arm]\n"
-        f"    return {result}\n"
-    )
-    text = f'family = "poisson"\nfunction = "async_judges:test"\narms = ["a", "b"]\nworkers = 2\n{more}'
-    (tmp_path / "study.toml").write_text(text)
-    done = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stdout)
-    assert done["decision"] == "a"
-    if more:
-        assert done["spent"] >= 0.001 * done["pulls"]
-        (tmp_path / "study.toml").write_text(text.replace("seconds", "cpu").replace("family", 'name = "c"\nfamily'))
-        assert "measure seconds" in here("run", "study.toml", cwd=tmp_path).stderr
+ARMS, TRUE = 'family = "bernoulli"\narms = ["a", "b"]\n', 'family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\n'
+WRONG = {
+    "family = ": "is not TOML",
+    'family = "bernoulli"': "there is no 'arms'",
+    'arms = ["a", "b"]\ncommand = "true"': "there is no 'family'",
+    ARMS: "arm 'a' needs either a command or a function",
+    f'{TRUE}function = "x:y"': "not both",
+    f'{ARMS}command = "true \'"': "cannot be read",
+    f'{ARMS}function = "x"': "module:function",
+    f'{ARMS}function = "no_such_module:y"': "cannot import function",
+    f'{ARMS}function = "half:y"': "function 'half:y': SyntaxError: '(' was",
+    f'{TRUE}costs = "seconds"': "costs must be 2 numbers",
+    f'{TRUE}cost = "money"': "cost must be one of",
+    f"{TRUE}timout = 3": "did you mean timeout?",
+    f"{TRUE}budget = 3": "did you mean max_cost?",
+    f"{TRUE}workers = 0": "workers",
+    f"{TRUE}delta = 2": "cabai: study.toml: delta must lie",
+    'family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"': "one table [arms.NAME] each",
+    'family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3': "'timeout' is for all arms",
+    f"{TRUE}max_pulls = {'9' * 5000}": "study.toml cannot be read: it has a number that is too long",
+    f"{TRUE}max_pulls = 0x{'9' * 5000}": "max_pulls must be below 2**63",
+    f"{TRUE}costs = [1, 0x{'9' * 5000}]": "costs[1] must be a number, got a value of type int that",
+    f"{TRUE}costs = {'[' * 5000}{']' * 5000}": "study.toml cannot be read: it has a number",
+}
 
 
-@pytest.mark.parametrize(
-    ("recipe", "message"),
-    [
-        ("family = ", "is not TOML"),
-        ('family = "bernoulli"', "there is no 'arms'"),
-        ('arms = ["a", "b"]\ncommand = "true"', "there is no 'family'"),
-        ('family = "bernoulli"\narms = ["a", "b"]', "arm 'a' needs either a command or a function"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nfunction = "x:y"', "not both"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true \'"', "cannot be read"),
-        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "x"', "module:function"),
-        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "no_such_module:y"', "cannot import function"),
-        ('family = "bernoulli"\narms = ["a", "b"]\nfunction = "half:y"', "function 'half:y': SyntaxError: '(' was"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncosts = "seconds"', "costs must be 2 numbers"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ncost = "money"', "cost must be one of"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ntimout = 3', "did you mean timeout?"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nbudget = 3', "did you mean max_cost?"),
-        ('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\nworkers = 0', "workers"),
-        ('family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"', "one table [arms.NAME] each"),
-    ],
-)  # fmt: skip
-def test_a_wrong_recipe_is_refused(recipe, message, tmp_path):
-    (tmp_path / "study.toml").write_text(recipe)
+@pytest.mark.parametrize("recipe", WRONG, ids=WRONG.values())
+def test_a_wrong_recipe_is_refused_in_one_line_and_leaves_nothing_behind(recipe, tmp_path):
     (tmp_path / "half.py").write_text("y = (\n")
-    done = here("run", "study.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    done = run_file(tmp_path, recipe)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert WRONG[recipe] in done.stderr
+    assert not (tmp_path / "cabai.db").exists()
+
+
+NO_RESULT = "the test of arm 'a' did not return a reward and a cost: "
+FAILING = [
+    ("""sh -c 'echo trouble >&2; exit 3'""", "arm 'a' failed 2 times in a row", "exit code 3: trouble", 2),
+    ("sleep 30", "arm 'a' failed 2 times in a row", "it took longer than the timeout", 2),
+    ("echo hello", NO_RESULT, "its last line of output is not JSON: 'hello'", 1),
+    (f'{sys.executable} -c "print(9000 * chr(91))"', NO_RESULT, "is not JSON", 1),
+    (f'{sys.executable} -c "print(5000 * chr(57))"', NO_RESULT, "is not JSON", 1),
+    ("""echo '{"cost": 1}'""", NO_RESULT, "has no reward", 1),
+    ("""echo '{"reward": 0.5, "cost": 1}'""", NO_RESULT, "reward must be 0 or 1 for the bernoulli family, got 0.5", 1),
+    ("""echo '{"reward": 1}'""", NO_RESULT, "tell needs a cost", 1),
+    ("""echo '{"reward": NaN, "cost": 1}'""", NO_RESULT, "finite", 1),
+    ("no-such-program", "the command of arm 'a' cannot be started: 'no-such-program': No such file", "", 0),
+]
+
+
+@pytest.mark.parametrize(("command", "said", "why", "failures"), FAILING)
+def test_a_command_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, said, why, failures, tmp_path):
+    done = run_file(tmp_path, f"{ARMS}command = '''{command}'''\ntimeout = 0.3\nmax_failures = 2\n")
+    assert (done.returncode, said in done.stderr, why in done.stderr) == (1, True, True), done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [("""sh -c 'echo trouble >&2; exit 3'""", "exit code 3: trouble"), ("sleep 30", "it took longer than the timeout")],
-)
-def test_a_test_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command, why, tmp_path):
-    lines = f"command = '''{command}'''\ntimeout = 0.3\nmax_failures = 2\n"
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\n' + lines)
-    done = here("run", "study.toml", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "arm 'a' failed 2 times in a row, the last time with: " in done.stderr
-    assert why in done.stderr
     study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
-    assert [why in each["failed"] for each in study.observations()] == [True, True]
+    assert [why in each["failed"] for each in study.observations()] == [True] * failures
     assert not study.stopped
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        ("echo hello", "its last line of output is not JSON: 'hello'"),
-        ("""echo '{"cost": 1}'""", "has no reward"),
-        ("""echo '{"reward": 0.5, "cost": 1}'""", "reward must be 0 or 1 for the bernoulli family, got 0.5"),
-        ("""echo '{"reward": 1}'""", "tell needs a cost"),
-        ("""echo '{"reward": NaN, "cost": 1}'""", "finite"),
-    ],
-)
-def test_a_command_that_returns_what_is_no_result_is_kept_as_failed_and_ends_the_run_at_once(command, why, tmp_path):
-    lines = ['family = "bernoulli"', 'arms = ["a", "b"]', f"command = '''{command}'''"]
-    (tmp_path / "study.toml").write_text("\n".join(lines))
-    done = here("run", "study.toml", cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "cabai: the test of arm 'a' did not return a reward and a cost: " in done.stderr
-    assert why in done.stderr
-    study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
-    assert [why in each["failed"] for each in study.observations()] == [True]
-    assert not study.stopped
-
-
-def test_a_command_that_cannot_be_started_ends_the_run_and_leaves_nothing(tmp_path):
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "no-such-program"')
-    done = here("run", "study.toml", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "cabai: the command of arm 'a' cannot be started: 'no-such-program': No such file or directory. Nothing was "
-        "tried; fix the command and run it again.\n"
-    )
-    assert cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db").observations() == []
-
-
-@pytest.mark.parametrize("line", ["'[' * 9000", "'9' * 5000"])
-def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(line, tmp_path):
-    recipe = f"""
-    family = "poisson"
-    arms = ["a", "b"]
-    cost = "seconds"
-    max_pulls = 1
-    command = ["{sys.executable}", "-c", "print({line})"]
-    """
-    (tmp_path / "study.toml").write_text(recipe)
-    refused = json.loads(here("run", "study.toml", "--json", cwd=tmp_path).stderr)["error"]
-    assert "is not JSON" in refused
-    assert "It is recorded as a failed pull that cost " in refused
-    shown = status(tmp_path, "study")
-    assert (shown["pulls"], shown["failures"]) == (0, 1)
-    assert shown["spent"] > 0
+def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(tmp_path):
+    refused = run_file(tmp_path, f'{ARMS}cost = "seconds"\nmax_pulls = 1\ncommand = "echo hello"\n')
+    assert "It is recorded as a failed pull that cost " in refused.stderr
+    assert status(tmp_path, "study")["spent"] > 0
 
 
 @pytest.mark.parametrize("ending", [
@@ -527,22 +431,3 @@ def test_a_pull_that_takes_longer_than_its_lease_is_tried_once(tmp_path):
     done = apart("run", "study.toml", "--json", cwd=tmp_path)
     assert done.returncode == 3  # stopped at its budget, without a decision
     assert (json.loads(done.stdout)["pulls"], (tmp_path / "tries").read_text()) == (4, "xxxx")
-
-
-def test_nothing_is_created_until_everything_else_is_right(tmp_path):
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\nfunction = "nowhere:test"\n')
-    assert here("run", "study.toml", cwd=tmp_path).returncode == 2
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\n')
-    assert "workers" in here("run", "study.toml", "--workers", "0", cwd=tmp_path).stderr
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\narms = ["a", "b"]\ncommand = "true"\ndelta = 2\n')
-    assert here("run", "study.toml", cwd=tmp_path).stderr.startswith("cabai: study.toml: delta must lie")
-    (tmp_path / "study.toml").write_text('family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3\n')
-    assert "'timeout' is for all arms" in here("run", "study.toml", cwd=tmp_path).stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
-
-
-def test_there_is_one_memory_whatever_it_is_called():
-    study = cabai.create_study("one memory", arms=["a", "b"], family="poisson", storage="sqlite://")
-    assert study.storage == "memory"
-    assert cabai.load_study("one memory", storage=study.storage).arms == ("a", "b")
-    cabai.delete_study("one memory", storage="memory:")

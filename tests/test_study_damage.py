@@ -12,6 +12,7 @@ import pytest
 
 import cabai
 from cabai.study import service
+from combinations import covering
 from shell import here
 from storages import looked
 from studies import new, reloaded, start, tables
@@ -221,8 +222,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("how", GARBAGE)
-@pytest.mark.parametrize("items", [None, 200])
+@pytest.mark.parametrize(("how", "items"), covering(GARBAGE, [None, 200]))
 def test_whatever_happens_to_a_snapshot_changes_nothing(folder, how, items):
     options = {"family": "bernoulli"} if items is None else {"items": items, "seed": 4}
     chance, told = random.Random(3), {}

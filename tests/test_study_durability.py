@@ -21,13 +21,12 @@ from typing import Any
 
 import pytest
 
-from cabai import InvalidInput
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Study, create_study, delete_study, load_study
+from cabai.study import Study, create_study, load_study
 from cabai.study.log import database, storage
 from cabai.study.log.postgres import PostgresConnection
 from cabai.study.log.storage import open_storage
-from storages import BOTH, POSTGRES, before_commits, close, looked
+from storages import BOTH, POSTGRES, before_commits, close
 from workers import Child, announce_commits, check_log, check_replay, join, killed, token, told_in, under_way, work_on
 
 ARMS = ["left", "middle", "right"]
@@ -60,7 +59,7 @@ def pulls_under_way(study: Study) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("kills", [24, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [16, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     """Half of the kills come at any time, half within a few milliseconds of a commit's beginning."""
     policy = "co" if url.startswith("postgresql") else "top-two"
@@ -148,44 +147,13 @@ def quick_url(url: str) -> Iterator[str]:
 
 @BOTH
 def test_eight_processes_on_one_study(quick_url: str) -> None:
-    eight_processes(quick_url, 100)
+    eight_processes(quick_url, 50)
 
 
 @pytest.mark.slow
 @BOTH
 def test_eight_processes_and_20000_tells(quick_url: str) -> None:
     eight_processes(quick_url, 2500)
-
-
-@BOTH
-def test_eight_threads_in_one_process(quick_url: str) -> None:
-    study, reports, errors = new_study(quick_url), [], []
-
-    def work(seed: int) -> None:
-        try:
-            work_on(quick_url, "study", seed, 30, lambda *words: reports.append(list(words)))
-        except BaseException as error:
-            errors.append(error)
-
-    def share(seed: int) -> None:  # one Study object for all
-        try:
-            chance = random.Random(seed)
-            for _ in range(30):
-                pull, reward = study.ask(), chance.gauss()
-                study.tell(pull, reward, cost=1.0)
-                reports.append(["told", pull.id, reward, 1.0, None])
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=target, args=(seed,)) for seed in range(4) for target in (work, share)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    told = told_in(reports)
-    assert len(told) == len(study.observations()) == 8 * 30
-    check_log(study, told)
 
 
 @BOTH
@@ -221,32 +189,6 @@ def test_a_storage_that_is_open_is_opened_again_without_a_second_one(url, tmp_pa
     others = {"memory": "sqlite://", "sqlite:///cabai.db": f"sqlite:///{tmp_path}/cabai.db"}
     for same in (url, others[url]):
         assert open_storage(same) is open_storage(same, make=False) is opened
-
-
-def tables_of_a_newer_version(url: str) -> None:
-    new_study(url)
-    looked(open_storage(url), "UPDATE cabai_tables SET version = 9999")
-    close(url.removeprefix("sqlite:///"))
-
-
-@BOTH
-def test_tables_of_a_newer_version_are_refused_and_left_alone(url: str, folder: Path) -> None:
-    tables_of_a_newer_version(url)
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    for call in (partial(new_study, url), partial(load_study, "study", storage=url)):
-        with pytest.raises(
-            StorageError, match=r"was made by another version of cabai: .*import them here\. Nothing was changed"
-        ):
-            call()
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-
-
-def test_a_file_that_is_not_a_database_is_refused_and_left_alone(folder: Path) -> None:
-    file = folder / "notes.txt"
-    file.write_text("not a database\n" * 1000)
-    with pytest.raises(StorageError, match=r"notes.txt failed: file is not a database"):
-        new_study(f"sqlite:///{file}")
-    assert file.read_text() == "not a database\n" * 1000
 
 
 def test_an_empty_file_becomes_a_storage(folder: Path) -> None:
@@ -357,23 +299,8 @@ def test_a_full_disk(folder: Path) -> None:
         subprocess.run(["umount", place], check=True)
 
 
-def test_a_file_deleted_while_in_use_is_noticed(folder: Path) -> None:
-    url, file = f"sqlite:///{folder}/cabai.db", folder / "cabai.db"
-    study = new_study(url)
-    pull = study.ask()
-    file.unlink()
-    for call in (lambda: study.tell(pull, 1.0, cost=1.0), study.ask, study.status):
-        with pytest.raises(StorageError, match="deleted or replaced while it was in use"):
-            call()
-    assert not file.exists()
-    again = new_study(url)
-    assert again.observations() == []
-    with pytest.raises((StorageError, StudyNotFound)):
-        study.tell(pull, 1.0, cost=1.0)
-    finish(again)
-
-
-def test_a_file_replaced_while_in_use_is_noticed(folder: Path) -> None:
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_file_deleted_or_replaced_while_in_use_is_noticed(folder: Path, how: str) -> None:
     url, file = f"sqlite:///{folder}/cabai.db", folder / "cabai.db"
     study = new_study(url)
     study.tell(study.ask(), 1.0, cost=1.0)
@@ -381,10 +308,17 @@ def test_a_file_replaced_while_in_use_is_noticed(folder: Path) -> None:
     shutil.copy(file, folder / "backup.db")
     study = load_study("study", storage=url)
     pull = study.ask()
-    os.replace(folder / "backup.db", file)
-    with pytest.raises(StorageError, match="deleted or replaced"):
-        study.tell(pull, 1.0, cost=1.0)
-    assert len(load_study("study", storage=url).observations()) == 1
+    if how == "deleted":
+        file.unlink()
+    else:
+        os.replace(folder / "backup.db", file)
+    for call in (lambda: study.tell(pull, 1.0, cost=1.0), study.ask, study.status):
+        with pytest.raises(StorageError, match="deleted or replaced while it was in use"):
+            call()
+    assert file.exists() == (how == "replaced")
+    again = new_study(url, load_if_exists=True)
+    assert len(again.observations()) == (how == "replaced")
+    finish(again)
 
 
 def test_a_relative_name_is_the_same_file_after_a_change_of_directory(
@@ -400,20 +334,6 @@ def test_a_relative_name_is_the_same_file_after_a_change_of_directory(
     finish(study)
     assert list(folder.glob("**/cabai.db")) == [folder / "cabai.db"]
     assert load_study("study", storage=f"sqlite:///{folder}/cabai.db").decision == "left"
-
-
-@BOTH
-def test_a_pull_of_a_deleted_study_is_refused(url: str) -> None:
-    study = new_study(url)
-    pull = study.ask()
-    delete_study("study", storage=url)
-    again = new_study(url)
-    assert again.ask().number == pull.number
-    with pytest.raises(StudyNotFound, match="the study 'study' has been deleted"):
-        study.tell(pull, 1.0, cost=1.0)
-    with pytest.raises(InvalidInput, match="is not the id of a pull of study 'study'"):
-        again.tell(pull, 1.0, cost=1.0)
-    assert again.observations() == []
 
 
 @POSTGRES
@@ -443,6 +363,7 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     check_replay(study)
 
 
+@pytest.mark.slow
 @POSTGRES
 def test_a_server_that_crashes_under_eight_processes(url: str, postgres: Any) -> None:
     """Each worker tries again until its pull is told; the server crashes three times."""
@@ -668,14 +589,18 @@ def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Pat
 
 
 @BOTH
-def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> None:
-    study, over = new_study(quick_url), threading.Event()
+def test_a_fork_waits_for_the_transactions_of_other_threads_and_is_not_kept_waiting(quick_url: str) -> None:
+    study, over, started = new_study(quick_url), threading.Event(), time.monotonic()
 
-    def work() -> None:
+    def write() -> None:
         while not over.is_set():
             study.tell(study.ask(), 0.0, cost=1.0)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
+    def read() -> None:
+        while not over.is_set():
+            study.observations()
+
+    threads = [threading.Thread(target=target) for target in (write, write, read, read, read)]
     for thread in threads:
         thread.start()
     try:
@@ -685,6 +610,7 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(quick_url: str) -> N
         over.set()
         for thread in threads:
             thread.join()
+    assert time.monotonic() - started < 60  # with three readers that take turns it was never
     check_log(study, {})
     assert [told["cost"] for told in study.observations()].count(7.0) == 5
 

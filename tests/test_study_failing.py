@@ -11,14 +11,10 @@ from collections import Counter
 import pytest
 
 import cabai
-from cabai.study.run.loop import Failed
-from served import InThread
 from shell import here
-from storages import close
 from studies import new
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-ONES = {"a": 1, "b": 0, "c": 0}
 WRONG = [NameError, UnboundLocalError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError,
          NotImplementedError, RecursionError, ModuleNotFoundError]  # fmt: skip
 UNLUCKY = [OSError, TimeoutError, ConnectionResetError, ValueError, KeyError, RuntimeError, ZeroDivisionError, EOFError,
@@ -120,43 +116,6 @@ def test_other_workers_tell_what_they_have_paid_for():
     assert [study.ask().number, study.status().spent] == [1, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("result", "why", "cost"),
-    [((0.5, 2.0), "reward must be 0 or 1", 2.0), ((1, 2, 3), "must return (reward, cost)", 0.0), (None, "got None", 0)],
-)
-def test_a_result_of_a_wrong_shape_is_bought_once_and_kept(result, why, cost):
-    study, calls = new(), Counter()
-
-    def test(arm):
-        calls[arm] += 1
-        return result
-
-    with pytest.raises(cabai.RunFailed, match="the test of arm 'a' did not return a reward and a cost") as ended:
-        study.run(test)
-    assert why in str(ended.value)
-    assert ("that cost 2" in str(ended.value)) == (cost == 2.0)
-    [told] = study.observations()
-    assert (calls["a"], told["cost"], told["reward"]) == (1, cost, None)
-    assert why in told["failed"]
-    assert study.run(lambda arm: (ONES[arm], 1.0)).decision == "a"
-
-
-def test_over_http_it_is_the_same(tmp_path):
-    server, calls = InThread(f"sqlite:///{tmp_path}/cabai.db"), Counter()
-    try:
-        study = cabai.create_study("wrong", arms=["a", "b"], family="bernoulli", storage=server.address)
-        with pytest.raises(NameError):
-            study.run(raising(NameError("oops"), calls))
-        with pytest.raises(cabai.RunFailed, match="did not return a reward and a cost"):
-            study.run(lambda arm: "good")
-        with pytest.raises(cabai.RunFailed, match="failed 2 times in a row"):
-            study.run(raising(OSError("no line"), calls), max_failures=2)
-        assert (calls["a"], len(study.observations())) == (3, 3)
-    finally:
-        server.close()
-        close(str(tmp_path))
-
-
 # --- Items -----------------------------------------------------------------------------------------------------------
 
 
@@ -184,25 +143,6 @@ def test_evaluate_stops_at_once_and_keeps_what_was_gathered(is_async, name):
     assert any("`reuse` takes" in note for note in ended.value.__notes__) == (name is None)
     again = cabai.evaluate(["a", "b"], range(100), lambda arm, item: float(arm == "a"), reuse=found, seed=2)
     assert again.decision == "a"
-
-
-def test_evaluate_tries_again_what_the_user_names():
-    calls = Counter()
-
-    def test(arm, item):
-        calls[arm, item] += 1
-        if item == 3:
-            raise TypeError("odd")
-        return 0.5
-
-    found = cabai.evaluate(["a", "b"], range(5), test, costs=[2, 1], catch=TypeError)
-    assert (found.decision, found.status.failures) == ("b", 2)
-    assert calls["a", 3] == calls["b", 3] == 3  # once, and two retries
-
-
-def test_the_cost_of_what_is_no_score_is_named():
-    with pytest.raises(cabai.RunFailed, match=r"It does not count, and its cost of 0\.25 is not on the bill"):
-        cabai.evaluate(["a", "b"], range(5), lambda arm, item: (7, 0.25))
 
 
 # --- The shell -------------------------------------------------------------------------------------------------------
@@ -271,9 +211,3 @@ def test_a_wrong_catch_is_one_line(catch, message, tmp_path):
     done = here("run", "study.toml", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr
-
-
-def test_a_test_says_itself_that_the_trial_failed_and_what_it_cost():
-    study = new(max_pulls=2)
-    study.run(lambda arm: Failed("no answer", 0.25))
-    assert [(each["failed"], each["cost"]) for each in study.observations()] == [("no answer", 0.25)] * 2

@@ -8,7 +8,6 @@ import pytest
 
 import cabai
 from cabai.study.settings import FREE
-from shell import here
 from studies import new, reloaded
 
 
@@ -39,13 +38,6 @@ def test_where_nothing_costs_anything_all_count_the_same():
     assert (found.spent, found.decision) == (0.0, "b")
 
 
-def test_a_budget_is_for_what_is_paid():
-    study = new(arms=["local", "large"], policy="uniform", costs=[0, 1], max_cost=3)
-    found = run(study, {"local": 0.5, "large": 0.5})
-    assert (found.reason, found.spent, found.arms[1].pulls) == ("max_cost", 3.0, 3)
-    assert found.arms[0].pulls >= 3
-
-
 def test_a_free_pull_may_be_told_with_its_cost_and_a_cost_that_is_learned_is_not_free():
     study = new(arms=["local", "large"], costs=[0, 1])
     study.tell(study.ask(), 1, cost=0)
@@ -60,11 +52,3 @@ def test_the_smallest_costs_do_not_vanish():
     study = new(arms=["a", "b"], policy="co", costs=[0, 5e-324])
     assert study.settings.steering_costs == (5e-324, 5e-324)
     assert run(study, {"a": 0.1, "b": 0.9}).decision == "b"
-
-
-def test_from_the_shell_and_with_items(tmp_path):
-    done = here("study", "create", "x", "--arms", "a,b", "--family", "bernoulli", "--costs", "0,1", cwd=tmp_path)
-    assert done.returncode == 0
-    study = new(arms=["a", "b"], family=None, policy="top-two", items=100, costs=[0, 1])
-    found = study.run(lambda arm, item: int(arm == "b"))
-    assert (found.decision, found.arms[0].spent) == ("b", 0.0)

@@ -11,8 +11,6 @@ import pytest
 import cabai
 from served import InThread
 
-COUNTS = {"a": (10, 5, 1.0), "b": (10, 6, 1.0), "c": (10, 2, 1.0)}
-
 
 @contextmanager
 def handles(folder, far: bool, **settings):
@@ -40,25 +38,20 @@ def test_a_free_arm_that_joined_elsewhere_is_run_as_free(folder, far):
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_a_result_of_such_an_arm_is_told_by_whoever_did_not_ask(folder, far):
+def test_results_of_an_arm_that_joined_elsewhere_are_told(folder, far):
+    """By somebody who did not ask for them; one by one, and as sums."""
     with handles(folder, far, costs=[1, 2], reserve=0.2) as (near, worker):
         near.add_arm("free", cost=0)
         pulls = near.ask(3)
-        free = next(pull for pull in pulls if pull.arm == "free")
-        worker.tell(free.id, reward=1, cost=0)
-        assert near.status().arms[2].offers == 1
+        worker.tell(next(pull.id for pull in pulls if pull.arm == "free"), reward=1, cost=0)
         with pytest.raises(cabai.InvalidInput, match="cost must not be negative"):
             worker.tell(pulls[0], reward=1, cost=-1)
-
-
-@pytest.mark.parametrize("far", [False, True])
-def test_sums_of_an_arm_that_joined_elsewhere_are_told(folder, far):
-    with handles(folder, far, reserve=0.2) as (near, worker):
-        near.add_arm("c")
-        assert set(worker.tell_counts(COUNTS, period="first")) == {"a", "b", "c"}
-        assert near.status().pulls == 30
-        with pytest.raises(cabai.InvalidInput, match=r"names of arms \(a, b, c\)"):
-            worker.tell_counts({"d": (1, 1, 1.0)})
+        for pull in pulls:
+            if pull.arm != "free":
+                worker.tell(pull, reward=1)
+        near.add_arm("d", cost=1)
+        assert set(worker.tell_counts(dict.fromkeys("abd", (10, 5)), period="first")) == {"a", "b", "d", "free"}
+        assert near.status().pulls == 33
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -98,10 +91,3 @@ def test_over_http_every_answer_shows_what_was_amended(folder):
             look()
             seen = number if look != worker.history else number - 1  # it is no place for it
             assert worker.settings.max_pulls == seen
-
-
-def test_over_http_nothing_is_split_once_a_study_has_stopped(folder):
-    with handles(folder, True) as (near, worker):
-        near.stop()
-        with pytest.raises(cabai.StudyStopped, match="nothing left to pull"):
-            worker.split(10)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import signal
@@ -19,14 +17,12 @@ import pytest
 import cabai
 from cabai.core import compiling, kernels
 from cabai.study import create_study
-from cabai.study.current import new_state
 from cabai.support.lazy import lazy
 from folding import Play
 from storages import BOTH
-from studies import new
-from workers import check_replay
 
 slow = pytest.mark.slow
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
@@ -45,14 +41,14 @@ def settings(**options: Any) -> Any:
     [
         ("gaussian(variance=1)", "top-two", {}),
         ("bernoulli", "ctas", {}),
-        ("poisson", "co", {"direction": "minimize", "threshold": "evalue"}),
+        pytest.param("poisson", "co", {"direction": "minimize", "threshold": "evalue"}, marks=slow),
         pytest.param("poisson", "co", {"direction": "minimize"}, marks=slow),
         pytest.param("bernoulli", "top-two", {"epsilon": 0.05}, marks=slow),
         pytest.param("exponential", "top-two", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "tas", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "d-lucb", {"threshold": "mixture"}, marks=slow),
         ("bounded", "top-two", {"epsilon": 0.01}),
-        ("bounded", "top-two", {}),
+        pytest.param("bounded", "top-two", {}, marks=slow),
         pytest.param("bounded", "co", {}, marks=slow),
         pytest.param("bounded", "ctas", {"direction": "minimize"}, marks=slow),
         pytest.param("exponential", "ctas", {}, marks=slow),
@@ -143,7 +139,22 @@ print("numba" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def forked(work: Any) -> int:
+    """How a forked process ends in which `work()` should be true: 0 if it is."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(int(not work()))
+    return os.waitpid(child, 0)[1]
+
+
+def asked_and_told(study: Any) -> int:
+    """How many pulls a study has, once another was asked for and told."""
+    study.tell(study.ask(), 1.0, cost=1.0)
+    return int(study.status().pulls)
+
+
+@forks
 def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     begun, end = threading.Event(), threading.Event()
 
@@ -156,10 +167,7 @@ def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
     threading.Thread(target=Play(settings(family="gaussian(variance=1)", policy="co", seed=9)).kernels.compile).start()
     assert begun.wait(60)
     threading.Timer(0.2, end.set).start()
-    child = os.fork()
-    if child == 0:
-        os._exit(int(kernels.compiling.locked() or not end.is_set()))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: end.is_set() and not kernels.compiling.locked()) == 0
 
 
 @BOTH
@@ -184,7 +192,7 @@ def test_reading_does_not_wait_for_a_writer(url):
     writer.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_process_that_forks_waits_for_its_readers(folder):
     study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{folder}/cabai.db")
     assert study.status().pulls == 0
@@ -198,16 +206,11 @@ def test_a_process_that_forks_waits_for_its_readers(folder):
     threading.Thread(target=study.status).start()
     assert inside.wait(60)
     threading.Timer(0.2, end.set).start()
-    child = os.fork()
-    if child == 0:
-        was_over = end.is_set()
-        study.tell(study.ask(), 1.0, cost=1.0)
-        os._exit(int(not was_over))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: end.is_set() and asked_and_told(study) == 1) == 0
     assert study.status().pulls == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 @pytest.mark.parametrize("who", ["writer", "reader"])
 @BOTH
 def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
@@ -223,18 +226,13 @@ def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
     thread = threading.Thread(target=hold)
     thread.start()
     assert inside.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        study.tell(study.ask(), 1.0, cost=1.0)
-        os._exit(int(study.status().pulls != 2))
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked(lambda: asked_and_told(study) == 2) == 0
     end.set()
     thread.join()
     assert study.status().pulls == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_computing():
     inside, end = threading.Event(), threading.Event()
 
@@ -250,55 +248,10 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
     thread = threading.Thread(target=lambda: slow.value)
     thread.start()
     assert inside.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        os._exit(int(slow.value != 7))
+    assert forked(lambda: slow.value == 7) == 0
     end.set()
     thread.join()
-    assert os.waitpid(child, 0)[1] == 0
     assert "value" in vars(slow)
 
 
 # A state that is read again, from a snapshot, is the one that was kept.
-
-
-@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-@pytest.mark.parametrize("threshold", ["contrast", "evalue", "paper", "mixture"])
-@pytest.mark.parametrize("policy", ["racing", "top-two", "co", "ctas", "tas", "uniform"])
-def test_a_state_that_is_read_again_is_the_one_that_was_kept(clock, policy, threshold):
-    """To the last bit, with results that wait, failures, lapses and withdrawn pulls; and it chooses the same."""
-    chance, seen = random.Random(7), set()
-    study = new(policy=policy, threshold=threshold, delta=0.2, lease=20.0, seed=1)
-    held: list[Any] = []
-    for turn in range(150):
-        if study.stopped:
-            break
-        if not held or chance.random() < 0.5:
-            with contextlib.suppress(cabai.NoPull):
-                held += study.ask(chance.choice([1, 1, 3]))
-        else:
-            pull = held.pop(chance.randrange(len(held)))
-            lucky = chance.random() < (0.9, 0.4, 0.1)["abc".index(pull.arm)]
-            what = {"failed": "no luck"} if chance.random() < 0.1 else {"reward": float(lucky)}
-            with contextlib.suppress(cabai.AlreadyTold):
-                study.tell(pull, cost=chance.choice([0.5, 1.0]), **what)
-        clock.now += 30.0 if turn % 40 == 39 else 0.1
-        kept = study._current.writer.state
-        text = json.dumps(kept.snapshot())
-        again = new_state(study.settings)
-        again.restore(json.loads(text))
-        assert json.dumps(again.snapshot()) == text
-        for view, other in zip(kept.views, again.views, strict=True):
-            assert view.arms.tobytes() == other.arms.tobytes()
-            assert view.run.tobytes() == other.run.tobytes()
-        for name in ("live", "gone", "here", "squares"):
-            assert getattr(kept, name).tobytes() == getattr(again, name).tobytes()
-        if kept.ended is None:
-            assert again.choose() == kept.choose()
-            assert again.confidence() == kept.confidence()
-        for name in ("failures", "lapses", "discarded"):
-            seen |= {name} if getattr(again, name).any() else set()
-        seen |= {"waiting"} if again.has_waiting else set()
-    assert {"failures", "waiting"} <= seen
-    check_replay(study)

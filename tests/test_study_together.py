@@ -115,19 +115,6 @@ def test_a_call_that_is_refused_takes_no_other_with_it(url: str) -> None:
     assert len(study.observations()) == 3
 
 
-@BOTH
-def test_of_two_results_of_a_pull_told_at_once_one_is_kept_and_the_other_refused(url: str) -> None:
-    study = new_study(url)
-    [pull] = study.ask(1)
-    with Held(study) as held:
-        for reward in (3.0, 4.0):
-            held.call(reward, lambda reward=reward: study.tell(pull, reward, cost=1.0))
-    [kept] = [reward for reward, result in held.results.items() if result is None]
-    [refused] = [result for result in held.results.values() if result is not None]
-    assert isinstance(refused, AlreadyTold)
-    check_log(study, {pull.id: (kept, 1.0, None)})
-
-
 def test_an_interrupted_thread_leaves_the_calls_of_others_to_be_done(tmp_path: Any) -> None:
     study = new_study(f"sqlite:///{tmp_path}/cabai.db")
     first, interrupts = study.ask(3), [KeyboardInterrupt()]

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import random
-import sqlite3
 from typing import Any
 
 import pytest
 
 import cabai
 from cabai.study import Study, create_study, load_study
-from cabai.study.current import new_state
 from storages import BOTH, before_commits, looked
-from workers import check_log, check_replay, stored
+from workers import Broken, check_known, check_log, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-
-
-class Broken(Exception):
-    """A transaction that fails as it is about to be committed."""
 
 
 def new(folder: Any, name: str = "study", **options: Any) -> Study:
@@ -44,18 +35,6 @@ def said(study: Study, work: Any) -> list[str]:
     return found
 
 
-def check_known(study: Study) -> bool:
-    """Whether the whole log is known here, for the next change; what is known is then as it is stored."""
-    known, log = study._current.writer.state, stored(study)
-    if known is None:
-        return False
-    state = new_state(study._current.recipe)
-    for event in log[: known.place]:
-        state.take(event)
-    assert json.dumps(known.snapshot()) == json.dumps(state.snapshot())
-    return known.place == len(log)
-
-
 def test_a_single_worker_reads_no_event_again(folder):
     study = new(folder)
     told(study)
@@ -64,11 +43,6 @@ def test_a_single_worker_reads_no_event_again(folder):
         found = said(study, work)
         assert [text.split()[0] for text in found] == ["BEGIN", "SELECT", "INSERT", "COMMIT"]
         assert f"place > {place} " in found[1]
-
-
-def by_sql(study: Study, text: str) -> None:
-    with contextlib.closing(sqlite3.connect(study._storage.file, timeout=60)) as connection, connection:
-        connection.execute(text)
 
 
 def added(study: Study, **values: Any) -> None:
@@ -103,21 +77,22 @@ def test_whatever_others_write_is_noticed(folder, other):
 
 
 @BOTH
-@pytest.mark.parametrize("call", ["ask", "tell", "status", "stopped", "decision", "observations", "events", "release"])
-def test_a_study_that_others_have_deleted_is_not_gone_on_with(url, call):
+def test_a_study_that_others_have_deleted_is_not_gone_on_with(url):
     study = create_study("study", arms=["a", "b"], family="bernoulli", storage=url)
     told(study, 2)
     pull = study.ask()
     cabai.delete_study("study", storage=url)
     again = create_study("study", arms=["a", "b"], family="bernoulli", delta=1e-6, storage=url)
-    calls = {
-        "ask": study.ask, "tell": lambda: study.tell(pull, 1, cost=1.0), "status": study.status,
-        "stopped": lambda: study.stopped, "decision": lambda: study.decision, "observations": study.observations,
-        "events": study.events, "release": lambda: study.release(pull),
-    }  # fmt: skip
-    with pytest.raises(cabai.StudyNotFound, match="the study 'study' has been deleted"):
-        calls[call]()
-    assert stored(again) == []
+    for call in (
+        study.ask, study.status, study.observations, study.events, lambda: study.stopped, lambda: study.decision,
+        lambda: study.tell(pull, 1, cost=1.0), lambda: study.release(pull),
+    ):  # fmt: skip
+        with pytest.raises(cabai.StudyNotFound, match="the study 'study' has been deleted"):
+            call()
+    assert again.ask().number == 1
+    with pytest.raises(cabai.InvalidInput, match="is not the id of a pull of study 'study'"):
+        again.tell(pull, 1, cost=1.0)
+    assert again.observations() == []
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -143,24 +118,6 @@ def test_a_transaction_that_was_undone_is_not_taken_for_known(folder, where):
     study.tell(pull, 1, cost=1.0)
     assert check_known(study)
     check_log(study, {})
-
-
-@pytest.mark.parametrize(
-    "event",
-    [{"kind": "tell", "pull": 99, "arm": 0, "reward": 1.0, "cost": 1.0}, {"kind": "nonsense"},
-     {"kind": "ask", "pull": 4, "arm": 7}, {"kind": "ask", "pull": 4, "arm": 0, "place": 17},
-     {"kind": "counts", "pull": 4, "words": "[["}, {"kind": "amend", "words": "{}", "time": "soon"}],
-    ids=str,
-)  # fmt: skip
-def test_damage_done_by_hand_is_refused_at_once(folder, event):
-    study = new(folder)
-    told(study)
-    added(study, **event)
-    log = stored(study)
-    for call in (study.ask, study.status, study.stop):
-        with pytest.raises(cabai.StorageError, match="is damaged"):
-            call()
-    assert stored(study) == log
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -190,53 +147,3 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
     else:
         study.run(lambda arm: (float(arm == "a"), 1.0))
         assert study._current.look(lambda state: state.ended.reward) == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5))])
-def test_what_is_known_is_what_is_stored(folder, clock, seed):
-    """Two handles of one study in one process, and whatever can happen to it, in any order."""
-    chance, options = random.Random(seed), [{}, {"on_lapse": "fail"}, {"max_pulls": 60}, {"policy": "racing"}][seed % 4]
-    first = new(folder, lease=20.0, seed=seed, **options)
-    handles = [first, load_study("study", storage=first.storage)]
-    held: list[cabai.results.Pull] = []
-    breaks = [False]
-    hits = 0
-
-    def fail(_: Any) -> None:
-        if breaks[0]:
-            raise Broken
-
-    before_commits(first._storage, fail)
-    for _ in range(100):
-        study = handles[0] if chance.random() < 0.8 else handles[1]
-        breaks[0] = chance.random() < 0.1
-        event = chance.random()
-        try:
-            if not held or event < 0.35:
-                held += study.ask(chance.choice([1, 1, 4]), request=chance.choice([None, None, "again"]))
-            elif event < 0.8:
-                pull = chance.choice(held)
-                what = {"failed": "no luck"} if chance.random() < 0.1 else {"reward": float(chance.random() < 0.5)}
-                study.tell(pull, cost=chance.choice([0.5, 1.0]), **what)
-                held.remove(pull)
-            elif event < 0.85:
-                study.release(chance.choice(held))
-            elif event < 0.9:
-                study.renew(chance.choice(held))
-            elif event < 0.95:
-                clock.now += 30.0
-            elif event < 0.98:
-                study.amend(lease=chance.choice([19.0, 20.0, 21.0]))
-            else:
-                by_sql(study, "DELETE FROM cabai_snapshot")
-        except (cabai.NoPull, cabai.AlreadyTold, cabai.LostPull, Broken):
-            pass
-        except cabai.StudyStopped:
-            break
-        breaks[0] = False
-        clock.now += 0.1
-        hits += sum(check_known(each) for each in handles)
-    assert hits > 30
-    check_replay(first)
-    if not options:
-        check_log(first, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections import Counter
 from functools import partial
@@ -15,7 +14,7 @@ from cabai import NoPull, StudyStopped
 from cabai.study import Study, create_study, load_study
 from cabai.study.log import database as clock
 from storages import BOTH, POSTGRES
-from workers import Child, check_log, join, told_in, under_way, work_on
+from workers import Child, announce_commits, check_log, join, killed, told_in, work_on
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
@@ -26,41 +25,6 @@ ARMS = ["left", "middle", "right"]
 
 def new_study(url: str, **options: Any) -> Study:
     return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
-
-
-@BOTH
-@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.slow)])
-def test_workers_killed_beside_others_lose_nothing_and_nothing_stays_leased(url: str, kills: int) -> None:
-    """Four at a time, each killed at any moment and replaced. What the dead have left is told by those who live."""
-    study, chance = new_study(url, lease=2), random.Random(3)  # no living worker stands still for so long
-    study.tell(study.ask(), 0.0, cost=1.0)
-    seeds = iter(range(10**9))
-
-    def worker() -> Child:
-        return Child(partial(work_on, url, "study", next(seeds), 10**9))
-
-    at_work, reports = [worker() for _ in range(4)], []
-    for _ in range(kills):
-        time.sleep(chance.uniform(0, 0.08))
-        victim = at_work.pop(0)
-        victim.signal(signal.SIGKILL)
-        reports += list(victim.reports())
-        assert victim.end() == -signal.SIGKILL
-        at_work.append(worker())
-    for each in at_work:
-        each.signal(signal.SIGKILL)
-        reports += list(each.reports())
-        each.end()
-    told = told_in(reports)
-    assert len(told) > kills
-    check_log(study, told)
-    time.sleep(2)
-    left_behind = under_way(study)
-    for pull in study.ask(len(left_behind)) if left_behind else []:
-        assert pull.offers > 1
-        study.tell(pull, 0.0, cost=1.0)
-    assert (study.status().under_way, study.status().waiting) == (0, 0)
-    check_log(study, told)
 
 
 @POSTGRES
@@ -118,3 +82,31 @@ def test_a_budget_holds_with_many_workers(url: str, known: bool) -> None:
     else:
         check_log(study, told)
     assert len(told) == len(study.observations())
+
+
+@BOTH
+def test_a_call_that_changes_several_things_is_there_whole_or_not_at_all_when_its_caller_is_killed(url: str) -> None:
+    """Sums of a period, for two arms, and an amendment of two settings after each; killed three times."""
+    options = {"arms": ["a", "b"], "family": "bernoulli", "delta": 1e-9}
+    study = create_study("sums", **options, max_pulls=10**6, storage=url)
+
+    def work(report: Any) -> None:
+        mine = load_study("sums", storage=url)
+        announce_commits(mine._storage, report)
+        for hour in range(mine.status().pulls // 20, 1000):
+            mine.tell_counts({"a": (10, 5, 1.0), "b": (10, 5, 2.0)}, period=str(hour))
+            report("told", hour)
+            mine.amend(max_pulls=10**6 + hour, max_cost=10.0**6 + hour)
+            report("amended", hour)
+
+    acknowledged = []
+    for attempt in range(3):
+        acknowledged += killed(Child(work), 0.002 * attempt, at_commit=6)
+    hours = [row["period"] for row in study.observations() if row["arm"] == "a"]
+    assert hours == [row["period"] for row in study.observations() if row["arm"] == "b"]
+    assert hours == [str(hour) for hour in range(len(hours))]
+    assert {str(words[1]) for words in acknowledged if words[0] == "told"} <= set(hours)
+    status = study.status()
+    assert (status.pulls, status.spent) == (20 * len(hours), pytest.approx(3.0 * len(hours)))
+    amended = [each["changes"]["max_cost"][1] - 10**6 for each in study.amendments()]
+    assert {words[1] for words in acknowledged if words[0] == "amended"} <= set(amended)

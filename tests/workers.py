@@ -25,6 +25,10 @@ from storages import before_commits, looked
 Told = dict[str, tuple[float | None, float, str | None]]  # reward, cost and failed, by pull
 
 
+class Broken(Exception):
+    """A transaction that fails as it is about to be committed."""
+
+
 class Child:
     """A forked process that runs `work(report)`; what it reports arrives at once, even if it is killed."""
 
@@ -194,3 +198,15 @@ def check_replay(study: Study) -> None:
             decides = state.ended is None and state.verdict() is not None
             assert decides == (following is not None and following.kind == "stop" and following.words == "evidence")
     assert json.dumps(state.snapshot()) == study._current.look(lambda found: json.dumps(found.snapshot()))
+
+
+def check_known(study: Study) -> bool:
+    """Whether the whole log is known here, for the next change; what is known is then as it is stored."""
+    known, log = study._current.writer.state, stored(study)
+    if known is None:
+        return False
+    state = new_state(study._current.recipe)
+    for event in log[: known.place]:
+        state.take(event)
+    assert json.dumps(known.snapshot()) == json.dumps(state.snapshot())
+    return known.place == len(log)

@@ -196,7 +196,8 @@ class Pool:
     def connect(self) -> Any:
         """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
         server's defaults."""
-        driver = Driver.connect(**self.options, autocommit=True)  # transactions are begun by hand
+        # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we prepared.
+        driver = Driver.connect(**self.options, autocommit=True, prepare_threshold=None)
         self.made.add(driver)
         try:
             patience = f"{database.PATIENCE * 1000:.0f}"
