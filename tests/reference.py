@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from mpmath import mp, mpf
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import zeta
 
-POLICIES = ("co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two")
-FAMILIES = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
-THRESHOLDS = ("paper", "stylized", "kt", "mixture", "evalue")
 BERNOULLI_LIKE = ("bernoulli", "bounded")
 
 
@@ -81,13 +79,7 @@ def divergence(family: str, p: float, q: float, variance: float = 1.0) -> float:
         return relative_entropy(p, q, q - p) + relative_entropy(1.0 - p, 1.0 - q, p - q)
     if family == "poisson":
         return relative_entropy(p, q)
-    if family == "exponential":
-        if p <= 0.0:
-            raise ValueError("an exponential mean is positive")
-        if q <= 0.0:
-            return math.inf
-        return x_minus_log1p((p - q) / q)
-    raise ValueError(f"unknown family {family!r}")
+    return math.inf if q <= 0.0 else x_minus_log1p((p - q) / q)
 
 
 # --- Optimal shares --------------------------------------------------------------------------------------------------
@@ -109,11 +101,7 @@ def to_mixture(family: str, best: float, other: float, x: float, variance: float
         )
     if family == "poisson":
         return relative_entropy(best, m, down), relative_entropy(other, m, up)
-    if family == "exponential":
-        if other <= 0.0:
-            raise ValueError("an exponential mean is positive")
-        return x_minus_log1p(-down / m), x_minus_log1p(-up / m)
-    raise ValueError(f"unknown family {family!r}")
+    return x_minus_log1p(-down / m), x_minus_log1p(-up / m)
 
 
 def g(family: str, best: float, other: float, x: float, variance: float = 1.0) -> float:
@@ -197,19 +185,6 @@ def shares(family: str, means: Sequence[float], costs: Sequence[float], variance
     return [w / total for w in weights]
 
 
-def pull_shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
-    """Optimal shares of the pulls: proportional to w_a / c_a."""
-    pulls = [w / c for w, c in zip(shares(family, means, costs, variance), costs, strict=True)]
-    total = math.fsum(pulls)
-    return [p / total for p in pulls]
-
-
-def hardness(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> float:
-    """T* = D / y*; every delta-PAC policy pays at least T* kl(delta, 1 - delta) on average."""
-    x, y = optimum(family, means, costs, variance)
-    return math.fsum(c * x_a for c, x_a in zip(costs, x, strict=True)) / y
-
-
 # --- Evidence --------------------------------------------------------------------------------------------------------
 
 
@@ -222,22 +197,35 @@ def evidence(family: str, n_a: int, r_a: float, n_b: int, r_b: float, variance: 
     return n_a * divergence(family, mean_a, m, variance) + n_b * divergence(family, mean_b, m, variance)
 
 
+def _log(x):
+    return mp.log(x) if isinstance(x, mpf) else math.log(x)
+
+
+def _pi(x):
+    return +mp.pi if isinstance(x, mpf) else math.pi
+
+
+def _log_gamma(x):
+    return mp.loggamma(x) if isinstance(x, mpf) else math.lgamma(x)
+
+
 def _x_log(x: float, y: float) -> float:
     """x log y, with 0 log 0 = 0."""
-    return 0.0 if x == 0.0 else x * math.log(y)
+    return 0.0 if x == 0.0 else x * _log(y)
 
 
 def log_mixture(family: str, n: int, r: float, f: float, variance: float = 1.0) -> float:
-    """M: log of the Jeffreys mixture likelihood of one arm (given its first reward f, but for bernoulli)."""
+    """M: log of the Jeffreys mixture likelihood of one arm (given its first reward f, but for bernoulli).
+
+    This and the next two give as many digits as the numbers have that they are given: mpf, or floats.
+    """
     if family in BERNOULLI_LIKE:
-        return math.lgamma(r + 0.5) + math.lgamma(n - r + 0.5) - math.lgamma(n + 1) - math.log(math.pi)
+        return _log_gamma(r + 0.5) + _log_gamma(n - r + 0.5) - _log_gamma(n + 1) - _log(_pi(n))
     if family == "gaussian":
-        return -math.log(n) / 2.0 + (r**2 / n - f**2) / (2.0 * variance)
+        return -_log(n) / 2 + (r**2 / n - f**2) / (2 * variance)
     if family == "poisson":
-        return math.lgamma(r + 0.5) - (r + 0.5) * math.log(n) - math.lgamma(f + 0.5)
-    if family == "exponential":
-        return math.lgamma(n) - n * math.log(r) + math.log(f)
-    raise ValueError(f"unknown family {family!r}")
+        return _log_gamma(r + 0.5) - (r + 0.5) * _log(n) - _log_gamma(f + 0.5)
+    return _log_gamma(n) - n * _log(r) + _log(f)
 
 
 def log_largest_likelihood(family: str, n: int, s: float, variance: float = 1.0) -> float:
@@ -245,12 +233,10 @@ def log_largest_likelihood(family: str, n: int, s: float, variance: float = 1.0)
     if family in BERNOULLI_LIKE:
         return _x_log(s, s / n) + _x_log(n - s, (n - s) / n)
     if family == "gaussian":
-        return s**2 / (2.0 * variance * n)
+        return s**2 / (2 * variance * n)
     if family == "poisson":
         return _x_log(s, s / n) - s
-    if family == "exponential":
-        return -n * math.log(s / n) - n
-    raise ValueError(f"unknown family {family!r}")
+    return -n * _log(s / n) - n
 
 
 def log_evalue(
@@ -280,21 +266,8 @@ def log_evalue(
 
 def beta_paper(t: int, delta: float, arms: int, alpha: float = 1.0, B: float | None = None) -> float:
     """log(B t^alpha / delta), B = 2K at alpha = 1."""
-    if B is None:
-        if alpha != 1.0:
-            raise ValueError("the reference has no automatic B for alpha other than 1")
-        B = 2.0 * arms
+    B = 2.0 * arms if B is None else B
     return math.log(B) + alpha * math.log(t) - math.log(delta)
-
-
-def beta_stylized(t: int, delta: float) -> float:
-    """log((1 + log t) / delta)."""
-    return math.log((1.0 + math.log(t)) / delta)
-
-
-def beta_kt(t: int, delta: float, arms: int) -> float:
-    """log(2 t (K-1) / delta)."""
-    return math.log(2.0 * t * (arms - 1) / delta)
 
 
 def h(u: float) -> float:
@@ -345,38 +318,31 @@ def mixture_constant(family: str, delta: float, arms: int) -> float:
     return 2.0 * mixture_C_gaussian(x) if family == "gaussian" else 2.0 * mixture_T(x)
 
 
-def beta_mixture(t: int, delta: float, arms: int, family: str) -> float:
-    """gaussian: 2 C_G(L) + 4 log(4 + log(t/2)); any other: 2 T(L) + 6 log(1 + log(t/2))."""
-    constant = mixture_constant(family, delta, arms)
-    if family == "gaussian":
-        return constant + 4.0 * math.log(4.0 + math.log(t / 2.0))
-    return constant + 6.0 * math.log(1.0 + math.log(t / 2.0))
-
-
 def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: str) -> float:
     """The form for one pair, in place of t the pulls of its two arms.
 
     gaussian: 2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b)
     other:    2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b)
     """
-    constant = mixture_constant(family, delta, arms)
-    if family == "gaussian":
-        return constant + 2.0 * math.log(4.0 + math.log(n_a)) + 2.0 * math.log(4.0 + math.log(n_b))
-    return constant + 3.0 * math.log(1.0 + math.log(n_a)) + 3.0 * math.log(1.0 + math.log(n_b))
+    factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
+    of_pulls = sum(math.log(start + math.log(n)) for n in (n_a, n_b))
+    return mixture_constant(family, delta, arms) + factor * of_pulls
 
 
 def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
-    """beta(t, delta) of a threshold that is a curve in t (mixture: its t form)."""
-    parameters = parameters or {}
+    """beta(t, delta) of a threshold that is a curve in t.
+
+    stylized: log((1 + log t)/delta); kt: log(2 t (K-1)/delta);
+    mixture, its t form: 2 C_G(L) + 4 log(4 + log(t/2)) for gaussian, 2 T(L) + 6 log(1 + log(t/2)) for others.
+    """
     if threshold == "paper":
-        return beta_paper(t, delta, arms, **parameters)
+        return beta_paper(t, delta, arms, **(parameters or {}))
     if threshold == "stylized":
-        return beta_stylized(t, delta)
+        return math.log((1.0 + math.log(t)) / delta)
     if threshold == "kt":
-        return beta_kt(t, delta, arms)
-    if threshold == "mixture":
-        return beta_mixture(t, delta, arms, family)
-    raise ValueError(f"{threshold!r} is not a curve in t")
+        return math.log(2.0 * t * (arms - 1)) - math.log(delta)
+    factor, start = (4.0, 4.0) if family == "gaussian" else (6.0, 1.0)
+    return mixture_constant(family, delta, arms) + factor * math.log(start + math.log(t / 2.0))
 
 
 # --- Confidence intervals --------------------------------------------------------------------------------------------
@@ -486,6 +452,17 @@ class _Run:
         leader = _leader(self.means)
         return leader if all(self.beats(leader, a) for a in range(self.K) if a != leader) else None
 
+    def followed(self, rule) -> Result:
+        """Of a rule, to its decision or the limit."""
+        while True:
+            decision = rule.decision()
+            if decision is not None or self.exhausted:
+                return self.result(decision)
+            for pulled in rule.pulls():
+                if self.exhausted:
+                    return self.result(None)
+                self.pull(*pulled)
+
     def result(self, decision: int | None) -> Result:
         return Result(self.order, decision, self.N, self.R, self.C, self.F, sum(self.C), self.margins)
 
@@ -499,71 +476,69 @@ def _highest(scores: dict[int, float], size: float) -> tuple[int, float]:
     return arm, (scores[arm] - max(others)) / size
 
 
-def _eliminate(run: _Run, cost_blind: bool) -> int | None:
+Round = list[tuple[int, float]]  # the arms that are pulled in a round, each with its margin
+
+
+class _Rule:
+    """When a policy decides, and what it pulls in each round; here, by turns, until the best arm beats every other."""
+
+    def __init__(self, run: _Run, **options) -> None:
+        self.run, self.options = run, options
+
+    def decision(self) -> int | None:
+        return self.run.winner()
+
+    def pulls(self) -> Round:
+        return [(self.run.t % self.run.K, math.inf)]
+
+
+class _Eliminate(_Rule):
     """CO; racing if cost_blind."""
-    in_play = list(range(run.K))
-    while True:
+
+    def decision(self) -> int | None:
+        run, in_play = self.run, self.options.setdefault("in_play", list(range(self.run.K)))
         leader = _leader(run.means, in_play)
-        in_play = [a for a in in_play if a == leader or not run.beats(leader, a)]
-        if in_play == [leader]:
-            return leader
-        if run.exhausted:
-            return None
+        in_play[:] = [a for a in in_play if a == leader or not run.beats(leader, a)]
+        return leader if in_play == [leader] else None
+
+    def pulls(self) -> Round:
         # The smallest sqrt(cost_a) N_a is the smallest cost_a N_a^2 = C_a N_a.
-        paid = run.N if cost_blind else run.C
-        scores = {a: -paid[a] * run.N[a] for a in in_play}
-        run.pull(*_highest(scores, size=-max(scores.values())))
+        paid = self.run.N if self.options["cost_blind"] else self.run.C
+        scores = {a: -paid[a] * self.run.N[a] for a in self.options["in_play"]}
+        return [_highest(scores, size=-max(scores.values()))]
 
 
-def _track(run: _Run, cost_blind: bool, exploration: float, slack: float, tracking: str) -> int | None:
+class _Track(_Rule):
     """CTAS; TAS if cost_blind."""
-    while True:
-        winner = run.winner()
-        if winner is not None:
-            return winner
-        if run.exhausted:
-            return None
-        floor = exploration * math.sqrt(run.t) - slack * run.K
-        if min(run.N) < floor:
-            run.pull(run.N.index(min(run.N)))
-            continue
+
+    def pulls(self) -> Round:
+        run, cost_blind = self.run, self.options["cost_blind"]
+        exploration, slack = self.options.get("exploration", 1.0), self.options.get("slack", 0.5 if cost_blind else 0.0)
+        if min(run.N) < exploration * math.sqrt(run.t) - slack * run.K:
+            return [(run.N.index(min(run.N)), math.inf)]
         paid = [float(n) for n in run.N] if cost_blind else run.C
-        costs = [c / n for c, n in zip(paid, run.N, strict=True)]
-        w = shares(run.family, run.means, costs, run.variance)
-        if tracking == "deficit":
-            size = sum(paid)
-            scores = {a: size * w[a] - paid[a] for a in range(run.K)}
-        else:
-            scores = {a: w[a] / paid[a] for a in range(run.K)}
-            size = max(scores.values())
-        run.pull(*_highest(scores, size))
+        w = shares(run.family, run.means, [c / n for c, n in zip(paid, run.N, strict=True)], run.variance)
+        if self.options.get("tracking", "deficit") == "deficit":
+            return [_highest({a: sum(paid) * w[a] - paid[a] for a in range(run.K)}, sum(paid))]
+        scores = {a: w[a] / paid[a] for a in range(run.K)}
+        return [_highest(scores, max(scores.values()))]
 
 
-def _uniform(run: _Run) -> int | None:
-    """Round robin."""
-    while True:
-        winner = run.winner()
-        if winner is not None:
-            return winner
-        if run.exhausted:
-            return None
-        run.pull(run.t % run.K)
-
-
-def _lucb(run: _Run) -> int | None:
+class _LUCB(_Rule):
     """d-LUCB: each round the leader, then the rival with the highest upper end."""
-    while True:
-        level = run.beta()
-        means = run.means
-        leader = _leader(means)
-        upper = {a: upper_end(run.family, run.N[a], means[a], level, run.variance) for a in range(run.K) if a != leader}
-        if lower_end(run.family, run.N[leader], means[leader], level, run.variance) > max(upper.values()):
-            return leader
-        rival, margin = _highest(upper, size=1.0)
-        for arm, its_margin in ((leader, math.inf), (rival, margin)):
-            if run.exhausted:
-                return None
-            run.pull(arm, its_margin)
+
+    def upper(self) -> dict[int, float]:
+        run, level, leader = self.run, self.run.beta(), _leader(self.run.means)
+        ends = {a: upper_end(run.family, run.N[a], run.means[a], level, run.variance) for a in range(run.K)}
+        return {a: end for a, end in ends.items() if a != leader}
+
+    def decision(self) -> int | None:
+        run, leader = self.run, _leader(self.run.means)
+        low = lower_end(run.family, run.N[leader], run.means[leader], run.beta(), run.variance)
+        return leader if low > max(self.upper().values()) else None
+
+    def pulls(self) -> Round:
+        return [(_leader(self.run.means), math.inf), _highest(self.upper(), size=1.0)]
 
 
 def _short_of(run: _Run, b: int, a: int) -> float:
@@ -592,15 +567,11 @@ def _alike(run: _Run, a: int, c: int, short: dict[int, float]) -> bool:
     return same or (short[a] == short[c] and (short[a] in (0.0, math.inf) or run.N[a] == run.N[c]))
 
 
-def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | None:
+class _TopTwo(_Rule):
     """Cost-aware top-two. `coin()` is the next random number in [0, 1); one is drawn a round, needed or not."""
-    while True:
-        winner = run.winner()
-        if winner is not None:
-            return winner
-        if run.exhausted:
-            return None
-        toss, means, N = coin(), run.means, run.N
+
+    def pulls(self) -> Round:
+        run, toss, means, N = self.run, self.options["coin"](), self.run.means, self.run.N
         costs = [c / n for c, n in zip(run.C, N, strict=True)]
 
         # The leader: the largest upper end. Arms of the same end by definition tie exactly, and margins are of others.
@@ -623,7 +594,7 @@ def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | No
             h_c = N[c] * divergence(run.family, means[c], m, run.variance) / costs[c]
         else:
             h_l, h_c = N[c] / costs[l], N[l] / costs[c]
-        if randomized:
+        if self.options.get("randomized", True):
             chance = h_l / (h_l + h_c)
             pull_leader, distance = toss < chance, abs(toss - chance)
         else:  # d(mean, m)/cost is h/N
@@ -631,53 +602,27 @@ def _top_two(run: _Run, coin: Callable[[], float], randomized: bool) -> int | No
             pull_leader, distance = for_l > for_c, abs(for_l - for_c) / (for_l + for_c)
             if means[l] <= means[c] and N[c] ** 2 * costs[c] == N[l] ** 2 * costs[l]:
                 distance = math.inf  # an exact tie, at the start and with equal costs
-        run.pull(l if pull_leader else c, min(margin, distance))
+        return [(l if pull_leader else c, min(margin, distance))]
+
+
+RULES = {
+    "co": (_Eliminate, {"cost_blind": False}), "racing": (_Eliminate, {"cost_blind": True}),
+    "ctas": (_Track, {"cost_blind": False}), "tas": (_Track, {"cost_blind": True}),
+    "uniform": (_Rule, {}), "d-lucb": (_LUCB, {}), "top-two": (_TopTwo, {}),
+}  # fmt: skip
 
 
 def run(
-    policy: str,
-    *,
-    family: str,
-    variance: float = 1.0,
-    arms: int,
-    threshold: str,
-    delta: float,
-    draw: Callable[[int], tuple[float, float]],
-    exploration: float | None = None,
-    slack: float | None = None,
-    tracking: str = "deficit",
-    randomized: bool = True,
-    coin: Callable[[], float] | None = None,
-    max_pulls: int | None = None,
-    threshold_parameters: dict | None = None,
-) -> Result:
-    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost), `coin()` top-two's next coin.
+    policy: str, *, family: str, variance: float = 1.0, arms: int, threshold: str, delta: float,
+    draw: Callable[[int], tuple[float, float]], max_pulls: int | None = None, threshold_parameters: dict | None = None,
+    **options,
+) -> Result:  # fmt: skip
+    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost), the option `coin()` the next coin.
 
     Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls` (which the first pulls may
     exceed), or pulls on. d-LUCB looks at its stopping rule only at the end of a round of two pulls; a cut may fall
     within a round.
     """
-    if policy not in POLICIES or family not in FAMILIES or threshold not in THRESHOLDS:
-        raise ValueError(f"unknown policy, family or threshold: {policy!r}, {family!r}, {threshold!r}")
-    if tracking not in ("deficit", "ratio"):
-        raise ValueError(f"unknown tracking {tracking!r}")
-    if arms < 2:
-        raise ValueError("at least two arms")
-    if policy == "d-lucb" and threshold == "evalue":
-        raise ValueError("d-lucb needs a threshold that is a curve in t")
     state = _Run(family, variance, arms, threshold, delta, draw, max_pulls, threshold_parameters)
-    if policy in ("co", "racing"):
-        decision = _eliminate(state, cost_blind=policy == "racing")
-    elif policy in ("ctas", "tas"):
-        if exploration is None:
-            exploration = 1.0
-        if slack is None:
-            slack = 0.5 if policy == "tas" else 0.0
-        decision = _track(state, policy == "tas", exploration, slack, tracking)
-    elif policy == "uniform":
-        decision = _uniform(state)
-    elif policy == "top-two":
-        decision = _top_two(state, coin, randomized)
-    else:
-        decision = _lucb(state)
-    return state.result(decision)
+    kind, usual = RULES[policy]
+    return state.followed(kind(state, **usual | options))

@@ -48,11 +48,15 @@ def evidence(family, best, rival, n_best, n_rival, variance=1):
     return n_best * divergence(family, best, m, variance) + n_rival * back, back
 
 
-def reference(family, means, costs, variance=1):
+def best_of(means, smallest):
+    return (min if smallest else max)(range(len(means)), key=means.__getitem__)
+
+
+def reference(family, means, costs, variance=1, smallest=False):
     """T*, cost shares and pull shares; equal arms are computed once. An error unless duality proves it to 1e-18."""
     with mp.workdps(DIGITS):
         means, costs = [mpf(mean) for mean in means], [mpf(cost) for cost in costs]
-        leader = max(range(len(means)), key=means.__getitem__)
+        leader = best_of(means, smallest)
         best, price = means[leader], costs[leader]
         kinds = Counter((means[a], costs[a]) for a in range(len(means)) if a != leader)
         least = max(1 / divergence(family, best, mean, variance) for mean, _ in kinds)
@@ -70,7 +74,7 @@ def reference(family, means, costs, variance=1):
         pulls = [latest[means[a], costs[a]] if a != leader else least + mp.exp(s) for a in range(len(means))]
         spent = [cost * n for cost, n in zip(costs, pulls, strict=True)]
         spent_in_all, pulls_in_all = sum(spent), sum(pulls)
-        low, high = certificate(family, means, costs, spent, variance)
+        low, high = certificate(family, means, costs, spent, variance, smallest)
         if not (low * (1 - CERTIFIED) <= hardness <= high * (1 + CERTIFIED) and high <= low * (1 + CERTIFIED)):
             raise ArithmeticError(f"the reference is only known to be between {low} and {high}")
         return hardness, [part / spent_in_all for part in spent], [n / pulls_in_all for n in pulls]
@@ -127,7 +131,7 @@ def _minimum(function, start):
     raise ArithmeticError("the minimum was not found")
 
 
-def certificate(family, means, costs, cost_shares, variance=1):
+def certificate(family, means, costs, cost_shares, variance=1, smallest=False):
     """Bounds T_low <= T* <= T_high that the given cost shares prove.
 
     Above: the cost of these shares over the least evidence they give. Below: whatever the pulls n are, the least
@@ -138,7 +142,7 @@ def certificate(family, means, costs, cost_shares, variance=1):
     with mp.workdps(DIGITS):
         means, costs = [mpf(mean) for mean in means], [mpf(cost) for cost in costs]
         pulls = [mpf(share) / cost for share, cost in zip(cost_shares, costs, strict=True)]
-        leader = max(range(len(means)), key=means.__getitem__)
+        leader = best_of(means, smallest)
         weakest, forth, weight = inf, mpf(0), mpf(0)
         for a in range(len(means)):
             if a != leader:

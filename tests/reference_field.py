@@ -344,8 +344,10 @@ def run(
             return state.result(max(S, key=lambda a: (state.means[a], -a)))
         state.pull(arm, margin)
         state.rewards[arm].append(state.R[arm] - before)
-    while True:
-        winner = no_overlap(state) if policy == "ugape" else state.winner()
-        if winner is not None or state.exhausted:
-            return state.result(winner)
-        state.pull(*POLICIES[policy](state, **options))
+    return state.followed(Rule(state, policy, options))
+
+
+class Rule:
+    def __init__(self, state, policy, options) -> None:
+        self.decision = (lambda: no_overlap(state)) if policy == "ugape" else state.winner
+        self.pulls = lambda: [POLICIES[policy](state, **options)]

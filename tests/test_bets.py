@@ -1,44 +1,32 @@
-"""Linear bets: their formula, that what is computed is never too large, and that chance crosses the level rarely."""
+"""Linear bets: their formula, that what is computed is never too large, and that no sampling rule misleads them."""
 
 from __future__ import annotations
 
 import math
 import random
-from functools import cache
+from functools import partial
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from scipy import stats
 
 import cabai
-from cabai import Instance, Statistics, simulate
+import pairs
+from cabai import Statistics
 from cabai.core.compiling import compiled
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
-from cabai.core.stopping import beats, is_settled, surplus
+from cabai.core.stopping import beats, surplus
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, bets, bets_worth
-from worst_rule import most_often_crossed
+from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE
+from pairs import check_extremes, check_never_above, check_quick_look, least_log_e_of_bets, log_e_of, weights_of_bets
+from worst_rule import check_no_rule_crosses
 
-CHANCE = 1e-6  # how often a statistical test here may fail by chance
 SLOW = pytest.mark.slow
-
-
-@cache
-def setup_of(epsilon=0.0, delta=0.1):
-    return Setup(Bounded(), Bets(), arms=2, delta=delta, epsilon=epsilon)
-
-
-def weights():
-    """The logs of 1 + c, and W_ij as the module says in words."""
-    rows = bets.table()
-    smaller = np.minimum.outer(np.arange(len(rows)), np.arange(len(rows)))
-    first = np.outer(rows[:, bets.SHARE], rows[:, bets.SHARE]) * np.cumsum(rows[:, bets.GAIN])[smaller]
-    products = sum(np.outer(rows[:, column], rows[:, column]) for column in (bets.FLAT, bets.LEANING))
-    return rows[:, bets.TILT], first + products
+setup_of = partial(pairs.setup_of, "bounded", Bets)
 
 
 def fill(arm, values, counts, up=0.0):
@@ -49,7 +37,7 @@ def fill(arm, values, counts, up=0.0):
     with mp.workdps(40):
         for name, terms in sums.items():
             arm[name] = float(mp.fdot(counts, [mpf(y) for y in terms]))
-        stakes = [mp.exp(mpf(float(tilt))) - 1 for tilt in bets.table()[: bets.KEPT, bets.TILT]]
+        stakes = [mp.exp(mpf(float(tilt))) - 1 for tilt in bets.table()[:KEPT, bets.TILT]]
         for name, side in (("up", list(map(mpf, values))), ("down", [1 - mpf(y) for y in values])):
             arm[name] = [rounded * float(mp.fdot(counts, [mp.log(1 + c * y) for y in side])) for c in stakes]
     arm["pulls"] = arm["tested"] = n
@@ -79,44 +67,23 @@ def some_pair(rng, most):
     ]
 
 
-def log_e_at(pair, m, epsilon):
-    """log E(m): the sum over every pair of stakes, from the definition, in 40 digits."""
-    grid, joint = weights()
-    (b, n_b), (a, n_a) = pair
-    up, down = [], []
-    for tilt in grid:
-        c = mp.exp(mpf(float(tilt))) - 1
-        up.append(mp.fdot(n_b, [mp.log((1 + c * mpf(y)) / (1 + c * m)) for y in b]))
-        down.append(mp.fdot(n_a, [mp.log((1 + c * (1 - mpf(y))) / (1 + c * (1 - m - mpf(epsilon)))) for y in a]))
-    v = [mp.exp(x) for x in down]
-    return mp.log(mp.fsum(mp.exp(x) * mp.fdot(map(mpf, row), v) for row, x in zip(joint, up, strict=True)))
+def arms_of(setup, pair, up=0.0):
+    """Records of two arms, each of which has had its values so many times."""
+    arms = setup.start()[0]
+    for arm, (values, counts) in zip(arms, pair, strict=True):
+        fill(arm, values, counts, up)
+    return arms
 
 
-def least_log_e(pair, epsilon):
-    """The least log E(m) of a search, its place found with doubles of 80 bits, its value with 40 digits. Whatever the
-    place, the value is not below the minimum."""
-    grid, joint = (each.astype(np.longdouble) for each in weights())
-    c = np.expm1(grid)[:, None]
-    (b, n_b), (a, n_a) = ((np.array(each, np.longdouble) for each in side) for side in pair)
-
-    def value(m):
-        up = np.log((1 + c * b) / (1 + c * m)) @ n_b
-        down = np.log((1 + c * (1 - a)) / (1 + c * (1 - m - epsilon))) @ n_a
-        return np.log(np.exp(up - up.max()) @ joint @ np.exp(down - down.max())) + up.max() + down.max()
-
-    low, high = np.longdouble(0), np.longdouble(1) - epsilon
-    for _ in range(60):
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right) if value(left) < value(right) else (left, high)
-    with mp.workdps(40):
-        return float(log_e_at(pair, mpf(float((low + high) / 2)), epsilon))
+def pair_of(setup, pair, up=0.0):
+    return tuple(map(Record, arms_of(setup, pair, up)))
 
 
 # --- The formula -----------------------------------------------------------------------------------------------------
 
 
 def test_the_weights_are_a_probability():
-    _, joint = weights()
+    _, joint = weights_of_bets()
     assert joint.min() >= 0
     assert joint.sum() == pytest.approx(1, abs=1e-12)
 
@@ -126,44 +93,36 @@ def test_the_weights_are_a_probability():
 def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon, count):
     """Random states, counts to 1e7, in 40 digits, with sums that were rounded as badly as can be: never above, and
     seldom visibly below."""
-    rng, setup, close, looked = np.random.default_rng(1), setup_of(epsilon), 0, 0
-    while looked < count:
+    rng, setup, found, exact = np.random.default_rng(1), setup_of(epsilon=epsilon), [], []
+    while len(found) < count:
         pair = some_pair(rng, 10**7)
-        arms = setup.start()[0]
-        for arm, (values, counts) in zip(arms, pair, strict=True):
-            fill(arm, values, counts, up=1.0)
-        b, a = map(Record, arms)
-        if not b.mean > a.mean - epsilon:
-            continue
-        looked += 1
-        found = setup.bound(surplus)(Record(setup.rules), 0, b, a) + setup.rules["level"]
-        yes = bool(setup.bound(is_settled)(Record(setup.rules), 0, b, a))
-        exact = least_log_e(pair, epsilon)
-        assert found <= max(exact, 0.0)
-        assert not yes or exact > setup.rules["level"]
-        close += found >= min(exact, 700) - 0.05
-    assert close >= 0.93 * looked  # stakes too small to tell anything are left out
+        b, a = pair_of(setup, pair, up=1.0)
+        if b.mean > a.mean - epsilon:
+            found.append(log_e_of(setup, b, a))
+            exact.append(least_log_e_of_bets(pair, epsilon))
+    check_never_above(found, exact, share=0.93)
 
 
 def test_rewards_0_and_1_make_bets_the_tilts_of_bernoulli():
     """E(m) from N and R alone, with e^(l R)/(1 + m (e^l - 1))^N for each tilt l."""
     rng, setup = np.random.default_rng(2), setup_of()
-    grid, joint = weights()
+    grid, joint = weights_of_bets()
     for _ in range(20):
         n, m = rng.integers(1, 1000, 2), rng.uniform(0.1, 0.9)
         ones = rng.binomial(n, m)
-        arms = setup.start()[0]
-        for arm, count, one in zip(arms, n, ones, strict=True):
-            fill(arm, [0.0, 1.0], [int(count - one), int(one)])
-        found, _ = setup.bound(bets.pair_log_e)(
-            Record(setup.rules), bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0
-        )
+        pair = [([0.0, 1.0], [int(count - one), int(one)]) for count, one in zip(n, ones, strict=True)]
+        found = computed(setup, *pair_of(setup, pair), m)[0]
         u, v = (
             np.exp(tilt * r - k * np.log1p(m * np.expm1(tilt)))
             for tilt, r, k in zip((grid, -grid), ones, n, strict=True)
         )
         assert found == pytest.approx(math.log(u @ joint @ v), abs=1e-3)
         assert found <= math.log(u @ joint @ v)
+
+
+def computed(setup, b, a, m):
+    """log E(m) and its slope."""
+    return setup.bound(bets.pair_log_e)(Record(setup.rules), bets.COUNT - 1, b, a, 0, 0.0, 0.0, m, 0.0)
 
 
 def test_what_is_kept_of_an_arm_is_what_the_formula_needs():
@@ -179,11 +138,9 @@ def test_what_is_kept_of_an_arm_is_what_the_formula_needs():
 
 
 def test_what_a_quick_look_refuses_is_not_beaten():
-    """Filters may only say no, and seldom say it where the test itself would say yes: rewards 0 and 1, nearly so, and
-    others."""
-    rng, setup = np.random.default_rng(14), setup_of()
-    rules, refused, beaten = Record(setup.rules), 0, 0
-    for i in range(400):
+    """Rewards 0 and 1, nearly so, and others."""
+    rng, setup, states = np.random.default_rng(14), setup_of(), []
+    for i in range(300):
         pair = some_pair(rng, 10**5)
         if i % 2:
             m, gap = rng.uniform(0.1, 0.9), 10 ** rng.uniform(-2, -0.5)
@@ -191,16 +148,8 @@ def test_what_a_quick_look_refuses_is_not_beaten():
             low = 0.02 if i % 4 == 1 else 0.0
             pair = [([low, 1.0], [k - (ones := round(min(max(m + side * gap / 2, 0), 1) * k)), ones])
                     for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
-        arms = setup.start()[0]
-        for arm, (values, counts) in zip(arms, pair, strict=True):
-            fill(arm, values, counts)
-        b, a = map(Record, arms)
-        by, yes = setup.bound(surplus)(rules, 0, b, a), setup.bound(beats)(rules, 0, b, a)
-        assert not (yes and by <= 0)
-        beaten += yes
-        refused += by > 1e-6 and not yes
-    assert beaten > 100
-    assert refused <= 1
+        states.append(pair_of(setup, pair))
+    check_quick_look(setup, states, beaten=75, refused=1)
 
 
 def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
@@ -217,18 +166,12 @@ def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
 
 def test_the_slope_is_that_of_the_value():
     rng, setup = np.random.default_rng(4), setup_of()
-    at = setup.bound(bets.pair_log_e)
     for _ in range(20):
-        pair = some_pair(rng, 10**4)
-        arms = setup.start()[0]
-        for arm, (values, counts) in zip(arms, pair, strict=True):
-            fill(arm, values, counts)
-        b, a = map(Record, arms)
+        b, a = pair_of(setup, some_pair(rng, 10**4))
         m = 0.5 * (b.mean + a.mean)
         step = 1e-6 * m * (1 - m)
-        values = [at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, x, 0.0)[0] for x in (m - step, m + step)]
-        _, slope = at(Record(setup.rules), 35, b, a, 0, 0.0, 0.0, m, 0.0)
-        assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-3, abs=1e-2)
+        low, high = (computed(setup, b, a, x)[0] for x in (m - step, m + step))
+        assert (high - low) / (2 * step) == pytest.approx(computed(setup, b, a, m)[1], rel=1e-3, abs=1e-2)
 
 
 def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
@@ -250,15 +193,13 @@ def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
 def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
     """One pull ahead of random states, for random laws on [0, 1] whose means are on either side of m."""
     rng, setup = np.random.default_rng(7), setup_of()
-    rules, at, look = Record(setup.rules), setup.bound(bets.pair_log_e), setup.bound(observe)
+    look = setup.bound(observe)
 
     def e(arms, m):
-        return math.exp(at(rules, bets.COUNT - 1, Record(arms[0]), Record(arms[1]), 0, 0.0, 0.0, m, 0.0)[0])
+        return math.exp(computed(setup, *map(Record, arms), m)[0])
 
     for _ in range(15):
-        arms, run = setup.start()
-        for arm, (values, counts) in zip(arms, some_pair(rng, 100), strict=True):
-            fill(arm, values, counts)
+        arms, run = arms_of(setup, some_pair(rng, 100)), setup.start()[1]
         atoms, chances = rng.beta(0.5, 0.5, 4), rng.dirichlet(np.ones(4))
         mu = float(atoms @ chances)
         for side in (0, 1):
@@ -266,7 +207,7 @@ def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
                 now, after = e(arms, m), 0.0
                 for y, chance in zip(atoms, chances, strict=True):
                     ahead = arms.copy()
-                    look(Records(ahead), Record(run.copy()), rules, side, float(y), 1.0)
+                    look(Records(ahead), Record(run.copy()), Record(setup.rules), side, float(y), 1.0)
                     after += chance * e(ahead, m)
                 assert after <= now * (1 + 1e-9)
                 assert m != mu or after >= now * (1 - 1e-4)  # of the smallest stakes, a bound only
@@ -283,7 +224,7 @@ def arms_after(setup, values, n):
     low, high = values
     many, few = np.arange(n + 1.0), n - np.arange(n + 1.0)
     arms = np.zeros(n + 1, setup.layout.arm)
-    stakes = np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    stakes = np.expm1(bets.table()[:KEPT, bets.TILT])
     arms["up"] = np.outer(few, np.log1p(stakes * low)) + np.outer(many, np.log1p(stakes * high))
     arms["down"] = np.outer(few, np.log1p(stakes * (1 - low))) + np.outer(many, np.log1p(stakes * (1 - high)))
     arms["rewards"], arms["squares"] = few * low + many * high, few * low**2 + many * high**2
@@ -295,106 +236,20 @@ def arms_after(setup, values, n):
 
 
 @pytest.mark.parametrize(("values", "horizon"), [
-    ((0.0, 1.0), 40), ((0.2, 0.9), 40),
+    ((0.2, 0.9), 40),
     *(pytest.param(values, 80, marks=SLOW) for values in ((0.0, 1.0), (0.2, 0.9), (0.0, 0.3), (0.6, 1.0))),
 ])  # fmt: skip
 def test_no_sampling_rule_makes_e_cross_more_often_than_promised(values, horizon):
-    """The rule that maximises the chance of E >= x within so many pulls of two equal arms whose rewards are one of two
-    values: all that can go wrong with two arms at delta = 1/x."""
-    setup, most = setup_of(), 0.0
-    fill_in, tables = compiled(setup.bound(all_log_e)), {}
-    for n_b in range(1, horizon):
-        for n_a in range(1, horizon + 1 - n_b):
-            tables[n_b, n_a] = np.empty((n_b + 1, n_a + 1))
-            fill_in(arms_after(setup, values, n_b), arms_after(setup, values, n_a), setup.rules, tables[n_b, n_a])
-    for mu in (0.05, 0.5, 0.95):
-        for x in (1.5, 2.0, 5.0, 20.0):
-            crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
-            found = most_often_crossed(crossed, mu, horizon)
-            assert found <= 1 / x
-            most = max(most, found * x)
-    assert most > 0.05  # so that it could have failed
+    """Two equal arms whose rewards are one of two values, by dynamic programming."""
+    setup = setup_of()
+    fill_in = compiled(setup.bound(all_log_e))
 
+    def table(n_b, n_a):
+        found = np.empty((n_b + 1, n_a + 1))
+        fill_in(arms_after(setup, values, n_b), arms_after(setup, values, n_a), setup.rules, found)
+        return found
 
-# --- Chance: by simulation -------------------------------------------------------------------------------------------
-
-
-@cabai.policy
-def spoil(arms, run, rules):
-    """Knows that the last arm is the best: pulls it while it looks good, and leaves it as soon as it looks bad."""
-    best = len(arms) - 1
-    other = run.t % best
-    return best if arms[best].mean >= arms[other].mean else other
-
-
-@cabai.policy
-def hunt(arms, run, rules):
-    """Knows that the last arm is the best: pulls the rival that is closest to beating it, and the arm itself when that
-    rival is behind."""
-    best, closest, most = len(arms) - 1, 0, -np.inf
-    for a in range(best):
-        n = arms[a].pulls * arms[best].pulls / (arms[a].pulls + arms[best].pulls)
-        gap = arms[a].mean - arms[best].mean
-        if gap * abs(gap) * n > most:
-            closest, most = a, gap * abs(gap) * n
-    return closest if most > 0.0 and run.t % 4 != 0 else best
-
-
-SAMPLERS = {"uniform": "uniform", "co": "co", "top-two": "top-two", "spoil": spoil, "hunt": hunt}
-RARE = [1.0] * 49 + [0.02]  # mean 0.9804
-
-
-def tied(law, arms, gap):
-    """All arms of one law, but for a gap by which the last is better."""
-    costs = np.linspace(1, 0.3, arms)
-    if law == "rare zeros":  # the best arm is now and then a disaster, which takes a while to be seen
-        better = [y + gap if y < 0.5 else y - gap / 99 for y in RARE]
-        return Instance.of_samples("bounded", [[float(np.mean(better)) - 2 * gap] * 50] * (arms - 1) + [better], costs)
-    mean, kind, sd = {
-        "beta": (0.6, "beta", 0.05), "bimodal": (0.5, "beta", 0.45), "uniform": (0.5, "uniform", None),
-        "0 or 1": (0.5, "two-point", None), "mostly 0": (0.02, "two-point", None),
-    }[law]  # fmt: skip
-    return Instance("bounded", [mean - gap] * (arms - 1) + [mean], costs, law=kind, sd=sd)
-
-
-def assert_errs_rarely(law, sampler, arms, trajectories, max_pulls, epsilon=0.0):
-    """Wrong decisions have an exact binomial bound."""
-    delta = 0.1
-    runs = simulate(
-        tied(law, arms, 1e-9 + epsilon), SAMPLERS[sampler], delta=delta, threshold="bets", trajectories=trajectories,
-        seed=6, max_pulls=max_pulls, epsilon=epsilon,
-    )  # fmt: skip
-    errors = int(runs.wrong.sum())
-    print(f"{law} {sampler} {arms} arms, epsilon {epsilon}: wrong {errors / trajectories:.5f}")
-    assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
-    return errors
-
-
-@pytest.mark.parametrize(("law", "sampler"), [("bimodal", "co"), ("rare zeros", "spoil")])
-def test_tied_arms_are_told_apart_as_rarely_as_promised(law, sampler):
-    """2000 trajectories of at most 400 pulls."""
-    errors = assert_errs_rarely(law, sampler, 2, 2000, 400)
-    assert sampler == "spoil" or errors > 0
-
-
-LAWS = ["beta", "bimodal", "rare zeros", "uniform", "0 or 1", "mostly 0"]
-PAIRS = [(law, sampler) for i, law in enumerate(LAWS) for j, sampler in enumerate(SAMPLERS) if (i + j) % 3 == 0]
-
-
-@SLOW
-@pytest.mark.parametrize("arms", [2, 3, 10])
-@pytest.mark.parametrize(("law", "sampler"), PAIRS)
-def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(law, sampler, arms):
-    """100 000 trajectories of at most 150 pulls for each arm."""
-    assert_errs_rarely(law, sampler, arms, 100_000, 150 * arms)
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("law", "sampler"), [pair for pair in PAIRS if pair[0] != "rare zeros" and pair[0] != "mostly 0"]
-)
-def test_an_arm_that_is_just_not_within_epsilon_is_taken_as_rarely_as_promised(law, sampler):
-    assert_errs_rarely(law, sampler, 3, 20_000, 1000, epsilon=0.02)
+    check_no_rule_crosses(table, (0.05, 0.5, 0.95), horizon)
 
 
 # --- Extremes --------------------------------------------------------------------------------------------------------
@@ -404,27 +259,13 @@ def test_an_arm_that_is_just_not_within_epsilon_is_taken_as_rarely_as_promised(l
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3])
 def test_extremes_do_no_harm(epsilon):
     """Counts to 1e9, means at the edge, pull ratios to 1e9: a number, and no arm beats one that is no worse."""
-    rng, setup = np.random.default_rng(8), setup_of(epsilon)
-    rules = Record(setup.rules)
+    rng, setup = np.random.default_rng(8), setup_of(epsilon=epsilon)
     for i in range(24):
-        arms = setup.start()[0]
         means = [float(rng.choice([0.0, 1.0, 1e-9, 1 - 1e-9, rng.random()])) for _ in range(2)]
         if i % 2:  # nearly tied
             means[1] = min(means[0] * (1 + 10 ** rng.uniform(-12, 0)), 1.0)
-        for arm, mean in zip(arms, means, strict=True):
-            n = int(10 ** rng.uniform(0, 9))
-            values, counts = some_rewards(rng, mean, n)
-            fill(arm, values, counts, up=1.0)
-        for one, other in ((0, 1), (1, 0)):
-            b, a = Record(arms[one]), Record(arms[other])
-            with np.errstate(all="ignore"):
-                by = float(setup.bound(surplus)(rules, 0, b, a))
-                settled, won = (bool(setup.bound(of)(rules, 0, b, a)) for of in (is_settled, beats))
-            assert not math.isnan(by)
-            assert by >= -setup.rules["level"]
-            assert not won or b.mean > a.mean
-            assert not settled or b.mean > a.mean - epsilon
-            assert not settled or by > -1e-6
+        pair = [some_rewards(rng, mean, int(10 ** rng.uniform(0, 9))) for mean in means]
+        check_extremes(setup, arms_of(setup, pair, up=1.0), epsilon)
 
 
 @pytest.mark.parametrize(("b", "a", "n"), [
@@ -433,10 +274,8 @@ def test_extremes_do_no_harm(epsilon):
 ])  # fmt: skip
 def test_what_is_plain_is_seen(b, a, n):
     setup = setup_of()
-    arms = setup.start()[0]
-    for arm, (values, counts) in zip(arms, (b, a), strict=True):
-        fill(arm, values, [count * n // sum(counts) for count in counts])
-    one, other = map(Record, arms)
+    pair = [(values, [count * n // sum(counts) for count in counts]) for values, counts in (b, a)]
+    one, other = pair_of(setup, pair)
     assert setup.bound(beats)(Record(setup.rules), 0, one, other)
     assert not setup.bound(beats)(Record(setup.rules), 0, other, one)
 
@@ -444,26 +283,21 @@ def test_what_is_plain_is_seen(b, a, n):
 # --- Data that were summed up ----------------------------------------------------------------------------------------
 
 
-def log_e_of_data(data, setup=None):
-    setup = setup or Setup(data.family, Bets(), arms=2, delta=0.1)
-    arms, _ = data.state(setup)
-    return setup.bound(surplus)(Record(setup.rules), 0, Record(arms[0]), Record(arms[1])) + setup.rules["level"]
+def log_e_of_data(data):
+    setup = Setup(data.family, Bets(), arms=2, delta=0.1)
+    return log_e_of(setup, *map(Record, data.state(setup)[0]))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.0, 5.0), (1e6, 1e6 + 1)])
 def test_sums_of_squares_say_less_than_the_rewards_and_never_more(low, high):
     """Each sum of log(1 + c y) against 40 digits, and log E, for many laws; also where the range is far from 0."""
-    rng, family, stakes = np.random.default_rng(21), Bounded(low, high), np.expm1(bets.table()[: bets.KEPT, bets.TILT])
+    rng, family, stakes = np.random.default_rng(21), Bounded(low, high), np.expm1(bets.table()[:KEPT, bets.TILT])
     setup, seen = Setup(family, Bets(), arms=2, delta=0.1), 0
     for _ in range(25):
         shares = [some_sample(rng, int(rng.integers(2, 60)), mean) for mean in (0.7, 0.5)]
         samples = [np.clip(low + (high - low) * each, low, high) for each in shares]
-        data = Statistics(
-            family,
-            [len(each) for each in samples],
-            [math.fsum(each) for each in samples],
-            squares=[math.fsum(each * each) for each in samples],
-        )
+        sums, squares = ([math.fsum(each**power) for each in samples] for power in (1, 2))
+        data = Statistics(family, [len(each) for each in samples], sums, squares=squares)
         arms, _ = data.state(setup)
         for arm, rewards in zip(arms, samples, strict=True):
             with mp.workdps(40):
@@ -471,8 +305,7 @@ def test_sums_of_squares_say_less_than_the_rewards_and_never_more(low, high):
                 for i, c in enumerate(stakes):
                     assert arm["up"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * y) for y in exact)) + 1e-12
                     assert arm["down"][i] <= float(mp.fsum(mp.log(1 + mpf(float(c)) * (1 - y)) for y in exact)) + 1e-12
-        full = log_e_of_data(Statistics.of(family, samples), setup)
-        less = log_e_of_data(data, setup)
+        full, less = log_e_of_data(Statistics.of(family, samples)), log_e_of_data(data)
         assert less <= full + 1e-9
         seen += full > 1 and less > 0.5 * full
     assert seen >= (5 if low < 1e5 else 0)
@@ -536,8 +369,6 @@ def test_choosing_leaves_the_costs_as_they_are():
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_the_interval_of_an_arm_is_what_its_bets_do_not_refute(direction):
     """Against products over the rewards themselves, on a grid of means; for K = 3 arms and both ends."""
-    from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE, table
-
     rng, study = np.random.default_rng(3), cabai.create_study(
         f"one arm {direction}", arms=["a", "b", "c"], family="bounded(low=-1, high=3)", policy="uniform",
         direction=direction, delta=0.1, costs=[1, 1, 1], storage="memory",
@@ -547,7 +378,7 @@ def test_the_interval_of_an_arm_is_what_its_bets_do_not_refute(direction):
         pull = study.ask()
         told[pull.arm].append(float(rng.beta(3, 2) * 4 - 1))
         study.tell(pull, told[pull.arm][-1])
-    rows = table()[:KEPT]
+    rows = bets.table()[:KEPT]
     prior = sum(rows[:, each] / rows[:, each].sum() for each in (FLAT, LEANING)) / 2
     grid = np.linspace(0.001, 0.999, 999)
     for arm in study.status().arms:
@@ -564,9 +395,7 @@ def test_the_interval_of_an_arm_is_what_its_bets_do_not_refute(direction):
 
 def test_the_bets_on_one_arm_ever_refute_its_mean_as_rarely_as_they_say():
     """20,000 paths of 200 rewards 0 or 1 with mean 0.3, looked at after each: at most a share alpha = 0.1."""
-    from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE, table
-
-    rows = table()[:KEPT]
+    rows = bets.table()[:KEPT]
     prior = sum(rows[:, each] / rows[:, each].sum() for each in (FLAT, LEANING)) / 2
     rng, c = np.random.default_rng(8), rows[:, STAKE]
     for mean in (0.3, 0.7):  # of the second, these are the bets downwards

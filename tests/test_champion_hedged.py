@@ -8,9 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
 
-import cabai
 from cabai import Instance, simulate
 from cabai.core.compiling import compiled
 from cabai.core.observe import observe
@@ -21,9 +19,8 @@ from cabai.families import family_of
 from cabai.thresholds import Champion, tilts
 from cabai.thresholds.champion import ChampionOfPairs
 from cabai.thresholds.champion_hedged import pair_log_e
+from pairs import log_e, mean_after
 from studies import check_same_pulls
-from test_champion import rejected
-from test_contrast import CHANCE, mean_after, quick_log_e
 
 SLOW = pytest.mark.slow
 FAMILY = family_of("gaussian(variance=0.3)")
@@ -88,7 +85,7 @@ def log_sum(pulled, rewards, counted, b, a, arms):
         assert (signed[pulled == a] <= 0).all()
 
     def at(m):
-        logs = [share + quick_log_e(FAMILY, n, means, m) for share, n, means in parts]
+        logs = [share + log_e(FAMILY, n, means, m) for share, n, means in parts]
         for signed in (v, -w):
             worth = signed @ (rewards - m) / SD
             logs += list(
@@ -196,60 +193,7 @@ def test_with_more_arms_and_for_pairs_nothing_is_staked():
         assert not records["rival_stakes"].any()
 
 
-# --- Chance: by simulation -------------------------------------------------------------------------------------------
-
-
-def tip(arms, run, rules):
-    """Knows that the last arm is the best and the common mean 0.5: pulls that arm or the rival that counts for it, the
-    one whose next stakes promise most, and another one while nothing counts."""
-    best, own = len(arms) - 1, arms[len(arms) - 1]
-    rival = 0
-    for a in range(1, best):
-        if arms[a].mean > arms[rival].mean:
-            rival = a
-    if run.t % 7 == 0:
-        return run.t % best
-    out_of_balance = own.rival_stakes[0] - own.rival_stakes[1] - own.stakes[0] + own.stakes[1]
-    return rival if (arms[rival].mean > 0.5) == (out_of_balance < 3.0) else best
-
-
-def lean(arms, run, rules):
-    """Knows the same: lets what the sequence for the rivals is worth at 0.5 grow while it does, on one side."""
-    best, own = len(arms) - 1, arms[len(arms) - 1]
-    rival = run.leader if run.leader != best else run.t % best
-    up, down, staked = own.rival_stakes[0], own.rival_stakes[1], own.rival_stakes[2]
-    if staked - 0.5 * (up - down) > 0.0:
-        return rival if up - down < 1.0 or run.t % 5 == 0 else best
-    return best if own.mean < 0.5 or run.t % 2 == 0 else rival
-
-
-OWN = {each.__name__: cabai.policy(each, stop=rejected) for each in (tip, lean)}
-
-
-def assert_errs_rarely(sampler, arms, trajectories, max_pulls):
-    delta = 0.1
-    runs = simulate(
-        Instance("gaussian", [0.5 - 1e-9] * (arms - 1) + [0.5], np.linspace(1, 0.3, arms)), OWN[sampler], delta=delta,
-        threshold="champion", trajectories=trajectories, seed=6, max_pulls=max_pulls,
-    )  # fmt: skip
-    errors = int(runs.wrong.sum())
-    print(f"{sampler} {arms} arms: wrong {errors / trajectories:.5f}")
-    assert stats.binom.sf(errors - 1, trajectories, delta) > CHANCE, errors / trajectories
-    return errors
-
-
-@pytest.mark.parametrize(("sampler", "arms"), [("tip", 3), ("lean", 4)])
-def test_tied_arms_are_told_apart_as_rarely_as_promised(sampler, arms):
-    """5000 trajectories of at most 1000 pulls."""
-    assert assert_errs_rarely(sampler, arms, 5000, 1000) > 0
-
-
-@SLOW
-@pytest.mark.parametrize("arms", [3, 4])
-@pytest.mark.parametrize("sampler", OWN)
-def test_tied_arms_are_told_apart_as_rarely_as_promised_in_the_long_run(sampler, arms):
-    """100 000 trajectories of at most 1000 pulls."""
-    assert_errs_rarely(sampler, arms, 100_000, 1000)
+# --- Bills: by simulation --------------------------------------------------------------------------------------------
 
 
 def test_it_costs_what_the_page_says_on_the_papers_instance():

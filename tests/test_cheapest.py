@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cabai import Instance, simulate
+from cabai import Instance, Statistics, simulate
+from cabai.core.compiling import compiled
 from cabai.core.goal import Cheapest, by_cost, right_answers
 from cabai.core.setup import Setup
 from cabai.core.state import Record
@@ -22,8 +23,9 @@ from cabai.families import family_of, mirror_image
 from cabai.policies import CheapestGoodEnough, policy_of
 from cabai.study.state.sampled import first_coin
 from cabai.support.streams import uniform
-from cabai.thresholds import Bets, Contrast, bets, tilts
+from cabai.thresholds import Bets, Contrast, bets
 from conftest import drawer
+from pairs import check_never_above, least_log_e, least_log_e_of_bets, mirrored_pair, pair_of, put
 from worst_rule import most_often_crossed
 
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
@@ -136,68 +138,21 @@ def test_every_truth_has_a_right_answer_which_complete_knowledge_finds():
 # --- The test with a margin: every pair of tilts, from the definition ------------------------------------------------
 
 
-def log_factors(family, signed, n, mean, m):
-    """log of the product of L_l(y; m) over n rewards, for each tilt."""
-    if family.name == "gaussian":
-        return n * (signed * (mean - m) / np.sqrt(np.longdouble(family.variance)) - signed * signed / 2)
-    if family.name == "poisson":
-        return n * (signed * mean - m * np.expm1(signed))
-    return n * (signed * mean - np.log1p(m * np.expm1(signed)))
-
-
-def log_of_sum(up, joint, down):
-    """log of the sum over i, j of e^up_i W_ij e^down_j."""
-    return np.log(np.exp(up - up.max()) @ joint @ np.exp(down - down.max())) + up.max() + down.max()
-
-
-def least_of(value, left, right):
-    """The least of the values of a function at 100 places, closer and closer to where it is least."""
-    for _ in range(12):
-        scan = np.linspace(left, right, 9, dtype=np.longdouble)
-        values = [value(m) for m in scan]
-        at = int(np.argmin(values))
-        left, right = scan[max(at - 1, 0)], scan[min(at + 1, 8)]
-    return float(min(values))
-
-
-def least_log_e(family, pulls, means, margin):
-    """The least log E(m) of a scan, the sum over all pairs of tilts, in numbers of 80 bits."""
-    long = np.longdouble
-    low, high = family.mean_range
-    rows, gained = tilts.table(family), tilts.ranges(family)[1][:, :, tilts.GAINED]
-    grid = tilts.grid().astype(long)
-    smaller = np.minimum.outer(np.arange(len(rows)), np.arange(len(rows)))
-
-    def value(m):
-        k = [i for i, (least, _, _) in enumerate(family.tilt_ranges) if least <= m][-1]
-        joint = (np.outer(rows[:, tilts.SHARE], rows[:, tilts.SHARE]) * gained[k][smaller]).astype(long)
-        up = log_factors(family, grid, pulls[0], long(means[0]), long(m))
-        return log_of_sum(up, joint, log_factors(family, -grid, pulls[1], long(means[1]), long(m) - long(margin)))
-
-    gap = means[0] - means[1] - margin
-    return least_of(value, max(means[1] + margin - gap, low + margin), min(means[0] + gap, high))
-
-
 @cache
-def setup_of(family, margin, mirrored=False):
+def setup_of(family, margin, mirrored=False, threshold=Contrast, delta=0.1):
     kind = family_of(family)
     return Setup(
-        mirror_image(kind) if mirrored else kind, Contrast(), policy_of("cheapest"), arms=2, delta=0.1,
+        mirror_image(kind) if mirrored else kind, threshold(), policy_of("cheapest"), arms=2, delta=delta,
         epsilon=2 * margin, goal=Cheapest(margin, (1.0, 2.0)),
     )  # fmt: skip
 
 
-def shown_by(setup, pulls, means, margin):
-    """log E of "arm 0 is better than arm 1 by more than the margin", as a study computes it."""
-    arms = setup.start()[0]
-    for arm, n, mean in zip(arms, pulls, means, strict=True):
-        arm["pulls"], arm["tested"], arm["mean"], arm["tested_mean"], arm["rewards"] = n, n, mean, mean, n * mean
-    b, a = map(Record, arms)
-    level = float(setup.rules["level"])
+def shown_by(setup, b, a, margin):
+    """log E of "b is better than a by more than the margin", as a study computes it."""
+    rules = Record(setup.rules)
     with np.errstate(all="ignore"):
-        found = float(setup.bound(excess)(Record(setup.rules), 0, b, a, -margin)) + level
-        yes = bool(setup.bound(is_shown)(Record(setup.rules), 0, b, a, -margin))
-    assert not yes or found > level
+        found = float(setup.bound(excess)(rules, 0, b, a, -margin)) + rules.level
+        assert found > rules.level or not setup.bound(is_shown)(rules, 0, b, a, -margin)
     return found
 
 
@@ -205,82 +160,42 @@ def shown_by(setup, pulls, means, margin):
 @pytest.mark.parametrize("family", ["gaussian(variance=0.3)", "bernoulli", "poisson"])
 def test_what_shows_a_margin_is_never_above_a_scan_of_all_pairs_of_tilts(family, mirrored):
     """Random states near the level: never above, and mostly the same."""
-    rng, close, looked, kind = np.random.default_rng(3), 0, 0, family_of(family)
-    while looked < 20:
+    rng, kind, found, exact = np.random.default_rng(3), family_of(family), [], []
+    while len(found) < 20:
         margin = float(10 ** rng.uniform(-3, -0.7))
         n_b, n_a = (int(10 ** rng.uniform(0.5, 5)) for _ in range(2))
         mean_a = {"gaussian": rng.normal(), "bernoulli": rng.uniform(0, 0.9)}.get(kind.name, 10 ** rng.uniform(-2, 2))
         V = {"gaussian": 0.3, "bernoulli": 0.2}.get(kind.name, mean_a)
-        gap = margin + math.sqrt(rng.uniform(4, 30) * 2 * V * (1 / n_b + 1 / n_a))
-        mean_b = mean_a + gap
+        mean_b = mean_a + margin + math.sqrt(rng.uniform(4, 30) * 2 * V * (1 / n_b + 1 / n_a))
         if kind.whole_rewards:
             mean_b, mean_a = round(mean_b * n_b) / n_b, round(mean_a * n_a) / n_a
-        if not (kind.allows_mean(mean_b) and kind.allows_mean(mean_a) and mean_b > mean_a + margin):
-            continue
-        looked += 1
-        pulls, means = (n_b, n_a), (mean_b, mean_a)
-        if mirrored and not kind.is_symmetric:  # the smallest mean is wanted: b and a change places
-            wide = [(low, high, usual) for low, high, usual in kind.tilt_ranges]
-            if len(wide) > 1 and [low <= mean_b < high for low, high, _ in wide] != [
-                low <= mean_a < high for low, high, _ in wide
-            ]:
-                looked -= 1  # weights are those of the winner's range: the scan below has the other's
-                continue
-            found = shown_by(setup_of(family, margin, mirrored=True), pulls[::-1], (-mean_a, -mean_b), margin)
-        elif mirrored:
-            found = shown_by(setup_of(family, margin, mirrored=True), pulls[::-1],
-                             (kind.mirror(mean_a), kind.mirror(mean_b)), margin)  # fmt: skip
-        else:
-            found = shown_by(setup_of(family, margin), pulls, means, margin)
-        exact = least_log_e(kind, pulls, means, margin)
-        assert found <= max(exact, 0.0) + 1e-9
-        close += found >= exact - 0.1
-    assert close >= 0.9 * looked  # tilts too small to tell anything are left out
+        if kind.allows_mean(mean_b) and kind.allows_mean(mean_a) and mean_b > mean_a + margin:
+            pair = (n_b, n_a), (mean_b, mean_a)
+            weighed_at = -margin if mirrored and not kind.is_symmetric else 0.0  # the m of the arm that is to win
+            exact.append(least_log_e(kind, *pair, -margin, weighed_at))
+            arms = pair_of(setup_of(family, margin, mirrored), *(mirrored_pair(kind, *pair) if mirrored else pair))
+            found.append(shown_by(setup_of(family, margin, mirrored), *arms, margin))
+    check_never_above(found, exact, share=0.9, within=0.1, slack=1e-9)
 
 
 def test_what_bets_show_is_never_above_a_scan_of_all_pairs_of_stakes():
-    rng, close, looked = np.random.default_rng(4), 0, 0
-    rows = bets.table()
-    smaller = np.minimum.outer(np.arange(len(rows)), np.arange(len(rows)))
-    joint = np.outer(rows[:, bets.SHARE], rows[:, bets.SHARE]) * np.cumsum(rows[:, bets.GAIN])[smaller]
-    joint += sum(np.outer(rows[:, column], rows[:, column]) for column in (bets.FLAT, bets.LEANING))
-    joint, c = joint.astype(np.longdouble), rows[:, bets.STAKE][:, None].astype(np.longdouble)
-    while looked < 20:
+    rng, found, exact = np.random.default_rng(4), [], []
+    while len(found) < 20:
         margin = float(10 ** rng.uniform(-3, -0.7))
-        setup = Setup(family_of("bounded"), Bets(), policy_of("cheapest"), arms=2, delta=0.1, epsilon=2 * margin,
-                      goal=Cheapest(margin, (1.0, 2.0)))  # fmt: skip
-        centres, spread = (margin + rng.uniform(0.02, 0.4), 0.0), 10 ** rng.uniform(-3, -1)
-        shift = rng.uniform(0, 0.5)
+        setup, spread, shift = (
+            setup_of("bounded", margin, threshold=Bets),
+            10 ** rng.uniform(-3, -1),
+            rng.uniform(0, 0.5),
+        )
         samples = [
-            np.clip(rng.normal(centre + shift, spread, int(10 ** rng.uniform(0.7, 2.3))), 0, 1) for centre in centres
+            np.clip(rng.normal(centre + shift, spread, int(10 ** rng.uniform(0.7, 2.3))), 0, 1)
+            for centre in (margin + rng.uniform(0.02, 0.4), 0.0)
         ]
-        arms = setup.start()[0]
-        for arm, rewards in zip(arms, samples, strict=True):
-            for y in rewards.tolist():
-                bets.keep(Record(arm), Record(setup.rules), y)
-            arm["pulls"] = arm["tested"] = len(rewards)
-            arm["rewards"] = rewards.sum()
-            arm["mean"] = arm["rewards"] / len(rewards)
-            bets.weigh(Record(arm), None)
-        b, a = map(Record, arms)
-        if not b.mean > a.mean + margin:
-            continue
-        looked += 1
-        level = float(setup.rules["level"])
-        found = float(setup.bound(excess)(Record(setup.rules), 0, b, a, -margin)) + level
-        yes = bool(setup.bound(is_shown)(Record(setup.rules), 0, b, a, -margin))
-        up, down = (each.astype(np.longdouble) for each in samples)
-
-        def value(m, up=up, down=down, margin=margin):
-            u = np.log((1 + c * up) / (1 + c * m)).sum(axis=1)
-            v = np.log((1 + c * (1 - down)) / (1 + c * (1 - (m - margin)))).sum(axis=1)
-            return log_of_sum(u, joint, v)
-
-        least = least_of(value, margin, 1.0)
-        assert found <= max(least, 0.0) + 1e-9
-        assert not yes or least > level
-        close += found >= min(least, 700) - 0.05
-    assert close >= 0.9 * looked
+        b, a = map(Record, Statistics.of("bounded", samples).state(setup)[0])
+        if b.mean > a.mean + margin:
+            found.append(shown_by(setup, b, a, margin))
+            exact.append(least_log_e_of_bets([(each, np.ones(len(each))) for each in samples], -margin))
+    check_never_above(found, exact, share=0.9, slack=1e-9)
 
 
 # --- The worst sampling rule of two arms, by dynamic programming -----------------------------------------------------
@@ -289,22 +204,14 @@ def test_what_bets_show_is_never_above_a_scan_of_all_pairs_of_stakes():
 @pytest.mark.parametrize("threshold", ["contrast", pytest.param("bets", marks=SLOW)])
 def test_no_sampling_rule_shows_a_margin_more_often_than_promised(threshold):
     """All outcomes of up to 40 pulls of two bernoulli arms that differ by exactly the margin, also at the edges."""
-    from cabai.core.compiling import compiled
-
     horizon, margin, delta = 40, 0.1, 0.5
     family = "bernoulli" if threshold == "contrast" else "bounded"
-    setup = Setup(
-        family_of(family), {"contrast": Contrast, "bets": Bets}[threshold](), policy_of("cheapest"), arms=2,
-        delta=delta, epsilon=2 * margin, goal=Cheapest(margin, (1.0, 2.0)),
-    )  # fmt: skip
+    setup = setup_of(family, margin, threshold={"contrast": Contrast, "bets": Bets}[threshold], delta=delta)
     test = compiled(setup.bound(is_shown))
-    arms = setup.start()[0]
-    b, a = arms[0], arms[1]
+    b, a = setup.start()[0]
 
     def fill(arm, n, ones):
-        arm["pulls"] = arm["tested"] = n
-        arm["rewards"] = ones
-        arm["mean"] = arm["tested_mean"] = ones / n
+        put(arm, n, ones / n)
         if threshold == "bets":
             logs = setup.rules["logs"]
             arm["up"], arm["down"], arm["squares"] = ones * logs, (n - ones) * logs, ones

@@ -1,8 +1,9 @@
-"""Close enough is enough: the evidence with an epsilon, the proof's claims, and the errors that are left."""
+"""Close enough is enough: the evidence with an epsilon, and the proof's claims. (Errors: test_statistics.py.)"""
 
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import mpmath as mp
 import numpy as np
@@ -19,6 +20,7 @@ from cabai.policies import policy_of
 from cabai.thresholds import EValue, threshold_of
 from combinations import WITHOUT_BUDGET, covering
 from conftest import drawer
+from reference_bound import divergence
 
 FAMILIES = {
     "gaussian": Gaussian(),
@@ -57,23 +59,6 @@ def within(family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilo
 # --- An independent minimum ------------------------------------------------------------------------------------------
 
 
-def exact_divergence(family: str, p, q, variance):
-    """d(p, q) in textbook form, with 40 digits."""
-    if family == "gaussian":
-        return (p - q) ** 2 / (2 * variance)
-    if family.startswith("mirrored"):
-        p, q, family = -p, -q, family.removeprefix("mirrored ")
-    if p == q:
-        return mp.mpf(0)
-    if q <= 0 or (family == "bernoulli" and q >= 1):
-        return mp.inf
-    if family == "bernoulli":
-        return (p * mp.log(p / q) if p > 0 else 0) + ((1 - p) * mp.log((1 - p) / (1 - q)) if p < 1 else 0)
-    if family == "poisson":
-        return (p * mp.log(p / q) if p > 0 else 0) + q - p
-    return p / q - 1 - mp.log(p / q)
-
-
 def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):
     """The least of N_b d(mean_b, q) + N_a d(mean_a, q + epsilon): the best of a grid, then golden-section search there.
 
@@ -84,18 +69,18 @@ def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):
         n_b, mean_b, n_a, mean_a, epsilon, variance = map(mp.mpf, (n_b, mean_b, n_a, mean_a, epsilon, variance))
         if mean_b <= mean_a - epsilon:
             return mp.mpf(0)
+        name, sign = family.removeprefix("mirrored "), -1 if family.startswith("mirrored") else 1
         low, high = mean_a - epsilon, mean_b
-        if family in ("bernoulli", "poisson", "exponential"):
-            low = max(low, mp.mpf(0))
+        if name != "gaussian":
+            low, high = (max(low, mp.mpf(0)), high) if sign > 0 else (low, min(high, -epsilon))
         if family == "bernoulli":
             high = min(high, 1 - epsilon)
-        if family.startswith("mirrored"):
-            high = min(high, -epsilon)
 
         def value(q):
-            return n_b * exact_divergence(family, mean_b, q, variance) + n_a * exact_divergence(
-                family, mean_a, q + epsilon, variance
-            )
+            pairs = (n_b, mean_b, q), (n_a, mean_a, q + epsilon)
+            if name == "exponential" and not all(sign * mean > 0 for _, _, mean in pairs):
+                return mp.inf
+            return sum(n * divergence(name, sign * mean, sign * at, variance) for n, mean, at in pairs)
 
         shares = [mp.mpf(10) ** -k for k in range(12, 1, -1)] + [mp.mpf(k) / 40 for k in range(1, 40)]
         shares = [mp.mpf(0), *shares, *[1 - mp.mpf(10) ** -k for k in range(2, 13)], mp.mpf(1)]
@@ -110,12 +95,18 @@ def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):
         return min(value((left + right) / 2), min(values))
 
 
-def is_close(got, expected, mean_b, mean_a, epsilon) -> bool:
+def check_within(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0) -> bool:
     """To 1e-9, and what the rounding of q and of q + epsilon to doubles does to the gap that is squared; or to 1e-12
     nats, where a threshold asks for at least one."""
+    case = n_b, mean_b, n_a, mean_a, epsilon, variance
+    expected, got = exact_minimum(family, *case), within(family, *case)
+    if expected == 0:
+        assert got == 0, case
+        return False
     gap = mean_b - mean_a + epsilon
     relative = 1e-9 + 2e-15 * (abs(mean_a) + abs(mean_b) + epsilon) / gap
-    return abs(got - expected) < relative * expected + 1e-12
+    assert abs(got - expected) < relative * expected + 1e-12, (case, got, float(expected))
+    return True
 
 
 def random_case(rng, family):
@@ -141,15 +132,8 @@ def test_evidence_within_epsilon_is_the_least_of_all(family):
     rng = np.random.default_rng(list(FAMILIES).index(family))
     positive = 0
     for _ in range(40):
-        _, mean_b, _, mean_a, epsilon = case = random_case(rng, family)
-        variance = float(rng.choice([0.01, 1, 30])) if family == "gaussian" else 1.0
-        expected = exact_minimum(family, *case, variance)
-        got = within(family, *case, variance)
-        if expected == 0:
-            assert got == 0, case
-        else:
-            positive += 1
-            assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
+        case = random_case(rng, family)
+        positive += check_within(family, *case, float(rng.choice([0.01, 1, 30])) if family == "gaussian" else 1.0)
     assert positive >= 15
 
 
@@ -164,16 +148,9 @@ EDGES = {
 
 @pytest.mark.parametrize("family", EDGES)
 def test_evidence_within_epsilon_at_the_edges_of_a_family(family):
-    for mean_b in EDGES[family]:
-        for mean_a in EDGES[family]:
-            for epsilon in (1e-9, 0.9):
-                for n_b, n_a in ((1, 10**7), (10**7, 3)):
-                    case = n_b, mean_b, n_a, mean_a, epsilon
-                    expected, got = exact_minimum(family, *case), within(family, *case)
-                    if expected == 0:
-                        assert got == 0, case
-                    else:
-                        assert is_close(got, expected, mean_b, mean_a, epsilon), (case, got, float(expected))
+    pulls = (1, 10**7), (10**7, 3)
+    for mean_b, mean_a, epsilon, (n_b, n_a) in product(EDGES[family], EDGES[family], (1e-9, 0.9), pulls):
+        check_within(family, n_b, mean_b, n_a, mean_a, epsilon)
 
 
 def test_epsilon_of_zero_asks_for_the_plain_evidence():
@@ -260,76 +237,22 @@ def test_a_new_leader_drops_every_arm_that_it_beats(policy):
     assert arms.array["in_play"].tolist() == [1, 1, 0]
 
 
-def check_errors(instance, policy, threshold, epsilon, trajectories, tests, max_pulls=30_000):
-    """At delta = 0.1; an alarm where nothing is wrong has chance 1e-6 in all `tests` together."""
-    assert threshold_of(threshold).is_proven_for(instance.family)
-    runs = cabai.simulate(
-        instance, policy, threshold=threshold, delta=0.1, epsilon=epsilon, trajectories=trajectories, seed=11,
-        max_pulls=max_pulls,
-    )  # fmt: skip
-    assert runs.summary().errors <= binom.isf(1e-6 / tests, trajectories, 0.1)
-    return runs
-
-
 LADDERS = {
     "gaussian": (cabai.Instance("gaussian", [-0.8 * 0.3 * k for k in range(8)], [1.0] * 8), 0.3),
     "bernoulli": (cabai.Instance("bernoulli", [0.9 - 0.8 * 0.15 * k for k in range(7)], [1.0] * 7), 0.15),
 }
 
 
-@pytest.mark.parametrize("policy", ["co", "racing"])
-@pytest.mark.parametrize("family", LADDERS)
+@pytest.mark.parametrize(("family", "policy"), covering(LADDERS, ["co", "racing"]))
 def test_a_chain_of_eliminations_does_not_drift_down_a_ladder(family, policy):
     """Every arm is within epsilon of the next, but only two are within epsilon of the best; 2000 trajectories each."""
     instance, epsilon = LADDERS[family]
-    runs = check_errors(instance, policy, "evalue", epsilon, 2000, tests=4)
+    runs = cabai.simulate(
+        instance, policy, threshold="evalue", delta=0.1, epsilon=epsilon, trajectories=2000, seed=11, max_pulls=30_000
+    )
+    assert runs.summary().errors <= binom.isf(1e-6 / 4, 2000, 0.1)
     assert runs.finished.all()
     assert set(runs.decisions[~runs.wrong]) <= {0, 1}
-
-
-# Wrong arms are just below best - epsilon, and some arms are just above.
-HARD = {
-    "gaussian": (cabai.Instance("gaussian", [0, -0.45, -0.525, -0.525, -0.525], [1, 0.3, 0.1, 0.1, 1]), 0.5),
-    "bernoulli": (
-        cabai.Instance("bernoulli", [0.7, 0.52, 0.49, 0.49, 0.49], [1, 0.3, 0.1, 0.1, 1], cost_model="uniform"), 0.2),
-    "poisson": (cabai.Instance("poisson", [2, 1.55, 1.475, 1.475], [1, 0.3, 0.1, 0.1], cost_model="beta"), 0.5),
-    "exponential": (cabai.Instance("exponential", [1, 0.64, 0.58, 0.58], [1, 0.3, 0.1, 0.1]), 0.4),
-    "bounded": (cabai.Instance("bounded", [0.7, 0.52, 0.49, 0.49], [1, 0.3, 0.1, 0.1]), 0.2),
-}  # fmt: skip
-QUICK = covering(
-    ["gaussian", "bernoulli", "poisson"], ["top-two", "tas", "ctas", "uniform", "d-lucb", "racing", "co"], most=2
-)
-PROVEN = {
-    "gaussian": ["evalue", "mixture", "paper(alpha=1.3)"],
-    "bernoulli": ["evalue", "kt", "paper", "mixture"],
-    "poisson": ["evalue", "mixture"],
-    "exponential": ["evalue", "mixture(pairwise=false)"],
-    "bounded": ["evalue", "kt"],
-}
-LONG = [(f, t, p) for f, thresholds in PROVEN.items() for t in thresholds for p in WITHOUT_BUDGET]
-
-
-@pytest.mark.parametrize(("family", "policy"), QUICK)
-def test_errors_beyond_epsilon_stay_below_delta(family, policy):
-    instance, epsilon = HARD[family]
-    runs = check_errors(instance, policy, "evalue", epsilon, 2000, tests=len(QUICK))
-    assert runs.finished.all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "threshold", "policy"), LONG)
-def test_errors_beyond_epsilon_stay_below_delta_for_every_proven_threshold(family, threshold, policy):
-    instance, epsilon = HARD[family]
-    check_errors(instance, policy, threshold, epsilon, 20_000, tests=len(LONG))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", WITHOUT_BUDGET)
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
-def test_errors_of_runs_cut_short_stay_below_delta(family, policy):
-    """Where an early false alarm is the only way to stop: 20,000 trajectories of at most 60 pulls."""
-    instance, epsilon = HARD[family]
-    check_errors(instance, policy, "evalue", epsilon, 20_000, tests=18, max_pulls=60)
 
 
 TIED = {
@@ -340,7 +263,7 @@ TIED = {
 }
 
 
-@pytest.mark.parametrize(("name", "policy"), covering(TIED, sorted(WITHOUT_BUDGET, key="d-lucb".__ne__), most=6))
+@pytest.mark.parametrize(("name", "policy"), covering(TIED, sorted(WITHOUT_BUDGET, key="d-lucb".__ne__), most=4))
 def test_tied_arms_end_a_run(name, policy):
     instance, epsilon = TIED[name]
     runs = cabai.simulate(

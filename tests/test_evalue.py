@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from scipy import special, stats
 
 import reference
-from cabai import Instance, Statistics, simulate
+from cabai import Statistics
 from cabai.core.compiling import compiled
 from cabai.core.evidence import evidence
 from cabai.core.observe import weigh
@@ -22,7 +22,7 @@ from cabai.families import family_of
 from cabai.thresholds import EValue
 from combinations import covering
 from conftest import variance_of
-from worst_rule import most_often_crossed
+from worst_rule import check_no_rule_crosses
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 CHANCE = 1e-6  # how often a statistical test here may fail by chance
@@ -114,39 +114,8 @@ def exact_log_evalue(family, pulls, rewards, first):
     """M(b) + M(a) - L0 in 60 digits."""
     kind = family_of(family)
     with mp.workdps(60):
-        v = mpf(variance_of(kind))
-
-        def x_log(x, y):
-            return x * mp.log(y) if x > 0 else mpf(0)
-
-        def mixture(n, r, f):
-            if kind.name == "gaussian":
-                return -mp.log(n) / 2 + (r * r / n - f * f) / (2 * v)
-            if kind.name == "poisson":
-                return mp.loggamma(r + 0.5) - (r + 0.5) * mp.log(n) - mp.loggamma(f + 0.5)
-            if kind.name == "exponential":
-                return mp.loggamma(n) - n * mp.log(r) + mp.log(f)
-            return mp.loggamma(r + 0.5) + mp.loggamma(n - r + 0.5) - mp.loggamma(n + 1) - mp.log(mp.pi)
-
-        def largest(n, s):
-            if kind.name == "gaussian":
-                return s * s / (2 * v * n)
-            if kind.name == "poisson":
-                return x_log(s, s / n) - s
-            if kind.name == "exponential":
-                return -n * mp.log(s / n) - n
-            return x_log(s, s / n) + x_log(n - s, (n - s) / n)
-
-        data = [(mpf(n), mpf(float(r)), mpf(float(f))) for n, r, f in zip(pulls, rewards, first, strict=True)]
-        if kind.name in ("bernoulli", "bounded"):
-            (n_b, s_b), (n_a, s_a) = ((n, r) for n, r, f in data)
-        else:
-            (n_b, s_b), (n_a, s_a) = ((n - 1, r - f) for n, r, f in data)
-        if s_b / n_b > s_a / n_a:
-            l0 = largest(n_b + n_a, s_b + s_a)
-        else:
-            l0 = largest(n_b, s_b) + largest(n_a, s_a)
-        return float(mixture(*data[0]) + mixture(*data[1]) - l0)
+        b, a = ((mpf(n), mpf(float(r)), mpf(float(f))) for n, r, f in zip(pulls, rewards, first, strict=True))
+        return float(reference.log_evalue(kind.name, *b, *a, mpf(variance_of(kind))))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -172,14 +141,12 @@ def test_log_e_is_exact_for_few_pulls(family):
         assert log_evalue(family, pulls, sums, first) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0, 1e3, 1e6, -1e6])
+@pytest.mark.parametrize("shift", [0.0, 1.0, 1e6, -1e6])
 def test_log_e_of_gaussian_rewards_does_not_depend_on_where_zero_is(shift):
     """2^k + 1 pulls, so that the means of what counts are exact."""
     pulls, first, sums = np.array([4097, 1025]), np.array([0.25, -0.5]), np.array([64.25, -32.5])
-    plain = log_evalue("gaussian", pulls, sums, first)
-    assert plain == pytest.approx(exact_log_evalue("gaussian", pulls, sums, first), abs=1e-12)
-    shifted = log_evalue("gaussian", pulls, sums + pulls * shift, first + shift)
-    assert shifted == pytest.approx(plain, abs=1e-9)
+    plain = exact_log_evalue("gaussian", pulls, sums, first)
+    assert log_evalue("gaussian", pulls, sums + pulls * shift, first + shift) == pytest.approx(plain, abs=1e-9)
 
 
 @pytest.mark.parametrize("mean", [1e4, 1e6, 1e8])
@@ -327,14 +294,8 @@ def test_the_mean_of_the_bernoulli_evalue_is_at_most_one_wherever_the_null_holds
             assert (chance * e).sum() <= 1
 
 
-@pytest.mark.parametrize("mu", [0.05, 0.5, 0.9])
-def test_no_sampling_rule_makes_a_bernoulli_evalue_cross_more_often_than_promised(mu):
-    """The rule that maximises the chance of E >= x within 40 pulls of two equal arms, by dynamic programming."""
-    horizon = 40
-    tables = {(n, t - n): bernoulli_log_evalues(n, t - n) for t in range(2, horizon + 1) for n in range(1, t)}
-    for x in (1.5, 2.0, 5.0, 20.0):
-        crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
-        assert most_often_crossed(crossed, mu, horizon) <= 1 / x
+def test_no_sampling_rule_makes_a_bernoulli_evalue_cross_more_often_than_promised():
+    check_no_rule_crosses(bernoulli_log_evalues, [0.05, 0.5, 0.9], horizon=40)
 
 
 # --- Chance: by simulation, for every family -------------------------------------------------------------------------
@@ -448,48 +409,3 @@ def test_adaptive_sampling_of_two_equal_arms_crosses_as_rarely_as_promised(truth
     assert_rarely_above(largest_e, truth)
     assert_rarely_above(largest_w, truth)
     assert_mean_at_most_one(log_w)
-
-
-NEAR_TIES = {"gaussian": 0.5, "bernoulli": 0.5, "bounded": 0.5, "poisson": 1.5, "exponential": 1.0}
-TRAJECTORIES = 2000
-
-
-def near_tie(family, arms):
-    mean = NEAR_TIES[family]
-    return Instance(family, [mean, *[mean - 1e-9] * (arms - 1)], np.linspace(1, 0.3, arms), cost_model="uniform")
-
-
-def assert_no_more_than(errors, chance):
-    assert stats.binom.sf(errors - 1, TRAJECTORIES, chance) > CHANCE, (errors / TRAJECTORIES, chance)
-
-
-@pytest.mark.parametrize("arms", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", [
-    each if each in ("gaussian", "bernoulli") else pytest.param(each, marks=pytest.mark.slow) for each in NEAR_TIES
-])  # fmt: skip
-def test_uniform_sampling_of_nearly_equal_arms_errs_as_rarely_as_promised(family, arms):
-    """2000 trajectories of at most 3000 pulls: each arm is named with probability delta/(K - 1) at most."""
-    deltas = [0.8, 0.3, 0.05]
-    found = simulate(
-        near_tie(family, arms), "uniform", delta=deltas, threshold="evalue", trajectories=TRAJECTORIES, seed=3,
-        max_pulls=3000, workers=1,
-    )  # fmt: skip
-    for runs, delta in zip(found, deltas, strict=True):
-        assert_no_more_than(int(runs.wrong.sum()), delta)
-        for a in range(arms):
-            assert_no_more_than(int((runs.decisions == a).sum()), delta / (arms - 1))
-    if arms == 2 and family != "bounded":  # whose uniform rewards vary less than the test allows for
-        assert found[0].finished.mean() > 0.02  # so that errors were possible
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arms", [2, 10])
-@pytest.mark.parametrize("policy", ["co", "ctas"])
-@pytest.mark.parametrize("family", NEAR_TIES)
-def test_every_policy_errs_as_rarely_as_promised_in_the_long_run(family, policy, arms):
-    """2000 trajectories of at most 20 000 pulls."""
-    runs = simulate(
-        near_tie(family, arms), policy, delta=0.2, threshold="evalue", trajectories=TRAJECTORIES, seed=5,
-        max_pulls=20_000, workers=1,
-    )  # fmt: skip
-    assert_no_more_than(int(runs.wrong.sum()), 0.2)

@@ -92,7 +92,7 @@ def test_who_may_be_best_how_far_and_who_is_better_against_mixtures_by_another_f
 
 def test_within_against_every_pair_of_tilts():
     """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits."""
-    from test_contrast import least_log_e
+    from pairs import least_log_e
 
     rng = np.random.default_rng(3)
     data = {arm: rng.normal(mean, 1, 40).tolist() for arm, mean in (("a", 0.0), ("b", 0.25))}

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from scipy.stats import binom
 
 import cabai
@@ -19,24 +18,12 @@ from cabai.core.state import Record
 from cabai.families import Bernoulli, Bounded, Exponential, Gaussian, Mirrored, Poisson, family_of, mirror_image
 from cabai.families.base import lower_end, upper_end
 from cabai.families.slots import divergence, edges, variance_at, variance_slope
-from cabai.study import LEASE
-from cabai.study.settings import Settings
 from cabai.thresholds import threshold_of
 from combinations import WITHOUT_BUDGET
 from conftest import drawer
 from folding import Play
-
-NAMES = itertools.count()
-
-
-def new_study(direction: str, family: str, policy: str, **options) -> cabai.study.Study:
-    if family == "gaussian":
-        family = "gaussian(variance=1)"
-    return cabai.create_study(
-        f"mirrored {next(NAMES)}", arms=["a", "b", "c"], family=family, delta=0.1, policy=policy, direction=direction,
-        storage="memory", **options,
-    )  # fmt: skip
-
+from reference_bound import reference
+from studies import new
 
 INSTANCES = {
     "gaussian": (cabai.Instance("gaussian", [1.5, 0.5, 0.4], [1, 0.1, 0.3], cost_model="uniform"), lambda x: -x),
@@ -50,8 +37,10 @@ INSTANCES = {
 def test_minimising_is_maximising_the_mirrored_rewards(family, policy):
     instance, mirror = INSTANCES[family]
     epsilon = 0.05 if policy == "ctas" else 0.0
-    small = new_study("minimize", family, policy, epsilon=epsilon, max_pulls=80)
-    large = new_study("maximize", family, policy, epsilon=epsilon, max_pulls=80)
+    small, large = (
+        new(family=family, policy=policy, epsilon=epsilon, max_pulls=80, delta=0.1, direction=direction)
+        for direction in ("minimize", "maximize")
+    )
     draw = drawer(instance, 4, 0)
     while not small.stopped:
         one, two = small.ask(), large.ask()
@@ -74,7 +63,7 @@ def test_minimising_is_maximising_the_mirrored_rewards(family, policy):
 def test_small_rewards_win_where_they_are_wanted():
     """In plain words: waiting times of 1, 2 and 3 seconds; the shortest is found, and costs are still paid."""
     instance = cabai.Instance("exponential", [3, 1, 2], [1, 1, 1])
-    study, draw = new_study("minimize", "exponential", "co"), drawer(instance, 0, 0)
+    study, draw = new(family="exponential", delta=0.1, direction="minimize"), drawer(instance, 0, 0)
     study.run(lambda arm: draw("abc".index(arm)))
     assert study.decision == "b"
     assert "b has the smallest mean" in study.status().sentence
@@ -138,31 +127,6 @@ def test_prices_and_evidence_are_the_familys_with_the_arms_swapped(name, thresho
     assert 25 < preferred < 75
 
 
-def textbook(family: str, p: float, q: float) -> float:
-    if family == "poisson":
-        return (p * math.log(p / q) if p > 0 else 0.0) + q - p
-    return p / q - 1 - math.log(p / q)
-
-
-def cheapest(family: str, means: list[float], costs: list[float]) -> float:
-    """The least cost of pulls that give every arm but the one with the smallest mean 1 nat of evidence against "mine is
-    as small": min over n of sum c n, with a general-purpose optimiser over log n."""
-    best, K = int(np.argmin(means)), len(means)
-
-    def nats(x, a):
-        n = np.exp(x)
-        m = (n[best] * means[best] + n[a] * means[a]) / (n[best] + n[a])
-        return n[best] * textbook(family, means[best], m) + n[a] * textbook(family, means[a], m)
-
-    limits = [{"type": "ineq", "fun": lambda x, a=a: math.log(nats(x, a))} for a in range(K) if a != best]
-    found = [
-        minimize(lambda x: math.log(np.exp(x) @ costs), np.full(K, start), constraints=limits, method="SLSQP",
-                 options={"ftol": 1e-14, "maxiter": 1000})
-        for start in (0.0, 3.0, 6.0)
-    ]  # fmt: skip
-    return math.exp(min(each.fun for each in found if each.success))
-
-
 @pytest.mark.parametrize(
     ("family", "means"),
     [
@@ -179,52 +143,36 @@ def test_shares_for_the_smallest_mean_solve_the_lower_bound(family, means):
         costs = (10 ** rng.uniform(-1.5, 0, len(means))).tolist()
         best = int(np.argmin(means))
         hardness, shares = solve(mirror_image(family_of(family)), -np.array(means), np.array(costs), best)
-        assert hardness == pytest.approx(cheapest(family, means, costs), rel=1e-6)
-        n = hardness * shares / costs
-        assert shares.sum() == pytest.approx(1)
-        for a in range(len(means)):  # all rivals are as hard: 1 nat each
-            if a != best:
-                m = (n[best] * means[best] + n[a] * means[a]) / (n[best] + n[a])
-                nats = n[best] * textbook(family, means[best], m) + n[a] * textbook(family, means[a], m)
-                assert nats == pytest.approx(1, rel=1e-6)
-
-
-def smallest_mean_settings(family: str, arms: int, policy: str, delta: float) -> Settings:
-    return Settings.checked(
-        arms=[str(a) for a in range(arms)], family=family, delta=delta, policy=policy, threshold="evalue", epsilon=0.0,
-        direction="minimize", costs=None, max_cost=None, max_pulls=None, lease=LEASE, on_lapse="offer",
-        seed=0,
-    )  # fmt: skip
-
-
-def decide(settings: Settings, rng: np.random.Generator, draw, most: int) -> int | None:
-    """One trajectory in plain Python, without a database."""
-    play, K = Play(settings), len(settings.arms)
-    for _ in range(most):
-        a = play.choose([0] * K)
-        play.observe(a, settings.seen(float(draw(rng, a))), 1.0)
-        if play.stops():
-            return play.leader
-    return None
+        expected, cost_shares, _ = reference(family, means, costs, smallest=True)
+        assert hardness == pytest.approx(float(expected), rel=1e-9)
+        assert shares / shares.sum() == pytest.approx(list(map(float, cost_shares)), rel=1e-9)
 
 
 def errors(family: str, means: list[float], policy: str, trajectories: int, most: int) -> tuple[int, int]:
-    draws = {
-        "poisson": lambda rng, a: rng.poisson(means[a]),
-        "exponential": lambda rng, a: max(rng.exponential(means[a]), 1e-300),
-    }
-    settings = smallest_mean_settings(family, len(means), policy, 0.1)
-    rng = np.random.default_rng(8)
-    decisions = [decide(settings, rng, draws[family], most) for _ in range(trajectories)]
+    """Wrong and missing decisions of trajectories in plain Python, without a database."""
+    settings = new(
+        arms=[str(a) for a in range(len(means))], family=family, delta=0.1, policy=policy, threshold="evalue",
+        direction="minimize",
+    ).settings  # fmt: skip
+    draw = {"poisson": np.random.Generator.poisson, "exponential": np.random.Generator.exponential}[family]
+    rng, decisions = np.random.default_rng(8), []
+    for _ in range(trajectories):
+        play, stopped = Play(settings), False
+        for _ in range(most):
+            a = play.choose([0] * len(means))
+            play.observe(a, settings.seen(float(draw(rng, means[a]))), 1.0)
+            if stopped := play.stops():
+                break
+        decisions.append(play.leader if stopped else None)
     return sum(d is not None and d != int(np.argmin(means)) for d in decisions), sum(d is None for d in decisions)
 
 
 @pytest.mark.parametrize("family", ["poisson", "exponential"])
 def test_errors_stay_below_delta_where_the_smallest_mean_is_wanted(family):
-    """100 trajectories that end, and 200 near ties that are cut short; delta = 0.1, one-sided at 1e-6 / 4."""
-    wrong, unfinished = errors(family, [1.0, 4.0, 6.0], "co", 100, 5000)
+    """30 trajectories that end, and 200 near ties that are cut short; delta = 0.1, one-sided at 1e-6 / 4."""
+    wrong, unfinished = errors(family, [1.0, 4.0, 6.0], "co", 30, 5000)
     assert unfinished == 0
-    assert wrong <= binom.isf(1e-6 / 4, 100, 0.1)
+    assert wrong <= binom.isf(1e-6 / 4, 30, 0.1)
     wrong, _ = errors(family, [1.0, 1.05, 1.05], "co", 200, 30)
     assert wrong <= binom.isf(1e-6 / 4, 200, 0.1)
 

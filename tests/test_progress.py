@@ -180,7 +180,7 @@ def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
 
 def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
     """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits, at the level of both pairs of arms."""
-    from test_contrast import least_log_e
+    from pairs import least_log_e
 
     study, chance = new(arms=["a", "b"], family="gaussian", policy="uniform", costs=[1, 1], delta=0.1), random.Random(3)
     for _ in range(60):

@@ -1,24 +1,17 @@
 """Random rewards and costs: the right distributions, and streams that know nothing of each other."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-import cabai
-from cabai import Instance
 from cabai.core.compiling import compiled
 from cabai.families import FAMILIES, family_of
 from cabai.families.slots import draw
 from cabai.instance import COST_MODELS
-from cabai.policies import POLICIES
 from cabai.simulation import truth
-from cabai.simulation.loop import State
-from cabai.simulation.parallel import Chunks
 from cabai.simulation.truth import DRAWS, TRUTH, draw_cost
-from cabai.simulation.work import Work
 from cabai.support.specialise import binding, specialised
 from cabai.support.streams import EDGE, HEIGHT, TAIL
 
@@ -167,7 +160,7 @@ def assert_counts(sample, law, least=20):
     assert stats.chisquare(observed, expected).pvalue > CHANCE
 
 
-@pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (1.5, 1.0), (-3.0, 0.04), (1e6, 100.0)])
+@pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (-3.0, 0.04), (1e6, 100.0)])
 def test_gaussian_rewards_are_normal(mean, variance):
     family = f"gaussian(variance={variance})"
     assert_continuous(rewards(family, mean), stats.norm(mean, math.sqrt(variance)))
@@ -207,14 +200,7 @@ def test_bernoulli_rewards_are_zero_or_one_with_the_right_chance(mean):
     assert stats.binomtest(int(sample.sum()), len(sample), mean).pvalue > CHANCE
 
 
-@pytest.mark.parametrize(
-    ("family", "mean"), [("bernoulli", 0.0), ("bernoulli", 1.0), ("poisson", 0.0), ("bounded", 0.0), ("bounded", 1.0)]
-)
-def test_rewards_at_the_boundary_are_certain(family, mean):
-    assert (rewards(family, mean, count=10_000) == mean).all()
-
-
-@pytest.mark.parametrize("mean", [0.001, 1.5, 9.99, 10.0, 50.0, 1e7])
+@pytest.mark.parametrize("mean", [0.001, 1.5, 9.99, 10.0, 1e7])
 def test_poisson_rewards_are_poisson(mean):
     """By inversion below a mean of 10, by transformed rejection from there on; 4 million draws."""
     sample = rewards("poisson", mean, count=4 * MANY)
@@ -230,7 +216,7 @@ def test_exponential_rewards_are_exponential(mean):
     assert_continuous(sample, stats.expon(scale=mean))
 
 
-@pytest.mark.parametrize("mean", [0.01, 0.3, 0.5, 0.75, 0.999])
+@pytest.mark.parametrize("mean", [0.01, 0.5, 0.75])
 def test_bounded_rewards_are_uniform_around_the_mean_and_within_zero_and_one(mean):
     sample = rewards("bounded", mean)
     half = min(mean, 1 - mean)
@@ -240,7 +226,7 @@ def test_bounded_rewards_are_uniform_around_the_mean_and_within_zero_and_one(mea
     assert len(np.unique(sample)) > 0.99 * len(sample)
 
 
-@pytest.mark.parametrize("mean", [1.0, 250.0])
+@pytest.mark.parametrize("mean", [250.0])
 @pytest.mark.parametrize(
     ("model", "law", "least", "most"),
     [
@@ -257,13 +243,10 @@ def test_random_costs_follow_their_law(model, law, least, most, mean):
     assert_continuous(sample, law)
 
 
-def test_two_point_costs_are_half_or_one_and_a_half_times_the_mean():
+def test_two_point_and_fixed_costs_follow_their_law():
     sample = costs("two-point", 4.0)
     assert set(np.unique(sample)) == {2.0, 6.0}
     assert stats.binomtest(int((sample == 6).sum()), len(sample), 0.5).pvalue > CHANCE
-
-
-def test_fixed_costs_are_the_mean():
     assert (costs("fixed", 0.3, count=1000) == 0.3).all()
 
 
@@ -281,8 +264,8 @@ def next_reward(family, mean, bits):
 
 @pytest.mark.parametrize("bits", [LOWEST, HIGHEST])
 def test_extreme_uniform_numbers_give_rewards_the_family_allows(bits):
-    assert next_reward("bernoulli", 0.0, bits) == 0
-    assert next_reward("bernoulli", 1.0, bits) == 1
+    for family, mean in (("bernoulli", 0.0), ("bernoulli", 1.0), ("poisson", 0.0), ("bounded", 0.0), ("bounded", 1.0)):
+        assert next_reward(family, mean, bits) == mean  # certain
     for mean in (1e-300, 0.3, 0.5, 0.9, 1.0):
         assert 0 <= next_reward("bounded", mean, bits) <= 1
     for mean in (1e-300, 1.0, 1e300):
@@ -345,17 +328,19 @@ def assert_fair_bits(words):
     assert abs(ones.sum() - 32 * n) <= SIGMAS * math.sqrt(16 * n)
 
 
-def assert_bits_unrelated(words, others):
-    """The bits in which two series differ are fair: no bit of one follows the same bit of the other."""
+def assert_unrelated(words, others):
+    """The bits in which two series differ are fair: no bit of one follows the same bit of the other. And so are the
+    correlation of their uniform numbers, and the counts of their pairs in 16 x 16 cells (chi-square)."""
     assert_fair_bits(words ^ others)
-
-
-def assert_uncorrelated(u, v):
-    """The correlation of two series of uniform numbers, and a chi-square on 16 x 16 cells of their pairs."""
-    n = len(u)
+    u, v, n = units(words), units(others), len(words)
     assert abs(12 * np.mean((u - 0.5) * (v - 0.5))) <= SIGMAS / math.sqrt(n)
     cells = np.bincount((u * 16).astype(int) * 16 + (v * 16).astype(int), minlength=256)
     assert stats.chisquare(cells).pvalue > CHANCE
+
+
+def assert_lags_unrelated(words, lags=(1, 2, 100)):
+    for lag in lags:
+        assert_unrelated(words[:-lag], words[lag:])
 
 
 LENGTH = 1_000_000
@@ -367,11 +352,9 @@ def test_a_stream_passes_the_tests_of_bits_runs_and_serial_correlation(seed):
     for start in (of_rewards[0, 0], of_costs[0, 1]):
         words = stream(start, LENGTH)[0]
         assert_fair_bits(words)
-        u = units(words)
-        for lag in (1, 2, 3, 7, 16):
-            assert_uncorrelated(u[:-lag], u[lag:])
+        assert_lags_unrelated(words, (1, 2, 3, 7, 16))
         # The number of runs above and below one half: mean (n + 1)/2, variance (n - 1)/4.
-        changes = int(np.count_nonzero(np.diff(u < 0.5)))
+        changes = int(np.count_nonzero(np.diff(words < np.uint64(2**63))))
         assert stats.binomtest(changes, LENGTH - 1, 0.5).pvalue > CHANCE
         # The bits of each word, one after the other, change as often as they stay.
         changes = int(np.bitwise_count((words ^ (words >> np.uint64(1))) & np.uint64(2**63 - 1)).sum())
@@ -398,40 +381,28 @@ def test_the_rewards_of_an_arm_are_independent_of(neighbour):
     later = starts(2, 50, seed=12346)[1]
     mine, other = (stream(s, LENGTH)[0] for s in NEIGHBOURS[neighbour](*starts(2**12 + 1, 50, seed=12345), later))
     for lag in (0, 1, 2):
-        assert_uncorrelated(units(mine[: LENGTH - lag]), units(other[lag:]))
-        assert_bits_unrelated(mine[: LENGTH - lag], other[lag:])
+        assert_unrelated(mine[: LENGTH - lag], other[lag:])
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_the_first_numbers_of_many_trajectories_are_independent(which):
-    """Across 1 000 000 trajectories, as the trajectories of one simulation see them."""
-    coins, of_rewards, of_costs = starts(MANY, 2, seed=7)
-    start = (coins, of_rewards[:, 0], of_costs[:, 1])[which]
-    words = stream(start, 2)
+    """Across 500 000 trajectories, as the trajectories of one simulation see them."""
+    coins, of_rewards, of_costs = starts(MANY // 2, 2, seed=7)
+    words = stream((coins, of_rewards[:, 0], of_costs[:, 1])[which], 2)
     for series in words.T:
         assert_fair_bits(series)
         assert stats.kstest(units(series), "uniform").pvalue > CHANCE
-        for lag in (1, 2, 100):
-            assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
-            assert_bits_unrelated(series[:-lag], series[lag:])
-    assert_uncorrelated(*units(words).T)
+        assert_lags_unrelated(series)
+    assert_unrelated(*words.T)
 
 
-def test_the_first_numbers_of_many_arms_are_independent():
+def test_the_first_numbers_of_many_arms_and_of_many_seeds_are_independent():
     _, of_rewards, of_costs = starts(1, MANY, seed=8)
-    for start in (of_rewards[0], of_costs[0]):
+    of_seeds = np.array([starts(1, 2, seed=seed)[1][0] for seed in range(30_000)])
+    for start in (of_rewards[0], of_costs[0], *of_seeds.T):
         series = stream(start, 1)[:, 0]
         assert_fair_bits(series)
-        for lag in (1, 2, 100):
-            assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
-
-
-def test_the_first_numbers_of_many_seeds_are_independent():
-    series = np.concatenate([stream(starts(1, 2, seed=seed)[1][:, 0], 1)[0] for seed in range(100_000)])
-    assert_fair_bits(series)
-    for lag in (1, 2, 100):
-        assert_uncorrelated(units(series[:-lag]), units(series[lag:]))
-        assert_bits_unrelated(series[:-lag], series[lag:])
+        assert_lags_unrelated(series)
 
 
 def places(start):
@@ -439,15 +410,14 @@ def places(start):
     return start * np.uint64(pow(GOLDEN, -1, WORD))
 
 
-def test_no_two_of_a_million_streams_start_near_each_other():
+def test_no_two_of_half_a_million_streams_start_near_each_other():
     """All streams run along one orbit of length 2^64: two that start g steps apart share all but g numbers.
 
     For n places at random, the least distance is below g with a chance of about n² g / 2^64.
     """
-    coins, of_rewards, of_costs = starts(120_000, 4, seed=0)
+    coins, of_rewards, of_costs = starts(60_000, 4, seed=0)
     all_starts = np.concatenate([coins, of_rewards.ravel(), of_costs.ravel()])
     n = len(all_starts)
-    assert n == 1_080_000
     assert len(np.unique(all_starts)) == n
     place = np.sort(places(all_starts))
     gaps = np.diff(place).astype(float)
@@ -459,7 +429,7 @@ def test_no_two_of_a_million_streams_start_near_each_other():
     assert_fair_bits(all_starts)
 
 
-# --- The n-th reward of an arm is the same whatever else differs -----------------------------------------------------
+# --- The n-th reward of an arm is the same whatever else differs (and whatever the policy: test_exactness.py) --------
 
 
 INSTANCES = {
@@ -481,65 +451,3 @@ def test_rewards_depend_neither_on_the_number_of_arms_nor_on_the_costs_drawn_in_
             between.append(draw_reward(many[a], family))
             draw_reward(many[a + 2], family)
         assert plain == between
-
-
-def last_states(monkeypatch, instance, policy, **options):
-    """The arms' records as the last trajectory of each chunk left them."""
-    found, real = [], Work.compiled
-
-    def watched(work):
-        run_chunk, choose, stop = real(work)
-
-        def loop(*arguments):
-            done = run_chunk(*arguments)
-            found.append(next(x for x in arguments if isinstance(x, State)).arms.copy())
-            return done
-
-        return loop, choose, stop
-
-    monkeypatch.setattr(Work, "compiled", watched)
-    monkeypatch.setattr(Chunks, "size", lambda *_: 1)
-    cabai.simulate(instance, policy, trajectories=4, workers=1, delta=0.01, **options)
-    monkeypatch.undo()
-    assert len(found) == 4
-    return found
-
-
-# Every pair is compiled again, so the default run has few, and the slow one all.
-EVERY_PAIR = list(itertools.product(
-    ("uniform", "co", "ctas", "tas", "racing", "d-lucb", "top-two"),
-    (("fixed", 2), ("uniform", 3), ("two-point", 3), ("beta", 3), ("exponential", 2)),
-))  # fmt: skip
-SOME_PAIRS = {
-    "gaussian": [("co", ("beta", 3))],
-    "bernoulli": [("ctas", ("exponential", 2))],
-    "bounded": [("top-two", ("uniform", 3))],
-}
-
-
-@pytest.mark.parametrize(
-    ("family", "pairs"),
-    [
-        *(pytest.param(family, pairs, id=f"{family}-some") for family, pairs in SOME_PAIRS.items()),
-        *(pytest.param(family, EVERY_PAIR, id=f"{family}-every", marks=pytest.mark.slow) for family in FAMILIES.names),
-    ],
-)
-def test_every_policy_cost_model_and_number_of_arms_faces_the_same_rewards_and_costs(family, pairs, monkeypatch):
-    """Each arm's sums are those of the first rewards and costs of its streams, to the last bit."""
-    seen = set()
-    for policy, (model, arms) in pairs:
-        means, prices = INSTANCES[family][:arms], [1.0, 0.2, 0.3][:arms]
-        instance = Instance(family, means, prices, cost_model=model)
-        states = last_states(monkeypatch, instance, policy, seed=17, max_pulls=400)
-        for trajectory, state in enumerate(states):
-            drawn = truth_of(family, means, prices, seed=17, trajectory=trajectory)
-            for a in range(arms):
-                out = np.empty(state[a]["pulls"])
-                fill_rewards(drawn[a], family, out)
-                assert state[a]["rewards"] == np.add.accumulate(out)[-1]
-                assert state[a]["first"] == out[0]
-                if not POLICIES.classes[policy].cost_blind:
-                    fill_costs(drawn[a], model, out)
-                    assert state[a]["costs"] == np.add.accumulate(out)[-1]
-                seen.add(len(out))
-    assert len(seen) > 2 * len(pairs)  # the policies did sample differently

@@ -14,15 +14,24 @@ from cabai import InvalidInput, Statistics
 from cabai.core.setup import Setup
 from cabai.families import family_of
 from cabai.thresholds import KT, EValue, Mixture, Paper, Stylized, threshold_of
-from cabai.thresholds.mixture import calibration, gaussian_calibration, h_inverse, zeta
 from cabai.thresholds.paper import smallest_log_B
 from combinations import covering
 from conftest import variance_of
 
 ALL = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
-PULLS = [(1, 1), (1, 2), (3, 7, 2), (40, 60), (1, 999), (5000, 5000, 10, 10**6), (10**9, 3), (10**9, 10**9, 10**9)]
-DELTAS = [0.9, 0.5, 0.05, 1e-6, 1e-100]
+PULLS = [
+    (1, 1),
+    (1, 2),
+    (3, 7, 2),
+    (40, 60),
+    (1, 999),
+    (5000, 5000, 10, 10**6),
+    (10**9, 3),
+    (10**9, 10**9, 10**9),
+    (2,) * 50,
+]
+DELTAS = [0.998, 0.9, 0.5, 0.05, 1e-6, 1e-100, 1e-300]
 
 
 def rules_of(family, threshold, **options):
@@ -48,28 +57,24 @@ def flat(family, pulls):
         ("paper(alpha=1.3, B=1e30)", {"alpha": 1.3, "B": 1e30}),
         ("stylized", {}),
         ("mixture(pairwise=false)", {}),
+        ("kt", {}),
     ],
 )
 def test_a_threshold_in_t_equals_the_reference(family, threshold, parameters):
     rule, name = threshold_of(threshold), family_of(family).name
+    if threshold == "kt" and name not in ("bernoulli", "bounded"):
+        return
     for pulls, delta in itertools.product(PULLS, DELTAS):
         data = flat(family, pulls)
         expected = reference.beta(rule.name, sum(pulls), delta, len(pulls), name, parameters)
         assert rule.required(data, 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
-def test_kt_equals_the_reference(family):
-    for pulls, delta in itertools.product(PULLS, DELTAS):
-        expected = reference.beta_kt(sum(pulls), delta, len(pulls))
-        assert KT().required(flat(family, pulls), 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_mixture_of_a_pair_equals_the_reference(family):
     for pulls, delta in itertools.product(PULLS, DELTAS):
         data = flat(family, pulls)
-        for b, a in itertools.permutations(range(len(pulls)), 2):
+        for b, a in itertools.permutations(range(min(len(pulls), 4)), 2):
             name = family_of(family).name
             expected = reference.beta_mixture_pairwise(pulls[b], pulls[a], delta, len(pulls), name)
             assert Mixture().required(data, b, a, delta=delta) == pytest.approx(expected, rel=1e-12)
@@ -101,74 +106,6 @@ def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
         beaten = (rule.beats(data, data.leader, a, delta=delta) for a in range(arms) if a != data.leader)
         assert rule.stops(data, delta=delta) == all(beaten)
     assert 0.05 < np.mean(answers) < 0.95  # both answers were put to the test
-
-
-# --- The constants of `mixture` --------------------------------------------------------------------------------------
-
-
-def exact_h_inverse(x):
-    return -mp.lambertw(-mp.exp(-x), -1).real
-
-
-def exact_calibration(x):
-    """T(x) = 2 htilde((h^-1(1 + x) + log(2 zeta(2))) / 2), with htilde as defined by Kaufmann and Koolen, z = 3/2."""
-    with mp.workdps(40):
-        z = mpf(3) / 2
-        y = (exact_h_inverse(1 + mpf(x)) + mp.log(2 * mp.zeta(2))) / 2
-        turn = 1 / mp.log(z)
-        if y >= turn - mp.log(turn):
-            u = exact_h_inverse(y)
-            return 2 * mp.exp(1 / u) * u
-        return 2 * z * (y - mp.log(mp.log(z)))
-
-
-def exact_gaussian_calibration(x):
-    """min over l of (g(l) + x)/l, by the root of its derivative."""
-    with mp.workdps(30):
-        x = mpf(x)
-
-        def value(l_):
-            g = 2 * l_ - 2 * l_ * mp.log(4 * l_) + mp.log(mp.zeta(2 * l_)) - mp.log(1 - l_) / 2
-            return (g + x) / l_
-
-        slopes = [(k, mp.diff(value, mpf(k) / 64)) for k in range(33, 64)]
-        falling = [k for k, slope in slopes if slope < 0]
-        # For large x the minimum is beyond the last node, close to 1.
-        low, high = (mpf(falling[-1]) / 64, mpf(falling[-1] + 1) / 64) if falling else (mpf(1) / 2, mpf(33) / 64)
-        high = min(high, 1 - mpf(10) ** -9)
-        return value(mp.findroot(lambda l_: mp.diff(value, l_), (low + (high - low) / 1000, high), solver="anderson"))
-
-
-@pytest.mark.parametrize("x", [1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0])
-def test_the_constant_of_the_mixture_is_exact(x):
-    assert calibration(x) == pytest.approx(float(exact_calibration(x)), rel=1e-12)
-
-
-@pytest.mark.parametrize("x", [1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1000.0])
-def test_the_constant_of_the_gaussian_mixture_is_exact(x):
-    assert gaussian_calibration(x) == pytest.approx(float(exact_gaussian_calibration(x)), rel=1e-11)
-
-
-@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-6, 1e-100])
-@pytest.mark.parametrize("arms", [2, 3, 50])
-def test_the_level_of_the_mixture_is_twice_its_constant_at_half_the_log_odds(arms, delta):
-    half = mp.log(mpf(arms - 1) / mpf(delta)) / 2
-    for family, constant in [("poisson", exact_calibration), ("gaussian", exact_gaussian_calibration)]:
-        level = rules_of(family, Mixture(), arms=arms, delta=delta)["level"]
-        assert level == pytest.approx(float(2 * constant(half)), rel=1e-10)
-
-
-@pytest.mark.parametrize("s", [1 + 1e-9, 1.001, 1.1, 1.5, 2.0])
-def test_zeta_is_exact(s):
-    with mp.workdps(30):
-        assert zeta(s) == pytest.approx(float(mp.zeta(mpf(s))), rel=1e-13)
-
-
-@pytest.mark.parametrize("x", [1.0, 1 + 1e-9, 1.001, 2.0, 100.0, 1e6])
-def test_h_inverse_solves_its_equation(x):
-    with mp.workdps(40):
-        exact = float(exact_h_inverse(mpf(x))) if x > 1 else 1.0
-    assert h_inverse(x) == pytest.approx(exact, rel=1e-11)
 
 
 # --- `paper` with alpha > 1: the smallest B --------------------------------------------------------------------------
@@ -227,11 +164,10 @@ def test_B_is_the_smallest_for_which_the_proof_holds(alpha, arms, delta):
     assert larger < 1
 
 
-@pytest.mark.parametrize("delta", [0.1, 1e-6])
 @pytest.mark.parametrize("arms", [2, 10])
-def test_any_smaller_B_violates_the_condition_of_the_proof(arms, delta):
+def test_any_smaller_B_violates_the_condition_of_the_proof(arms):
     """Not only one just below: the condition may not hold on some island of small B."""
-    alpha = 1.2
+    alpha, delta = 1.2, 1e-6
     log_b = smallest_log_B(alpha, arms, delta)
     for smaller in np.linspace(math.log(delta) + 1e-9, log_b - 1e-3, 60):
         assert condition(smaller, arms, alpha, delta, last=1000)[0] > 1
@@ -270,11 +206,6 @@ def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
 # --- `kt` and `evalue` -----------------------------------------------------------------------------------------------
 
 
-def prices(family, pulls, rewards):
-    data = Statistics(family, pulls, rewards)
-    return data.state(Setup(data.family, EValue(), arms=len(data), delta=0.1))[0]["price"]
-
-
 @pytest.mark.parametrize("family", ["bernoulli", "bounded"])
 def test_the_sum_of_two_prices_is_at_most_log_2t(family):
     sizes = [1, 2, 3, 10, 11, 12, 100, 10**4, 10**9]
@@ -282,7 +213,8 @@ def test_the_sum_of_two_prices_is_at_most_log_2t(family):
     rewards = np.array([n * k / 8 for n in sizes for k in range(9)])
     if family == "bernoulli":
         rewards = rewards.round()
-    found = prices(family, pulls, rewards)
+    setup = Setup(family_of(family), EValue(), arms=len(pulls), delta=0.1)
+    found = Statistics(family, pulls, rewards).state(setup)[0]["price"]
     total = np.add.outer(found, found)
     log_2t = np.log(2.0 * np.add.outer(pulls, pulls))
     assert (total <= log_2t + 1e-12).all()
@@ -371,18 +303,14 @@ KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, hedged, champion
         ("paper(alpha=inf)", "alpha must be a finite number, got inf."),
         ("paper(B=0)", "B must be positive, got 0."),
         ("paper(B=big)", "B must be a number, got 'big'."),
+        (lambda: Paper(alpha="1.2"), "alpha must be a finite number, got '1.2'"),
         (family_of("poisson"), "threshold must be a name or a threshold, got Poisson()."),
     ],
 )
 def test_a_threshold_is_refused(given, message):
     with pytest.raises(InvalidInput) as error:
-        threshold_of(given)
+        given() if callable(given) else threshold_of(given)
     assert str(error.value).startswith(message)
-
-
-def test_paper_refuses_a_parameter_that_is_text():
-    with pytest.raises(InvalidInput, match=r"alpha must be a finite number, got '1\.2'"):
-        Paper(alpha="1.2")
 
 
 @pytest.mark.parametrize("family", ["poisson", "gaussian(variance=2)"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
@@ -21,3 +23,16 @@ def most_often_crossed(crossed, mu, horizon, mu_a=None):
             now[n] = np.where(crossed[n, t - n], 1.0, np.maximum(pull_b, pull_a))
         ahead = now
     return float(np.array([1 - mu, mu]) @ ahead[1] @ np.array([1 - mu_a, mu_a]))
+
+
+def check_no_rule_crosses(table, mus, horizon):
+    """E of two equal arms reaches x with a chance of at most 1/x, all that can go wrong with two arms at delta = 1/x,
+    also by the rule that maximises it; table(n_b, n_a) is log E after so many pulls, over their larger values."""
+    tables, most = {(n, t - n): table(n, t - n) for t in range(2, horizon + 1) for n in range(1, t)}, 0.0
+    for mu in mus:
+        for x in (1.5, 2.0, 5.0, 20.0):
+            crossed = {pulls: log_e >= math.log(x) for pulls, log_e in tables.items()}
+            found = most_often_crossed(crossed, mu, horizon)
+            assert found <= 1 / x
+            most = max(most, found * x)
+    assert most > 0.03  # so that it could have failed
