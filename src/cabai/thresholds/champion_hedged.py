@@ -36,14 +36,14 @@ def credit_hedged(arms, run, rules, b, pulls, reward):
     credit(arms, run, rules, b, pulls, reward)
     if rules.hedged > 0.0:
         own = arms[b]
-        stake(own.stakes, own.rival_stakes, own.pulls + 1.0, 1.0 * own.rivals, reward)
+        stake(own.stakes, own.rival_stakes, float(own.pulls) + 1.0, float(own.rivals), reward)
 
 
 def count_for(rules, arm, b, pulls, reward):
     arm.rivals += pulls
     arm.rival_rewards += reward
     if rules.hedged > 0.0:
-        stake(arm.rival_stakes, arm.stakes, 1.0 * arm.rivals, 1.0 * arm.pulls, reward)
+        stake(arm.rival_stakes, arm.stakes, float(arm.rivals), float(arm.pulls), reward)
 
 
 def is_worth_testing(rules, t, b, a):

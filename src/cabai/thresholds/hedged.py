@@ -29,7 +29,15 @@ from cabai.core.state import Fields
 from cabai.core.within import meeting_point_at
 from cabai.families import Family
 from cabai.support.validation import InvalidInput
-from cabai.thresholds.contrast import LEAST_PRICE, Contrast, is_worth_a_try, log_e, plain_log_e
+from cabai.thresholds.contrast import (
+    LARGE,
+    LEAST_PRICE,
+    NEGLIGIBLE,
+    Contrast,
+    is_worth_a_try,
+    log_e,
+    plain_log_e,
+)
 from cabai.thresholds.in_order import InOrder
 from cabai.thresholds.tilts import PRICE, RATE, SCALES, WEIGHT, scales
 
@@ -45,17 +53,17 @@ def credit(arms, run, rules, x, pulls, reward):
     if rules.log_contrast == 0.0:
         return
     own, other = arms[x], arms[1 - x]
-    stake(own.stakes, other.stakes, own.pulls + 1.0, 1.0 * other.pulls, reward)
+    stake(own.stakes, other.stakes, float(own.pulls) + 1.0, float(other.pulls), reward)
 
 
 def stake(own, other, n_x, n_y, reward):
     """Stake a reward of x in the sequence of x, `own`, and in that of y. Of n_x and n_y pulls this is one."""
+    lead, left = float(own[FOR]) - float(own[AGAINST]), max(float(other[FOR]) - float(other[AGAINST]), 0.0)
     fit, stiffness = (n_y + 1.0) / (n_x + n_y + 1.0), STIFFNESS + n_x * n_y / (n_x + n_y)
-    v = max(fit * (1.0 + LEAN - (own[FOR] - own[AGAINST]) / stiffness), 0.0)
+    v = max(fit * (1.0 + LEAN - lead / stiffness), 0.0)
     own[FOR] += v
     own[STAKED] += v * reward
     own[SQUARES] += v * v
-    left = max(other[FOR] - other[AGAINST], 0.0)
     v = min(left, fit * (1.0 - LEAN + left / stiffness))
     other[AGAINST] += v
     other[STAKED] -= v * reward
@@ -64,20 +72,29 @@ def stake(own, other, n_x, n_y, reward):
 
 def worth(stakes, m, other):
     """The sum of v (y - m) in the sequence of an arm; rewards of the other arm are compared with `other`."""
-    return stakes[STAKED] - stakes[FOR] * m + stakes[AGAINST] * other
+    return float(stakes[STAKED]) - float(stakes[FOR]) * m + float(stakes[AGAINST]) * other
 
 
 def log_h(rules, value, squares):
     """log H of a sequence with this worth and sum of v², and its slope in the worth."""
-    most, total, slope = -np.inf, 0.0, 0.0
-    for i in range(SCALES):
-        most = max(most, rules.scales[i][RATE] * value - rules.scales[i][PRICE] * squares)
-    for i in range(SCALES):
-        row = rules.scales[i]
-        e = row[WEIGHT] * math.exp(row[RATE] * value - row[PRICE] * squares - most)
-        total += e
-        slope += e * row[RATE]
-    return most + math.log(total), slope / total
+    rows, value, squares, by = rules.scales, float(value), float(squares), 0.0
+    for _ in range(2):
+        most, total, slope = -np.inf, 0.0, 0.0
+        for i in range(SCALES - 1, -1, -1):
+            row = rows[i]
+            rate = float(row[RATE])
+            log = rate * value - float(row[PRICE]) * squares
+            if log < NEGLIGIBLE:  # so is that of all larger scales
+                break
+            most = max(most, log)
+            if log - by < LARGE:
+                e = float(row[WEIGHT]) * math.exp(log - by)
+                total += e
+                slope += e * rate
+        if most - by < LARGE:
+            break
+        by = most
+    return by + math.log(total), slope / total
 
 
 def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
@@ -113,7 +130,7 @@ def are_worth_a_try(rules, stakes_b, stakes_a, m, epsilon):
     """Whether stakes alone may be worth enough at m: log H is at most (sum v (y - m))²/(2 sum v²)."""
     least = 2.0 * rules.variance * (rules.level + LEAST_PRICE)
     up, down = max(worth(stakes_b, m, m + epsilon), 0.0), max(-worth(stakes_a, m + epsilon, m), 0.0)
-    return up * up > least * stakes_b[SQUARES] or down * down > least * stakes_a[SQUARES]
+    return up * up > least * float(stakes_b[SQUARES]) or down * down > least * float(stakes_a[SQUARES])
 
 
 def is_worth_testing(rules, t, b, a):

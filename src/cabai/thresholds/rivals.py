@@ -33,26 +33,27 @@ def credit(arms, run, rules, b, pulls, reward):
     best = next_best = last = -np.inf  # their means
     for a in range(len(arms)):
         arm = arms[a]
-        if arm.pulls > 0:
-            mean = float(arm.mean)
+        mean = float(arm.mean)
+        if mean > last and arm.pulls > 0:
             if mean > best:
                 first, second, third = a, first, second
                 best, next_best, last = mean, best, next_best
             elif mean > next_best:
                 second, third = a, second
                 next_best, last = mean, next_best
-            elif mean > last:
+            else:
                 third, last = a, mean
     if b == first:
         of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
         for a in range(len(arms)):
-            arm = arms[a]
-            n_a = float(arm.pulls)
-            if a != b and n_a * (of_second if a == second else of_others) > n_a + n:
-                count_for(rules, arm, arms[b], pulls, reward)
+            if a != b:
+                arm = arms[a]
+                n_a = float(arm.pulls)
+                if n_a * (of_second if a == second else of_others) > n_a + n:
+                    count_for(rules, arm, arms[b], pulls, reward)
     elif b == second:
-        arm = arms[first]
-        if arm.pulls * lead(arms, rules, b, third) > arm.pulls + n:
+        arm, n_a = arms[first], float(arms[first].pulls)
+        if n_a * lead(arms, rules, b, third) > n_a + n:
             count_for(rules, arm, arms[b], pulls, reward)
 
 
@@ -67,17 +68,18 @@ def lead(arms, rules, b, x):
     """e^(4 Z_{b,x}); very large if there is no such arm x."""
     if x < 0:
         return math.exp(LARGEST)
-    gap = float(arms[b].mean) - float(arms[x].mean)
+    one, other = arms[b], arms[x]
+    gap = float(one.mean) - float(other.mean)
     if not gap > 0.0:
         return 1.0
-    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, arms[b], arms[x]), LARGEST))
+    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, one, other), LARGEST))
 
 
 @slot
 def gap_variance(rules, b, x):
     """The variance of the difference of two means, as if V were constant."""
     n_b, n_x = float(b.pulls), float(x.pulls)
-    m = (n_b * b.mean + n_x * x.mean) / (n_b + n_x)
+    m = (n_b * float(b.mean) + n_x * float(x.mean)) / (n_b + n_x)
     return (n_b + n_x) * variance_at(rules, m, 1.0 - m) / (n_b * n_x)
 
 
