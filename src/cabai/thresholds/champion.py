@@ -96,6 +96,10 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
     return log_e(rules, last, k, b.tested, to_b, a.tested, to_a, m, epsilon, q, n, to_counted, p)
 
 
+#: The test for a family that has a form of its own, and that of pairs; `champion_hedged` adds gaussian's.
+FORMS: dict[str, tuple[Threshold, Threshold]] = {"bounded": (ChampionBets(), ChampionBetsOfPairs())}
+
+
 @dataclass(frozen=True)
 class Champion(OneTestPerArm, Contrast):
     """An arm is beaten when one e-value against "it is a best arm" reaches 1/delta; without a union over rivals.
@@ -127,13 +131,7 @@ class Champion(OneTestPerArm, Contrast):
     }
 
     def for_family(self, family: Family) -> Threshold:
-        from cabai.thresholds.champion_hedged import ChampionHedged, ChampionHedgedOfPairs  # made of this test
-
-        if family.key == "bounded":
-            return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
-        if family.key == "gaussian":
-            return ChampionHedgedOfPairs() if self.is_pair_test else ChampionHedged()
-        return self
+        return FORMS.get(family.key, (self, self))[self.is_pair_test]
 
     @property
     def of_pairs(self) -> Contrast:

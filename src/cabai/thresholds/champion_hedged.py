@@ -20,7 +20,7 @@ import numpy as np
 
 from cabai.core.state import Fields
 from cabai.families import Family
-from cabai.thresholds.champion import Champion, log_f
+from cabai.thresholds.champion import FORMS, Champion, log_f
 from cabai.thresholds.champion import is_worth_testing as is_worth_testing_unhedged
 from cabai.thresholds.champion import pair_log_e as unhedged_log_e
 from cabai.thresholds.contrast import Contrast
@@ -108,3 +108,6 @@ class ChampionHedgedOfPairs(ChampionHedged):
     """`contrast`, on the records of `champion`: for statements about pairs of arms."""
 
     is_pair_test = True
+
+
+FORMS["gaussian"] = ChampionHedged(), ChampionHedgedOfPairs()
