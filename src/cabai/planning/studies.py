@@ -150,7 +150,7 @@ def studies_of(
     priors["costs"] = None if costs is None else priors_of(costs, "costs", names)
     priors["sd"] = None if sd is None else priors_of(sd, "sd", names, one_for_all=True)
     is_unknown, is_pilot = family.key == "symmetric", means is None
-    if is_unknown and sd is None and pilot is None:
+    if is_unknown and sd is None and not is_pilot:
         raise InvalidInput("a plan needs to know how much rewards vary: give their standard deviation, sd (--sd).")
     if law is not None or (sd is not None and not is_unknown):
         check_is_bounded(family, "law and sd")
@@ -159,7 +159,7 @@ def studies_of(
     if is_pilot and (law is not None or sd is not None):
         raise InvalidInput("a pilot's rewards already show their spread: leave out law and sd.")
     notes = []
-    if family.key == "bounded" and pilot is None and law is None:
+    if family.key == "bounded" and not is_pilot and law is None:
         notes.append(
             "The spread of rewards was not given (--law, --sd): two-point rewards, the widest and most expensive, are "
             "assumed."
