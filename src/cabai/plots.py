@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.support.files import write_whole
-from cabai.support.validation import InvalidInput
 from cabai.views.study_view import bill_over_time, lead_over_bill, progress_over_bill
 
 if TYPE_CHECKING:
@@ -255,16 +254,8 @@ GAP_WORDS = {
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a .png or .svg file, atomically."""
-    write_whole(path, as_bytes(figure, picture_kind(path)))
-
-
-def picture_kind(path: str | Path) -> str:
-    """png or svg, from the name of a file."""
-    kind = Path(path).suffix.lstrip(".").lower()
-    if kind not in PICTURES:
-        raise InvalidInput(f"a plot file must end in .png or .svg, got {str(path)!r}.")
-    return kind
+    """Write a figure to a file that ends in one of PICTURES, atomically."""
+    write_whole(path, as_bytes(figure, Path(path).suffix.lstrip(".").lower()))
 
 
 def as_bytes(figure: Figure, kind: str) -> bytes:

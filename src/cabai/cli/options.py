@@ -23,6 +23,7 @@ NameArgument = Annotated[str, typer.Argument(help=settings_for("study")["name"].
 StorageOption = Annotated[
     str, typer.Option("--storage", envvar="CABAI_STORAGE", help=settings_for("study")["storage"].sentence)
 ]
+ByOption = Annotated[str | None, typer.Option("--by", help=settings_for("amend")["by"].sentence)]
 Function = Callable[..., tuple[Any, Any] | None]
 OF_STUDY = {"name": (NameArgument, REQUIRED), "storage": (StorageOption, STORAGE)}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.options import JsonOption, argument, file_option, option, read_json, takes
+from cabai.cli.options import ByOption, JsonOption, argument, file_option, option, read_json, takes
 from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Answer = tuple[Any, Any]  # as JSON, and as text
 ArmArgument = Annotated[str, typer.Argument(help="Name of the arm.")]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who makes the change; kept in the log.")]
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 

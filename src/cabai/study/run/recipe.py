@@ -119,12 +119,6 @@ class Recipe:
                 )
         return lines
 
-    def _item(self, pull: Pull) -> Any:
-        """The item of a pull, in a tuple; empty if there are no items."""
-        if self.dataset is None:
-            return ()
-        return (self.dataset.items[self.dataset.number(pull.item)],)
-
     def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Any], Any]:
         """A function that tries the arm of a pull, or of a batch of pulls; commands are cut short when `over` is
         set."""
@@ -132,12 +126,13 @@ class Recipe:
         caught = self.caught()
 
         def try_once(pulls: Any) -> Any:
-            pull = pulls if self.batch is None else pulls[0]
-            command, items = self.tests[pull.arm], self._item(pull)
-            if self.batch is not None:
-                items = ([item for each in pulls for item in self._item(each)],)
+            several = [pulls] if self.batch is None else pulls
+            pull, data = several[0], self.dataset
+            command = self.tests[pull.arm]
+            items = [] if data is None else [data.items[data.number(each.item)] for each in several]
             if isinstance(command, str):
-                found = self._measured(functions[pull.arm], caught, pull.arm, *items)
+                given = items if self.batch is None else [items]
+                found = self._measured(functions[pull.arm], caught, pull.arm, *given)
             else:
                 found = run_command(
                     command[0] if self.shell else command,
@@ -147,8 +142,8 @@ class Recipe:
                     measure=self.measure,
                     timeout=self.timeout,
                     over=over,
-                    given="".join(json.dumps(item) + "\n" for item in (items if self.batch is None else items[0])),
-                    batch=None if self.batch is None else len(pulls),
+                    given="".join(json.dumps(item) + "\n" for item in items),
+                    batch=None if self.batch is None else len(several),
                 )
             return found if self.batch is None else one_each(found, pulls)
 
