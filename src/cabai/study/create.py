@@ -279,9 +279,10 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     ('small', 'large')
     """
     if is_served(storage):
-        from cabai.study.remote import load_remote
+        from cabai.study.http import Server
+        from cabai.study.remote import RemoteStudy
 
-        return load_remote(storage, checked_name(name))
+        return RemoteStudy(Server(storage), checked_name(name))
     opened = open_storage(storage, make=False)
     return StoredStudy(opened, catalogue.find(opened, checked_name(name)))
 

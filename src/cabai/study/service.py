@@ -47,7 +47,7 @@ def ask(
 
 def lapse(study: StoredStudy, workers: Collection[str]) -> None:
     """Offer the pulls of lost workers again now."""
-    study._lapse(workers.__contains__)
+    study._do("lapse", was_lost=workers.__contains__)
 
 
 def overview(storage: str, *, make: bool = True) -> tuple[list[Status], list[str]]:

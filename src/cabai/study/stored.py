@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cabai.errors import NoPull, SourceChanged, StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
-from cabai.study.given import Pull, checked_label, checked_result, checked_worker
+from cabai.study.given import Pull, checked_label, checked_worker
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
 from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
@@ -27,9 +27,9 @@ T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
 AMENDMENT = ("made", "by", "changes", "reopened")
 CHANGES: dict[str, Callable[..., Any]] = {
-    "stop": telling.stop, "accept": amending.accept, "amend": amending.amend, "drop": amending.drop,
-    "add_arm": amending.add_arm, "tell": telling.tell, "tell_counts": counting.tell, "lease": telling.lease,
-    "lapse": telling.lapse, "keep_tests": telling.keep_tests,
+    "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew, "release": telling.release,
+    "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept, "amend": amending.amend,
+    "drop": amending.drop, "add_arm": amending.add_arm, "keep_tests": telling.keep_tests,
     "look": telling.look,  # decide, or stop at a limit, by what was imported
 }  # fmt: skip
 
@@ -98,11 +98,6 @@ class StoredStudy(Study):
         return Pull(f"{self._token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
                     settings.metadata.get(arm), item)  # fmt: skip
 
-    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]:
-        self._prepare()
-        checked = [checked_result(self, **each) for each in results]
-        return self._do("tell", results=checked)  # type: ignore[no-any-return]
-
     def _do(self, rule: str, **given: Any) -> Any:
         return self._change(lambda transaction: CHANGES[rule](transaction, **given))
 
@@ -135,16 +130,6 @@ class StoredStudy(Study):
             if rows[-1][0] is None:
                 return
             place = rows[-1][0]
-
-    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None:
-        offers = pull.offers if isinstance(pull, Pull) else None
-        self._do("lease", number=self._number(pull), offers=offers, worker=checked_worker(worker), renew=renew)
-
-    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
-        self._do("lapse", was_lost=was_lost)
-
-    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        return self._do("keep_tests", tests=tests, replace=replace)  # type: ignore[no-any-return]
 
     def _change(self, work: Callable[[Transaction], T]) -> T:
         self._prepare()

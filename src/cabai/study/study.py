@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cabai.settings import settings_for
-from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, fields
+from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, checked_result, checked_worker, fields
 from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
@@ -165,7 +165,7 @@ class Study(ABC):
         Traceback (most recent call last):
         cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
-        warn(self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}]))
+        self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
 
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls in one transaction: all of them, or none if one is refused.
@@ -180,7 +180,7 @@ class Study(ABC):
         """
         told = [fields(each) for each in results]
         if told:
-            warn(self._tell(told))
+            self._tell(told)
 
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
@@ -242,7 +242,7 @@ class Study(ABC):
         >>> again.id == pull.id, again.offers
         (True, 2)
         """
-        self._lease(pull, worker, renew=False)
+        self._lease("release", pull, worker)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Renew the lease of a pull that is still being tried; `run` does so by itself.
@@ -254,7 +254,7 @@ class Study(ABC):
         >>> pull = study.ask()
         >>> study.renew(pull)  # a minute more, from now on
         """
-        self._lease(pull, worker, renew=True)
+        self._lease("renew", pull, worker)
 
     def stop(self) -> None:
         """End the study by hand, for good and without a decision.
@@ -538,26 +538,21 @@ class Study(ABC):
         result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
 
     @abstractmethod
-    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]: ...
-
-    @abstractmethod
-    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None: ...
-
-    @abstractmethod
-    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
-        """Let the pulls lapse that are leased to lost workers; for `run`."""
-
-    @abstractmethod
-    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        """Keep how each arm is tried; for `cabai run`."""
-
-    @abstractmethod
     def _renewed(self) -> Settings:
         """The settings that the study has now."""
 
     @abstractmethod
     def _prepare(self) -> None:
         """Import the user's own code of this study, if it is used here."""
+
+    def _tell(self, results: Iterable[dict[str, Any]]) -> None:
+        self._prepare()
+        warn(self._do("tell", results=[checked_result(self, **each) for each in results]))
+
+    def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
+        self._number(pull)
+        given = {"pull": pull.id, "offers": pull.offers} if isinstance(pull, Pull) else {"pull": pull}
+        self._do(rule, **given, worker=checked_worker(worker))
 
     def _number(self, pull: Pull | str) -> int:
         """The number of a pull of this study, from the pull or its id."""
