@@ -256,7 +256,7 @@ def test_killed_workers_lose_no_evaluation_and_pay_for_none_twice(url: str, kill
 
     def work(report):
         mine = cabai.load_study("killed", storage=url)
-        mine._lapse(lambda worker: True)
+        mine._do("lapse", was_lost=lambda worker: True)
         while True:
             pull = mine.ask(worker="w")
             mine.tell(pull, score(scores, pull), 1)

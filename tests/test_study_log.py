@@ -230,7 +230,7 @@ def test_everything_that_happened_can_be_listed(clock):
     clock.now += 1.0
     study.tell(first, 1, 0.5)
     study.tell(second, failed="no luck", cost=0.25)
-    study._lapse(lambda worker: worker == "v")
+    study._do("lapse", was_lost=lambda worker: worker == "v")
     study.tell(study.ask(worker="u"), 0, 1.0)
     study.amend(max_pulls=90, by="me")
     study.drop("c", by="me")

@@ -86,11 +86,12 @@ READS: Rows = [
      "Whether the study has stopped, and with which decision: a short status, without delay."),
     ("/settings", answers.About, lambda study: settings_of(study),
      "The study's settings, as created and amended since."),
-    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": service.under_way(study)},
+    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": service.read(study, "pulls")},
      "The pulls that are under way, and who has them."),
     ("/history", answers.History, lambda study: {"history": [each._asdict() for each in study.history()]},
      "How evidence and the bill grew: a few hundred points at most."),
-    ("/failures", answers.Failures, service.failures, "Why pulls have failed, the most frequent reasons first."),
+    ("/failures", answers.Failures, lambda study: service.read(study, "failures"),
+     "Why pulls have failed, the most frequent reasons first."),
     ("/amendments", answers.Amendments, lambda study: {"amendments": study.amendments()},
      "The amendments: what, when and by whom."),
     ("/log", answers.Log, lambda study: {"log": study.events()}, "Everything that ever happened to the study."),
@@ -243,7 +244,7 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
 
 def settings_of(study: StoredStudy) -> dict[str, Any]:
-    known, amended = service.about(study)
+    known, amended = service.read(study, "settings")
     return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
 
 

@@ -101,17 +101,16 @@ def create_study(
 
     - `items`: the number of items, a list of their ids, or the items themselves as `evaluate` takes them (dictionaries
       with an "id", a .jsonl or .csv file); only ids and a fingerprint are stored. The arms race on them in a random
-      order, set by `seed` (random by default), and `pull.item` says which item to evaluate. Scores lie in [0, 1] unless
-      you give another `bounded` family. Leave `policy`, `threshold` and `full_cost` out.
+      order, and `pull.item` says which item to evaluate. Leave `policy`, `threshold` and `full_cost` out.
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
-    - `finish`: a share, such as 0.1. If it is decided, but all that is left to evaluate costs at most this share of
-      what was spent, it is evaluated, and the answer is exact. The default is 0.1 with goal "cheapest", else 0.
+    - `finish`: if all that is left to evaluate costs at most this share of what was spent, it is evaluated, and the
+      answer is exact. The default is 0.1 with goal "cheapest", else 0.
 
-    To find the cheapest arm that is good enough (docs/cheapest.md):
+    To find the cheapest arm that is within epsilon of the best (docs/cheapest.md):
 
-    - `goal`: "cheapest". The answer is the cheapest arm to run that is within epsilon of the best.
+    - `goal`: "cheapest".
     - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack. Half of epsilon by
       default.
     - `running_costs`: what arms cost to run. By default, what they cost to try.
@@ -121,8 +120,8 @@ def create_study(
     - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
       the guarantee holds.
     - `import_from`: a CSV or Parquet file, a DataFrame or another study, for a new study to begin with: rows with an
-      arm, a reward and, unless known, a cost. They count, are on the bill, and are marked as imported.
-    - `unseen`: True declares that the arms were not chosen by these data, and that nothing was left out.
+      arm, a reward and, unless known, a cost. `unseen=True` declares that the arms were not chosen by these data, and
+      that nothing was left out.
     """
     given = dict(locals())
     for each in ("name", "storage", "load_if_exists", "import_from", "unseen"):
@@ -182,7 +181,7 @@ def open_study(
     row = catalogue.find(opened, name)
     study = StoredStudy(opened, row)
     if made and source is not None:
-        study._look()
+        study._do("look")
     if not made:
         if not load_if_exists and (request is None or request != row.request):
             raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
@@ -280,9 +279,10 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     ('small', 'large')
     """
     if is_served(storage):
-        from cabai.study.remote import load_remote
+        from cabai.study.http import Server
+        from cabai.study.remote import RemoteStudy
 
-        return load_remote(storage, checked_name(name))
+        return RemoteStudy(Server(storage), checked_name(name))
     opened = open_storage(storage, make=False)
     return StoredStudy(opened, catalogue.find(opened, checked_name(name)))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cabai.settings import STOP
 from cabai.study.settings import Settings
+from cabai.study.stand_ins import StandIn
 from cabai.support.validation import InvalidInput, amount, check_names, positive, shown
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ class Result(NamedTuple):
     reward: float | None = None
     cost: float | None = None
     failed: str | None = None
+    pull: str = ""  # its id
 
 
-def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any) -> Result:
+def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any, pull: str) -> Result:
     """The result of a pull, if the settings allow it."""
+    if isinstance(settings.family, StandIn):  # only the server, which has the user's own code, can check it
+        return Result(number, reward, cost, failed, pull)
     if failed is None:
         if reward is None:
             raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
@@ -83,13 +87,13 @@ def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any
             raise InvalidInput(f"cost must not be negative, got {cost!r}.")
     elif settings.costs is None and failed is None:
         raise InvalidInput("tell needs a cost: this study has no known costs.")
-    return Result(number, reward, cost, failed)
+    return Result(number, reward, cost, failed, pull)
 
 
 def checked_result(study: Study, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
     """The result of a pull of a study, if it can be told."""
-    number = study._number(pull)
-    return as_now(study, lambda settings: allowed(settings, number, reward, cost, failed))
+    number, given = study._number(pull), pull.id if isinstance(pull, Pull) else pull
+    return as_now(study, lambda settings: allowed(settings, number, reward, cost, failed, given))
 
 
 def as_now(study: Study, check: Callable[[Settings], T]) -> T:

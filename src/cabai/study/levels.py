@@ -45,18 +45,20 @@ def log_parts(settings: Settings, arm: int) -> float:
 
 def check_use(settings: Settings) -> None:
     """Refuse a reserve, and arms that join or are dropped, where there is no proof."""
-    refused = "arms can join a study, or be dropped by hand,"
+    refused, items = "arms can join a study, or be dropped by hand,", settings.items
     if settings.goal != BEST:
         raise InvalidInput(f"{refused} only if its goal is the best arm, got goal {settings.goal!r}.")
-    if settings.items is not None:
-        check_race(settings)
-        return
-    if settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival:
+    if items is not None and (items.race != PAIRED or items.earlier):
+        race = "one that has joined another" if items.earlier else repr(items.race)
+        raise InvalidInput(f"arms can join only a paired race, got {race}.")
+    if items is not None and settings.dropped:
+        raise InvalidInput("arms can be dropped by hand only if a study has no items: a race drops arms by itself.")
+    if items is None and (settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival):
         raise InvalidInput(
             f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
             f"got {settings.policy}."
         )
-    if type(settings.threshold) not in (Contrast, Champion, Hedged, EValue, Bets, Symmetric):
+    if items is None and type(settings.threshold) not in (Contrast, Champion, Hedged, EValue, Bets, Symmetric):
         raise InvalidInput(
             f"{refused} only if its test is an e-value of two arms: contrast, evalue or bets, got {settings.threshold}."
         )
@@ -64,21 +66,6 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput("its dropped arms are not among its arms.")
     if len(settings.arms) - len(settings.dropped) < 2:
         raise InvalidInput("at least two arms must be left.")
-    check_joined(settings)
-
-
-def check_race(settings: Settings) -> None:
-    """The same for a study with items."""
-    assert settings.items is not None
-    if settings.items.race != PAIRED or settings.items.earlier:
-        race = "one that has joined another" if settings.items.earlier else repr(settings.items.race)
-        raise InvalidInput(f"arms can join only a paired race, got {race}.")
-    if settings.dropped:
-        raise InvalidInput("arms can be dropped by hand only if a study has no items: a race drops arms by itself.")
-    check_joined(settings)
-
-
-def check_joined(settings: Settings) -> None:
     first = settings.first_arms
     if settings.joined and (settings.reserve is None or first < 2 or settings.joined != settings.arms[first:]):
         raise InvalidInput("its arms that joined later are not the last of its arms.")

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from cabai.families import Gaussian
 from cabai.settings import settings_for
-from cabai.study.given import Pull, checked_label, checked_result, checked_worker
+from cabai.study.given import Pull, checked_label, checked_worker
 from cabai.study.http import Server
-from cabai.study.rules.counts import Sum
 from cabai.study.settings import Settings
-from cabai.study.show.status import Status
-from cabai.study.stand_ins import KINDS, StandIn
+from cabai.study.stand_ins import KINDS
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
 from cabai.study.wire import pull_from, status_from
 from cabai.support.validation import InvalidInput
 from cabai.views.study_view import StudyView
+
+
+def part(name: str, *, of: str | None = None, **query: str) -> tuple[Any, ...]:
+    """What has a path of its own, and a field of the answer."""
+    return (name,), query, itemgetter(of or name)
+
+
+TOLD = ("pull", "reward", "cost", "failed")  # of a result
+# What is known of a study: the rest of the path, the query, and what to make of the answer.
+READS: dict[str, tuple[Any, ...]] = {
+    "status": ((), {}, status_from),
+    "amendments": part("amendments"),
+    "events": part("log"),
+    "observations": part("export", of="observations", format="json"),
+    "scores": part("scores"),
+    "history": part("history"),
+    "pulls": part("pulls"),
+    "split": part("split", of="pulls"),
+}
 
 
 class RemoteStudy(Study):
@@ -55,9 +72,6 @@ class RemoteStudy(Study):
         found: str | None = self._get("decision")["decision"]
         return found
 
-    def _prepare(self) -> None:
-        """Only the server runs the user's own code."""
-
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> tuple[list[Pull], list[UserWarning]]:
@@ -66,52 +80,36 @@ class RemoteStudy(Study):
         body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
         return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
 
-    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]:
-        told = [self._told(each) for each in results]
-        self._post("tell", told[0]) if len(told) == 1 else self._post("tell-many", {"results": told})
-        return []
+    def _prepare(self) -> None:
+        """Only the server runs the user's own code."""
 
-    def _tell_counts(
-        self, sums: Sequence[Sum], period: str, following: int | None
-    ) -> tuple[dict[str, float], list[UserWarning]]:
-        told = {self.arms[each.arm]: [each.pulls, int(each.reward), each.cost] for each in sums}
-        body = {"counts": told, "period": period, "following": following}
-        return self._post("tell-counts", body)["shares"], []
+    def _do(self, rule: str, **given: Any) -> Any:
+        """The rule has a path of its own, and what it is given is the body."""
+        if rule == "keep_tests":
+            raise InvalidInput("commands cannot be stored over HTTP: a server accepts none from a request.")
+        if rule == "lapse":
+            return self._lapse(**given)
+        if rule == "tell":  # numbers of any type have become those of JSON
+            told = [{name: getattr(each, name) for name in TOLD} for each in given["results"]]
+            self._post("tell", told[0]) if len(told) == 1 else self._post("tell-many", {"results": told})
+            return []
+        if rule == "tell_counts":
+            sums = given.pop("sums")
+            given["counts"] = {self.arms[a]: [pulls, int(reward), cost] for a, pulls, reward, cost in sums}
+        found = self._post(rule.replace("_", "-"), given)
+        return (found["shares"], []) if rule == "tell_counts" else found
 
-    def _split(self, pulls: int) -> dict[str, int]:
-        found: dict[str, int] = self._get("split", pulls=str(pulls))["pulls"]
+    def _read(self, what: str, **given: Any) -> Any:
+        if what == "seen":
+            found = self._get("failures")
+            return StudyView(self.status(), self.history(), self._read("pulls"), found["failures"], found["now"])
+        path, query, answer = READS[what]
+        found = answer(self._get(*path, **query, **{name: str(value) for name, value in given.items()}))
+        if what == "history":
+            return [Point(**{name: each[name] for name in Point._fields}) for each in found]
+        if what == "scores":
+            return {arm: {each["item"]: each["score"] for each in found if each["arm"] == arm} for arm in self.arms}
         return found
-
-    def _do(self, name: str, **given: Any) -> None:
-        self._post(name.replace("_", "-"), given)
-
-    def amendments(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("amendments")["amendments"]
-        return found
-
-    def status(self) -> Status:
-        return status_from(self._get())
-
-    def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("log")["log"]
-        return found
-
-    def observations(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("export", format="json")["observations"]
-        return found
-
-    def scores(self) -> dict[str, dict[str | int, float]]:
-        found: dict[str, dict[str | int, float]] = {arm: {} for arm in self.arms}
-        for each in self._get("scores")["scores"]:
-            found[each["arm"]][each["item"]] = each["score"]
-        return found
-
-    def history(self) -> list[Point]:
-        return [Point(**{name: each[name] for name in Point._fields}) for each in self._get("history")["history"]]
-
-    def _seen(self) -> StudyView:
-        status, found = self.status(), self._get("failures")
-        return StudyView(status, self.history(), self._get("pulls")["pulls"], found["failures"], found["now"])
 
     def _get(self, *path: str, **query: str) -> Any:
         return self._noticed(self._server.get("studies", self.name, *path, **query))
@@ -131,43 +129,11 @@ class RemoteStudy(Study):
             self._known = found
         return self.settings
 
-    def _told(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A result for the server, checked here first: numbers of any type become JSON numbers."""
-        pull = given["pull"]
-        self._number(pull)
-        values = {"pull": pull.id if isinstance(pull, Pull) else pull}
-        if isinstance(self.settings.family, StandIn):  # only the server can check it
-            return values | {name: given.get(name) for name in ("reward", "cost", "failed")}
-        result = checked_result(self, **given)
-        return values | {"reward": result.reward, "cost": result.cost, "failed": result.failed}
-
-    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None:
-        self._number(pull)
-        body: dict[str, Any] = {"pull": pull, "worker": checked_worker(worker)}
-        if isinstance(pull, Pull):
-            body |= {"pull": pull.id, "offers": pull.offers}
-        self._post("renew" if renew else "release", body)
-
-    def _number(self, pull: Pull | str) -> int:
-        given = pull.id if isinstance(pull, Pull) else pull
-        found = re.fullmatch(r"[0-9a-f]+-([1-9][0-9]{0,17})", given) if isinstance(given, str) else None
-        if found is None:
-            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
-        return int(found[1])
-
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
-        workers = {pull["worker"] for pull in self._get("pulls")["pulls"]}
+        workers = {pull["worker"] for pull in self._read("pulls")}
         lost = sorted(worker for worker in workers if worker is not None and was_lost(worker))
         for begin in range(0, len(lost), 1000):
             self._post("lapse", {"workers": lost[begin : begin + 1000]})
-
-    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        raise InvalidInput("commands cannot be stored over HTTP: a server accepts none from a request.")
-
-
-def load_remote(address: str | Server, name: str) -> RemoteStudy:
-    server = address if isinstance(address, Server) else Server(address)
-    return RemoteStudy(server, name)
 
 
 def settings_of(server: Server, name: str) -> tuple[int, Settings]:
@@ -199,4 +165,4 @@ def create_remote(
     body |= {"name": name, "load_if_exists": load_if_exists}
     server = Server(address)
     server.post("studies", body=body, key=secrets.token_hex(16))
-    return load_remote(server, name)
+    return RemoteStudy(server, name)

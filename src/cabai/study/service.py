@@ -12,35 +12,22 @@ from cabai.study import catalogue
 from cabai.study.current import FOLD, Row
 from cabai.study.given import Pull
 from cabai.study.log import tables
-from cabai.study.log.events import DECISIONS
 from cabai.study.log.storage import MEMORY, open_storage
-from cabai.study.settings import Settings
 from cabai.study.show.exporting import spooled as spooled
 from cabai.study.show.looking import Listed, status_of
 from cabai.study.show.status import Status
 from cabai.study.stored import StoredStudy as StoredStudy
 from cabai.support.validation import InvalidInput
-from cabai.views.study_view import StudyView
+
+
+def read(study: StoredStudy, what: str) -> Any:
+    """What is known of a study now: one of `stored.READS`."""
+    return study._read(what)
 
 
 def in_short(study: StoredStudy) -> dict[str, Any]:
     """Whether a study has stopped, with which decision, its bill, and how often it was amended."""
-
-    def work(state: Any) -> dict[str, Any]:
-        ended = state.ended
-        decided = ended is not None and ended.words in DECISIONS
-        return {
-            "stopped": ended is not None, "reason": None if ended is None else ended.words,
-            "decision": state.settings.arms[ended.arm] if decided else None, "spent": state.bill,
-            "amended": len(state.amendments),
-        }  # fmt: skip
-
-    return study._current.look(work)
-
-
-def about(study: StoredStudy) -> tuple[Settings, int]:
-    """A study's settings now, and how often they were amended."""
-    return study._current.look(lambda state: (state.settings, len(state.amendments)))
+    return read(study, "short")  # type: ignore[no-any-return]
 
 
 def revision(study: StoredStudy) -> int:
@@ -49,21 +36,6 @@ def revision(study: StoredStudy) -> int:
     if not found:
         raise study._current.reader.deleted()
     return int(found[0][0] or 0)
-
-
-def seen(study: StoredStudy) -> StudyView:
-    """What its page shows."""
-    return study._seen()
-
-
-def under_way(study: StoredStudy) -> list[dict[str, Any]]:
-    """The pulls that are under way, and who has them."""
-    return study._current.look(lambda state: study._under_way(state))
-
-
-def failures(study: StoredStudy) -> dict[str, Any]:
-    """Why pulls have failed, and the time by the storage's clock."""
-    return {"failures": study._current.look(study._failures), "now": study._storage.now()}
 
 
 def ask(
@@ -75,7 +47,7 @@ def ask(
 
 def lapse(study: StoredStudy, workers: Collection[str]) -> None:
     """Offer the pulls of lost workers again now."""
-    study._lapse(workers.__contains__)
+    study._do("lapse", was_lost=workers.__contains__)
 
 
 def overview(storage: str, *, make: bool = True) -> tuple[list[Status], list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_costs, checked_goal
 from cabai.core.kernels import Kernels
 from cabai.core.setup import Setup
-from cabai.families import Family, Gaussian, family_of, mirror_image
+from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.settings import FAIL, STOP, defaults_for, settings_for
@@ -310,17 +310,6 @@ class Settings:
     def is_present(self) -> bool:
         """Whether all of the user's own code has been imported."""
         return not any(isinstance(value, StandIn) for value in self.own.values())
-
-    @lazy
-    def may_warn(self) -> bool:
-        """Whether a reward can bring about a warning: one too far from the others, or too large a bill."""
-        return isinstance(self.family, Gaussian) or self.full_cost is not None
-
-    @lazy
-    def can_replay(self) -> bool:
-        """Whether many pulls of its log can be taken at once, by compiled code: with cabai's own code, and the same
-        rules for all arms."""
-        return not self.own and self.reserve is None and not self.dropped and self.certified_pulls is None
 
     @property
     def can_mirror(self) -> bool:

@@ -35,7 +35,6 @@ class StandIn:
 @dataclass(frozen=True)
 class StandInFamily(StandIn, Gaussian):
     text: str = ""
-    __str__ = StandIn.__str__
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -45,13 +44,11 @@ class StandInFamily(StandIn, Gaussian):
 @dataclass(frozen=True)
 class StandInThreshold(StandIn, Stylized):
     text: str = ""
-    __str__ = StandIn.__str__
 
 
 @dataclass(frozen=True)
 class StandInPolicy(StandIn, Uniform):
     text: str = ""
-    __str__ = StandIn.__str__
 
 
 KINDS: dict[str, tuple[Registry[Any], type[Named]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cabai.settings import settings_for
-from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, fields
+from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, checked_result, checked_worker, fields
 from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
@@ -62,6 +63,7 @@ class Study(ABC):
     <Figure size ...>
     """
 
+    _token = "[0-9a-f]+"  # with which the ids of its pulls begin
     _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
     _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
 
@@ -122,11 +124,9 @@ class Study(ABC):
         Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or while
         the results in hand would decide and only earlier ones are missing.
 
-        With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far, and an arm
-        that has returned no reward has one pull under way at a time. So with known costs the bill never exceeds
-        `max_cost`; otherwise it exceeds it by no more than what the pulls under way cost beyond their reservations. If
-        the rest of the budget does not pay for the arm that the policy chose, no other arm is pulled instead: the study
-        stops as soon as nothing is under way.
+        With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far
+        (docs/workers.md). If the rest does not pay for the arm that the policy chose, no other arm is pulled instead:
+        the study stops as soon as nothing is under way.
 
         A worker that did not receive the answer asks again with the same `request`, a text of its choice: it gets the
         pulls under way that were handed out for that request, and no new ones.
@@ -165,7 +165,7 @@ class Study(ABC):
         Traceback (most recent call last):
         cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
-        warn(self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}]))
+        self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
 
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls in one transaction: all of them, or none if one is refused.
@@ -180,19 +180,17 @@ class Study(ABC):
         """
         told = [fields(each) for each in results]
         if told:
-            warn(self._tell(told))
+            self._tell(told)
 
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
         """Record what many pulls of each arm returned in total, as {"a": (pulls, reward, cost), ...}.
 
-        `cost` is the total of these pulls; you may leave it out if the study knows it. All counts are recorded in one
-        transaction; the log keeps the sums. A named `period`, such as "2026-11-16 07h", counts once: the same again
-        changes nothing, other counts raise `AlreadyTold`. Tell complete periods only: a period that is cut short
-        because of what it returned voids the guarantee, which holds at the times of telling. It works for bernoulli and
-        poisson rewards, and for tests that look at sums only: contrast, and evalue for bernoulli. It is refused while
-        pulls asked for one by one are under way.
+        `cost` is the total of these pulls; you may leave it out if the study knows it. A named `period`, such as
+        "2026-11-16 07h", counts once: the same again changes nothing, other counts raise `AlreadyTold`. Tell complete
+        periods only: one that is cut short because of what it returned voids the guarantee. It works for bernoulli and
+        poisson rewards, and tests that look at sums only (docs/amending.md), while nothing asked for is under way.
 
         Returns how the policy would divide the next period: shares by arm, of as many pulls as this one had, or of
         `following` pulls. Empty once the study has stopped.
@@ -208,9 +206,9 @@ class Study(ABC):
         self._prepare()
         sums, when = as_now(self, lambda settings: counting.read(settings, counts)), checked_period(period)
         most = None if following is None else whole(following, "following", 1, counting.MOST)
-        shares, warned = self._tell_counts(sums, when, most)
+        shares, warned = self._do("tell_counts", sums=sums, period=when, following=most)
         warn(warned)
-        return shares
+        return shares  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
         """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
@@ -226,7 +224,8 @@ class Study(ABC):
             raise InvalidInput(
                 f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
             )
-        return self._split(whole(pulls, "pulls", 1, counting.MOST))
+        self._prepare()
+        return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered.
@@ -243,7 +242,7 @@ class Study(ABC):
         >>> again.id == pull.id, again.offers
         (True, 2)
         """
-        self._lease(pull, worker, renew=False)
+        self._lease("release", pull, worker)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Renew the lease of a pull that is still being tried; `run` does so by itself.
@@ -255,7 +254,7 @@ class Study(ABC):
         >>> pull = study.ask()
         >>> study.renew(pull)  # a minute more, from now on
         """
-        self._lease(pull, worker, renew=True)
+        self._lease("renew", pull, worker)
 
     def stop(self) -> None:
         """End the study by hand, for good and without a decision.
@@ -275,10 +274,9 @@ class Study(ABC):
     def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
         """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
 
-        Use it if that is close enough, while the study runs or after its budget has ended. The statement holds at all
-        times, so the decision is wrong with probability at most delta; at most 2 delta in a champion race, or with a
-        `reserve`, which decide by another test. `epsilon` is the most that you accept; more is an error. `by` is kept
-        in the log. Does nothing if the study has decided.
+        The statement holds at all times, so the decision is wrong with probability at most delta; at most 2 delta in a
+        champion race, or with a `reserve`, which decide by another test. `epsilon` is the most that you accept; more is
+        an error. `by` is kept in the log. Does nothing if the study has decided.
 
         >>> from cabai import create_study
         >>> study = create_study("accept", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory", seed=1)
@@ -301,12 +299,10 @@ class Study(ABC):
     ) -> None:
         """Change the budget, epsilon, the lease or the arms' metadata, for everybody who works on the study.
 
-        A study that stopped at its budget continues if the new one allows it: the test does not depend on the budget,
-        so the guarantee is unchanged. `epsilon` can be raised, which may decide at once: the guarantee holds for all
-        epsilons together (not in a champion race: see `accept`). A study that is decided, that was stopped by hand, or
-        whose certificate has ended accepts only new metadata. `metadata` changes the arms that it names; None removes
-        an arm's metadata. `by` is kept in the log, with the time and what was changed (`amendments`); the default is
-        the user and the machine.
+        The guarantee is unchanged (docs/amending.md). A study that stopped at its budget continues if the new one
+        allows it; one that has ended otherwise accepts only new metadata. `epsilon` can be raised, which may decide at
+        once (not in a champion race: see `accept`). `metadata` changes the arms that it names; None removes an arm's
+        metadata. `by` is kept in the log, see `amendments`; the default is the user and the machine.
 
         >>> from cabai import create_study
         >>> study = create_study("amend", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
@@ -335,11 +331,10 @@ class Study(ABC):
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
-        The decision is then about "the arms still in". Does nothing if the arm was dropped by hand before. Pulls of the
-        arm that are under way are withdrawn: if they are told, they are paid, and count nowhere. You may have looked at
-        the results before you drop an arm, so more evidence is required after each. With a `reserve`, the decision is
-        wrong with probability at most delta, as before; without one, at most 2 delta. Not with policies that drop arms
-        themselves (co, racing), nor with items. Two arms must be left.
+        The decision is then about "the arms still in", and needs more evidence (docs/amending.md). With a `reserve`, it
+        is wrong with probability at most delta, as before; without one, at most 2 delta. The arm's pulls under way are
+        withdrawn: if they are told, they are paid, and count nowhere. Not with policies that drop arms themselves (co,
+        racing), nor with items. Two arms must be left. Does nothing if the arm was dropped by hand before.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
@@ -366,12 +361,12 @@ class Study(ABC):
         paid, kept = None if cost is None else amount(cost, "cost"), checked_metadata({arm: metadata})[arm]
         self._do("add_arm", arm=arm, cost=paid, metadata=kept, by=amender(by))
 
-    @abstractmethod
     def amendments(self) -> list[dict[str, Any]]:
         """Every amendment, the oldest first: when, by whom, and what it changed (from, to).
 
         `reopened` says why the study had stopped, if the amendment made it continue.
         """
+        return self._read("amendments")  # type: ignore[no-any-return]
 
     def run(
         self,
@@ -417,7 +412,6 @@ class Study(ABC):
         with page_of(self, page), watched(self, None if progress is None else False, again=again):
             return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
-    @abstractmethod
     def status(self) -> Status:
         """What is known now: every arm, the progress, the bill, and the decision.
 
@@ -437,16 +431,16 @@ class Study(ABC):
         b        0                                      0
         a leads so far; it is too early to tell more. 0.02 spent.
         """
+        return self._read("status")  # type: ignore[no-any-return]
 
-    @abstractmethod
     def history(self) -> list[Point]:
         """How the study went: a few hundred points at most, however many results there are.
 
         Each has told (results so far), time, spent, arms (still in play), leader, rival, lead (of the one over the
         other), evidence, required and progress. There are fewer where results come within milliseconds of each other.
         """
+        return self._read("history")  # type: ignore[no-any-return]
 
-    @abstractmethod
     def events(self) -> list[dict[str, Any]]:
         """Everything that ever happened to the study, the oldest first: its log.
 
@@ -454,8 +448,8 @@ class Study(ABC):
         worker. Kinds are ask, offer (a lapsed pull is handed out again), renew, release, lapse, withdraw (its arm is
         out), tell, lose (it lapsed, and that counts as a failure), counts, import, amend and stop.
         """
+        return self._read("events")  # type: ignore[no-any-return]
 
-    @abstractmethod
     def observations(self) -> list[dict[str, Any]]:
         """Everything that was told, in the order of telling.
 
@@ -463,6 +457,7 @@ class Study(ABC):
         counted (whether its reward has entered the test), late, which marks what came after the study had stopped,
         pulls (more than 1: reward and cost are sums, of `tell_counts`), period and, if it was imported, its origin.
         """
+        return self._read("observations")  # type: ignore[no-any-return]
 
     @property
     def columns(self) -> list[str]:
@@ -471,7 +466,6 @@ class Study(ABC):
 
         return columns(self.settings)
 
-    @abstractmethod
     def scores(self) -> dict[str, dict[str | int, float]]:
         """In a study with items, every known score, by arm and by the item's id.
 
@@ -483,6 +477,7 @@ class Study(ABC):
         >>> study.scores()
         {'a': {'y': 0.5}, 'b': {}}
         """
+        return self._read("scores")  # type: ignore[no-any-return]
 
     def to_frame(self) -> pd.DataFrame:
         """The observations as a DataFrame, one row each, with times in UTC (extra `frames`)."""
@@ -532,8 +527,12 @@ class Study(ABC):
     # What each kind of study has in its own way.
 
     @abstractmethod
-    def _prepare(self) -> None:
-        """Import the user's own code of this study, if it is used here."""
+    def _read(self, what: str, **given: Any) -> Any:
+        """What is known of the study now: one of `stored.READS`."""
+
+    @abstractmethod
+    def _do(self, rule: str, **given: Any) -> Any:
+        """Change the study by a rule: one of `stored.CHANGES`."""
 
     @abstractmethod
     def _ask(
@@ -543,42 +542,33 @@ class Study(ABC):
         result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
 
     @abstractmethod
-    def _tell(self, results: Sequence[dict[str, Any]]) -> list[UserWarning]: ...
-
-    @abstractmethod
-    def _tell_counts(
-        self, sums: Sequence[counting.Sum], period: str, following: int | None
-    ) -> tuple[dict[str, float], list[UserWarning]]: ...
-
-    @abstractmethod
-    def _split(self, pulls: int) -> dict[str, int]: ...
-
-    @abstractmethod
-    def _do(self, name: str, **given: Any) -> None:
-        """Change the study by a rule of that name: `stored.CHANGES`."""
-
-    @abstractmethod
-    def _lease(self, pull: Pull | str, worker: str | None, *, renew: bool) -> None: ...
-
-    @abstractmethod
-    def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
-        """Let the pulls lapse that are leased to lost workers; for `run`."""
-
-    @abstractmethod
-    def _keep_tests(self, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        """Keep how each arm is tried; for `cabai run`."""
-
-    @abstractmethod
-    def _number(self, pull: Pull | str) -> int:
-        """The number of a pull of this study, from the pull or its id."""
-
-    @abstractmethod
     def _renewed(self) -> Settings:
         """The settings that the study has now."""
 
     @abstractmethod
+    def _prepare(self) -> None:
+        """Import the user's own code of this study, if it is used here."""
+
+    def _tell(self, results: Iterable[dict[str, Any]]) -> None:
+        self._prepare()
+        warn(self._do("tell", results=[checked_result(self, **each) for each in results]))
+
+    def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
+        self._number(pull)
+        given = {"pull": pull.id, "offers": pull.offers} if isinstance(pull, Pull) else {"pull": pull}
+        self._do(rule, **given, worker=checked_worker(worker))
+
+    def _number(self, pull: Pull | str) -> int:
+        """The number of a pull of this study, from the pull or its id."""
+        given = pull.id if isinstance(pull, Pull) else pull
+        found = re.fullmatch(f"{self._token}-([1-9][0-9]{{0,17}})", given) if isinstance(given, str) else None
+        if found is None:
+            raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
+        return int(found[1])
+
     def _seen(self) -> StudyView:
         """What pages and reports show, at one moment."""
+        return self._read("seen")  # type: ignore[no-any-return]
 
 
 def warn(found: Iterable[UserWarning]) -> None:

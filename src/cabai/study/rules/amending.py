@@ -121,7 +121,7 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
     check_runs(transaction)
     if arm in before.dropped:
         raise InvalidInput(f"arm {arm!r} was dropped for good: it can only join again under another name.")
-    if arm in before.joined and cost in (None, cost_known(before, arm)):
+    if arm in before.joined and cost in (None, before.costs and before.costs[before.arms.index(arm)]):
         return  # by this very call, if the connection broke during the commit
     if arm in before.arms:
         raise InvalidInput(f"there is already an arm {arm!r}.")
@@ -140,10 +140,6 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
         after.setup()
     changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
     add(transaction, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
-
-
-def cost_known(settings: Settings, arm: str) -> float | None:
-    return None if settings.costs is None else settings.costs[settings.arms.index(arm)]
 
 
 def challenge(settings: Settings) -> str:

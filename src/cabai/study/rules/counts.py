@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cabai.errors import AlreadyTold, CostlyStudy
 from cabai.families import Bernoulli, Bounded, Poisson
@@ -31,19 +30,13 @@ MOST = 2**53  # pulls of a study, beyond which sums are not exact
 STEPS = 200  # steps in which the pulls of a period are divided
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """The totals of several pulls of an arm."""
 
     arm: int
     pulls: int
     reward: float
     cost: float
-
-
-def to_json(sums: Sequence[Sum]) -> str:
-    """As an event has them."""
-    return json.dumps([[each.arm, each.pulls, each.reward, each.cost] for each in sums])
 
 
 def check_use(settings: Settings) -> None:
@@ -149,7 +142,7 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: lis
                 "in the order of asking."
             )
     was_over = warnings.passing(state) is not None
-    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=to_json(sums))
+    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=json.dumps(sums))
     stop_at_limit(transaction)
     if not was_over:
         warnings.add(warned, warnings.passing(state), CostlyStudy)

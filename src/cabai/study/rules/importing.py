@@ -153,7 +153,7 @@ def read_sum(where: str, name: str, pulls: float, reward: float | None, cost: fl
         [found] = counts.read(settings, {name: (int(pulls), int(reward), cost)})
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
-    return Event(0, COUNTS, 0.0, words=counts.to_json([found]))
+    return Event(0, COUNTS, 0.0, words=json.dumps([found]))
 
 
 def check_begun(study: StoredStudy, first: Sequence[Event]) -> None:

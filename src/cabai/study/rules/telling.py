@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from cabai.errors import AlreadyTold, LostPull
+from cabai.families import Gaussian
 from cabai.study.current import Transaction
 from cabai.study.given import Result
 from cabai.study.log import tables
@@ -22,14 +24,15 @@ LARGE = 1e200  # adding a number up to this to any double does not overflow
 def tell(transaction: Transaction, results: Sequence[Result]) -> list[UserWarning]:
     """Returns warnings."""
     state, warned, told = transaction.state, list[UserWarning](), transaction.state.told
+    settings = state.settings
     for result in results:
         pull = state.pulls.get(result.number)
         if pull is None:
             check_told_before(transaction, result)
             continue
-        cost = cost_of(state.settings, pull.arm, result.cost)
+        cost = cost_of(settings, pull.arm, result.cost)
         check_size(state, pull.arm, result.reward, cost)
-        may_warn = result.failed is not None or state.settings.may_warn
+        may_warn = result.failed is not None or isinstance(settings.family, Gaussian) or settings.full_cost is not None
         with warnings.noticed(state, pull.arm, warned, result.failed) if may_warn else nullcontext():
             transaction.add(TELL, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
                             worker=pull.worker, words=result.failed)  # fmt: skip
@@ -99,11 +102,12 @@ def look(transaction: Transaction) -> None:
     stop_at_limit(transaction)
 
 
-def lease(transaction: Transaction, number: int, offers: int | None, worker: str | None, *, renew: bool) -> None:
+def lease(transaction: Transaction, *, kind: str, pull: str, worker: str | None, offers: int | None = None) -> None:
     """Renew the lease of a pull, or end it at once if the pull is released.
 
     `offers` and `worker` say who calls, as far as it is known: the worker that got the pull at that offer.
     """
+    number = int(pull.rpartition("-")[2])
     if number > transaction.state.asked:
         raise never_asked(transaction, number)
     held = transaction.state.pulls.get(number)
@@ -120,7 +124,10 @@ def lease(transaction: Transaction, number: int, offers: int | None, worker: str
             f"pull {transaction.pull_id(number)} was offered {held.offers} times: only the worker that has it now may "
             "renew or release it, so say which worker you are."
         )
-    transaction.add(RENEW if renew else RELEASE, pull=number)
+    transaction.add(kind, pull=number)
+
+
+renew, release = partial(lease, kind=RENEW), partial(lease, kind=RELEASE)
 
 
 def lapse(transaction: Transaction, was_lost: Callable[[str | None], bool]) -> None:

@@ -116,7 +116,7 @@ def begun(study: Study, loop: Loop) -> Iterator[None]:
     """Let the pulls of killed runs lapse, and mark this run as alive while it lasts."""
     _runs.add(loop.mark)
     try:
-        study._lapse(was_killed)
+        study._do("lapse", was_lost=was_killed)
         yield
     finally:
         loop.close()

@@ -83,8 +83,8 @@ class Recipe:
                 raise InvalidInput(
                     f"arm {missing[0]!r} has joined the study {self.name!r}: add it here, with its test."
                 )
-            study._lapse(was_killed)
-            kept = study._keep_tests(self.how, replace=changed)
+            study._do("lapse", was_lost=was_killed)
+            kept = study._do("keep_tests", tests=self.how, replace=changed)
             for arm, how in self.how.items():
                 for key in how | kept[arm]:
                     now, before = how.get(key), kept[arm].get(key)

@@ -165,7 +165,7 @@ def exported(study: Study, kind: str) -> bytes:
 
 def spooled(study: StoredStudy, kind: str) -> IO[bytes]:
     """The same as a CSV or JSON file to be read once; only a small part of it is in memory."""
-    end, amendments = study._end(), study.amendments()
+    end, amendments = study._read("end"), study.amendments()
     rows = observations(study._log(end.place), end, study._row)
     file: IO[bytes] = SpooledTemporaryFile(max_size=SMALL)  # noqa: SIM115 - the reader closes it
     for line in lines(study.columns, rows, amendments, kind):
@@ -176,7 +176,7 @@ def spooled(study: StoredStudy, kind: str) -> IO[bytes]:
 
 def whole_log(study: StoredStudy) -> Iterator[str]:
     """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
-    end, row = study._end(), study._row
+    end, row = study._read("end"), study._row
     [(tests,)] = study._storage.fetch(tables.TESTS, (row.id,))
     about = {"cabai": __version__, "format": FORMAT, "name": row.name, "token": row.token, "created": row.created}
     yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})

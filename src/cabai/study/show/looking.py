@@ -253,10 +253,10 @@ class SampledLooking:
         self.state, self.settings, self.leader = state, state.settings, leader
         self.shows = state.settings.can_test and state.setup.shows_evidence
         self.pairs: Pairs = state.pairs(leader) if self.shows else [None] * len(state.settings.arms)
-        self._closest = state.closest(self.pairs) if self.shows and leader == state.leader else None
+        self._closest = state.closest() if self.shows and leader == state.leader else None
 
     def remaining(self) -> Remaining | None:
-        return self.state.remaining(self.state.claims(self.pairs)) if self.shows else None
+        return self.state.remaining() if self.shows else None
 
     def progress(self, remaining: Remaining | None) -> float | None:
         if remaining is None:
@@ -271,7 +271,7 @@ class SampledLooking:
         return self._closest
 
     def confidence(self) -> float | None:
-        return self.state.confidence_over(self._closest) if self.shows else None
+        return self.state.confidence() if self.shows else None
 
     def known(self, rival: int | None, *, is_decided: bool) -> known.Known | None:
         return known.known_of(self.state, self.leader, rival, decided=is_decided)

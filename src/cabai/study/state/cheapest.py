@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class CheapestState(SampledState):
                     found.append(((j, a, -margin), most))
         return found
 
-    def claims(self, pairs: Any = None) -> list[Claim]:
+    def claims(self) -> list[Claim]:
         if not self.setup.shows_evidence:
             return []
         least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
@@ -63,7 +62,7 @@ class CheapestState(SampledState):
         """The claim that is furthest from being shown."""
         return min(self.claims(), key=lambda claim: claim.evidence, default=None)
 
-    def closest(self, pairs: Any = None) -> tuple[int, float, float] | None:
+    def closest(self) -> tuple[int, float, float] | None:
         """The rival in the weakest pair, its evidence and what is required of it."""
         weakest = self.weakest()
         if weakest is None:

@@ -36,7 +36,7 @@ class Evidence:
     unbeaten: Any
     squares: Any
     summed: set[int]
-    _claims: list[Claim] | None
+    _pairs: dict[tuple[int, int], tuple[float, float]]
 
     @property
     def setup(self) -> Setup:
@@ -51,7 +51,13 @@ class Evidence:
         return self.settings.rules_for(leader, int(np.count_nonzero(self.here)))
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
-        """The evidence that b is better than a (up to epsilon), and how much is required of it."""
+        """The evidence that b is better than a (up to epsilon), and how much is required of it; computed once for each
+        event: with many arms, that takes a while."""
+        if (b, a) not in self._pairs:
+            self._pairs[b, a] = self._pair(b, a)
+        return self._pairs[b, a]
+
+    def _pair(self, b: int, a: int) -> tuple[float, float]:
         arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
         with np.errstate(all="ignore"):
             least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
@@ -65,26 +71,18 @@ class Evidence:
             return [None] * len(arms)
         return [self.pair(leader, a) if a != leader and self.here[a] else None for a in range(len(arms))]
 
-    def claims(self, pairs: Pairs | None = None) -> list[Claim]:
+    def claims(self) -> list[Claim]:
         """What is still to be shown, and how far it is: that the leader beats each rival."""
-        view, leader = self.ordered, int(self.ordered.run["leader"])
-        if not view.everything_pulled or not self.setup.shows_evidence:
+        leader = int(self.ordered.run["leader"])
+        if not self.ordered.everything_pulled or not self.setup.shows_evidence:
             return []
-        known: Pairs = [None] * len(view.arms) if pairs is None else pairs
         rivals = [a for a in np.flatnonzero(self.unbeaten).tolist() if a != leader]
-        epsilon = float(self.rules["epsilon"])
-        return [Claim(leader, a, epsilon, *(known[a] or self.pair(leader, a))) for a in rivals]
+        return [Claim(leader, a, float(self.rules["epsilon"]), *self.pair(leader, a)) for a in rivals]
 
-    def remaining(self, claims: Sequence[Claim] | None = None) -> Remaining | None:
+    def remaining(self) -> Remaining | None:
         if self.settings.spends_budget:  # it never decides
             return None
-        return progress.of_sampled(self, self.claims_now() if claims is None else claims)
-
-    def claims_now(self) -> list[Claim]:
-        """The claims, computed once for each event: with many arms, that takes a while."""
-        if self._claims is None:
-            self._claims = self.claims()
-        return self._claims
+        return progress.of_sampled(self, self.claims())
 
     def lead(self, b: int, a: int) -> float | None:
         arms = self.ordered.arms
@@ -92,23 +90,18 @@ class Evidence:
             return None
         return float(arms[b]["mean"] - arms[a]["mean"]) * self.settings.family.unit
 
-    def closest(self, pairs: Pairs | None = None) -> tuple[int, float, float] | None:
-        """The rival that the leader is furthest from beating, its evidence and what is required of it; from
-        the `pairs` of the leader with each arm, if they are known."""
-        claims = self.claims_now() if pairs is None else self.claims(pairs)
+    def closest(self) -> tuple[int, float, float] | None:
+        """The rival that the leader is furthest from beating, its evidence and what is required of it."""
         mean = self.ordered.arms["mean"]  # the best of those that no evidence shows against
-        found = min(claims, key=lambda claim: (claim.evidence - claim.required, -mean[claim.loser]), default=None)
+        found = min(self.claims(), key=lambda each: (each.evidence - each.required, -mean[each.loser]), default=None)
         return None if found is None else (found.loser, found.evidence, found.required)
 
     def confidence(self) -> float:
-        return self.confidence_over(self.closest())
-
-    def confidence_over(self, closest: tuple[int, float, float] | None) -> float:
-        """1 - the smallest delta at which the leader would now beat every rival, this being the closest; 0 if there is
-        none.
+        """1 - the smallest delta at which the leader would now beat every rival; 0 if there is none.
 
         It is valid at any time, by the proof of the guarantee. Arms that were dropped were beaten at delta.
         """
+        closest = self.closest()
         delta, leader = self.settings.delta, int(self.ordered.run["leader"])
         if closest is None or not math.isfinite(closest[2]):
             return 1 - delta if np.count_nonzero(self.unbeaten) == 1 else 0.0

@@ -6,7 +6,7 @@ import copy
 import heapq
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -79,7 +79,7 @@ class SampledState(Evidence, Accounts):
         self.waiting_order: list[int] = []  # a heap of their numbers
         self.decided = False  # by the results that count
         self._choice: Any = None  # the next, if it is known
-        self._claims = None  # what is still to be shown, if it is known
+        self._pairs = {}  # the evidence of the results that count, as far as it was asked for
         self._ahead: tuple[bool, int] | None = None  # what the results in hand would decide, if it is known
 
     @property
@@ -116,7 +116,7 @@ class SampledState(Evidence, Accounts):
     # Events.
 
     def take(self, event: Event) -> None:
-        self._claims = None
+        self._pairs = {}
         if self.decided and event.kind != "stop":  # another version of cabai went on here: so does the count
             self.decided = False
             self.count()
@@ -139,9 +139,11 @@ class SampledState(Evidence, Accounts):
     def _alone(self, events: Sequence[Event], begin: int) -> int:
         """How many pulls, from this event on, were asked for while nothing was under way, and told at once, up to the
         next point of the history."""
-        plain = not (self.pulls or self.has_waiting or self.ended or self.decided) and self.settings.can_replay
-        if not plain or not self.told_view.everything_pulled:
+        settings, busy = self.settings, self.pulls or self.has_waiting or self.ended or self.decided
+        if busy or not self.told_view.everything_pulled:
             return 0
+        if settings.own or settings.reserve is not None or settings.dropped or settings.certified_pulls is not None:
+            return 0  # not cabai's own code, or other rules for some arms
         count, most = 0, (len(events) - begin) // 2
         while count < most:
             asked, told = events[begin + 2 * count], events[begin + 2 * count + 1]
@@ -173,7 +175,7 @@ class SampledState(Evidence, Accounts):
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
         self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
-        self._claims = None
+        self._pairs = {}
         self.decided = taken < count or self._decides()
         if is_due(self.told, len(self.here)):
             self.points.append(Point.of(self, last.time))
@@ -408,13 +410,16 @@ class SampledState(Evidence, Accounts):
         return stops
 
     def _stops(self, view: View) -> bool:
-        if not view.everything_pulled:
-            return False
-        stop, count = self.settings.kernels.stop, int(np.count_nonzero(self.here))
-        rules = self.settings.rules_for(int(view.run["leader"]), count)
-        if count == len(self.here):
-            return stop(view.arms, view.run, rules)
-        return with_part(view.arms, view.run, np.flatnonzero(self.here), lambda arms, run: stop(arms, run, rules))
+        stop = self.settings.kernels.stop
+        return view.everything_pulled and bool(self._called(stop, view.arms, view.run, self.here))
+
+    def _called(self, function: Callable[..., Any], arms: Any, run: Any, among: NDArray[Any]) -> Any:
+        """What a function of the policy returns, as if there were no other arms than those `among` which it chooses."""
+        count = int(np.count_nonzero(among))
+        rules = self.settings.rules_for(int(run["leader"]), count)
+        if count == len(arms):
+            return function(arms, run, rules)
+        return with_part(arms, run, np.flatnonzero(among), lambda part, own: function(part, own, rules))
 
     def _look_ahead(self) -> tuple[bool, int]:
         """Whether what was told would decide if the missing results were left out; if not, the rival in the way."""
@@ -444,7 +449,7 @@ class SampledState(Evidence, Accounts):
     def trial(self) -> SampledState:
         """A copy, to look at later or to try something out; it can take no events."""
         other = copy.copy(self)
-        other.told_view = self.told_view.copy()
+        other.told_view, other._pairs = self.told_view.copy(), {}
         other.ordered = self.ordered.copy() if self.has_waiting else other.told_view
         for name in self.OF_ARMS:
             setattr(other, name, getattr(self, name).copy())
@@ -477,13 +482,9 @@ class SampledState(Evidence, Accounts):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        choose, count = self.settings.kernels.choose, int(np.count_nonzero(among))
-        rules = self.settings.rules_for(int(run["leader"]), count)
-        if count == len(arms):
-            chosen = choose(arms, run, rules)
-        else:
-            some = np.flatnonzero(among)
-            chosen = int(some[with_part(arms, run, some, lambda part, own: choose(part, own, rules))])
+        chosen = self._called(self.settings.kernels.choose, arms, run, among)
+        if not among.all():
+            chosen = int(np.flatnonzero(among)[chosen])
         if not 0 <= chosen < len(arms):
             raise InvalidInput(f"policy {self.settings.policy} chose an arm that does not exist.")
         return chosen, arms, run, is_pending
