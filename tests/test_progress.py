@@ -148,6 +148,15 @@ def test_ties_have_no_end_in_sight_and_an_epsilon_that_ends_them_now():
     assert study.decision == status.leader
 
 
+def test_ties_with_a_budget_have_an_end():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=0.01, max_cost=3000), random.Random(8)
+    for _ in range(1500):
+        study.tell(study.ask(), int(chance.random() < 0.5))
+    status = study.status()
+    assert status.sentence.startswith(f"No decision in sight: {status.leader} and {status.rival} are perhaps tied. ")
+    assert "no decision in sight, perhaps tied" in status.line()
+
+
 def test_a_race_that_is_decided_ends_where_the_decision_fell():
     """The last point had no evidence: the picture of a champion race ended half-way."""
     scores = {arm: [float(random.Random(f"{arm} {i}").random() < p) for i in range(400)]

@@ -86,10 +86,10 @@ def to_come(status: Status) -> str:
     if status.stopped:
         return "pulls under way" if status.under_way else "nothing"
     found = status.forecast
-    if status.looks_tied and status.max_cost is None:
+    if status.looks_tied and status.out_of_sight == "end":
         return "no end in sight"
     if found is not None and found.low >= 0.99 * found.high:
-        return f"{rough(found.high)}, the rest of the budget"
+        return f"{rough(found.high)}, {'the rest of the budget' if status.max_cost else 'up to its limit of pulls'}"
     if found is not None:
         return f"probably {rough(found.low)} to {rough(found.high)}"
     return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"
@@ -140,7 +140,7 @@ def charts(seen: StudyView) -> list[Chart]:
     end, spent = bill["spent", "main"][-1]
     ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
-    paid = "ended" if status.stopped else "no end in sight" if status.looks_tied else paid
+    paid = "ended" if status.stopped else f"no {status.out_of_sight} in sight" if status.looks_tied else paid
     found = [
         chart(
             "Progress", paid, progress_over_bill(seen), "spent", money,

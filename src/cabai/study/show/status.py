@@ -15,9 +15,10 @@ from cabai.views import status_table
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is still to come before the study stops: less than `low` is paid with a chance of a tenth, more than `high`
-    with a chance of a tenth. With a budget no more than its rest is paid, and `chance` is that of a decision within
-    it. Seconds are those that it takes if results come as fast as of late; None where that is not known."""
+    """What is still to come before the study stops: of ten looks that are spread evenly over the bill, about one has
+    less than `low` to come, and about one more than `high`. With a budget no more than its rest is paid, and `chance`
+    is that of a decision within it. Seconds are those that it takes if results come as fast as of late; None where
+    that is not known."""
 
     low: float
     high: float
@@ -249,7 +250,7 @@ class Status:
             return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
         if self.looks_tied:
             end = "" if self.within is None else f"; epsilon = {rounded_up(self.within)} would end it now"
-            return f"No end in sight: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
+            return f"No {self.out_of_sight} in sight: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
         return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
 
     def line(self, width: int | None = None) -> str:
@@ -267,7 +268,7 @@ class Status:
             number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
         found = [number, f"{self.spent:.4g}{'' if self.max_cost is None else f' of {self.max_cost:g}'} spent"]
         if self.looks_tied:
-            found.append("no end in sight, perhaps tied")
+            found.append(f"no {self.out_of_sight} in sight, perhaps tied")
         elif self.progress is not None and not self.stopped:
             found.append(f"{percent(self.progress) if self.progress else '0 %'} done")
         if self.forecast is not None and self.forecast.time and not self.looks_tied:
@@ -277,6 +278,12 @@ class Status:
         while width is not None and len(found) > 2 and len(", ".join(found)) > width:
             found.pop()
         return ", ".join(found)[:width]
+
+    @property
+    def out_of_sight(self) -> str:
+        """What is not in sight while the best arms are perhaps equal: a study with a limit has an end."""
+        limits = self.max_cost, self.max_pulls, self.certified_pulls
+        return "end" if all(limit is None for limit in limits) else "decision"
 
     @property
     def _limit(self) -> str:
