@@ -11,8 +11,8 @@ pulled. At each look, p is its progress and x the true share of the final bill. 
     fall        the largest fall of p in a run, on average
     below/above of what was still paid: the share of looks at which it was below and above the range
 
-With --others, differences between the means of each kind are other ones in each run: up to 1.6 times as large or as
-small. The limits are those that docs/reading.md relies on; a kind that misses one is marked with an asterisk.
+The second line of a kind has standard errors over its runs. With --others, differences between the means of each kind
+are other ones in each run: up to 1.6 times as large or as small. A limit that is missed is marked with an asterisk.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import heapq
 import itertools
 import math
 import random
+import statistics
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -126,8 +127,8 @@ def looks(means: dict[str, float], test: Test, settings: dict[str, Any], seed: i
         told += 1
         if told >= due:
             due = max(told * 1.02, told + 1)
-            yield study._current.look(look)
-    yield study._current.look(look)
+            yield look(study._current.writer.state)  # what `look` of a study shows, without a second fold of its log
+    yield look(study._current.writer.state)
 
 
 def look(state: Any) -> tuple[float, Any, float | None]:
@@ -181,8 +182,10 @@ def main() -> None:
             found = measured(list(looks(means, test, settings, seed)))
             runs += [] if found is None else [found]
         if runs:
-            everything.append({key: sum(run[key] for run in runs) / len(runs) for key in runs[0]})
+            everything.append({key: statistics.fmean(run[key] for run in runs) for key in runs[0]})
             print(line(name, everything[-1]), flush=True)
+            spread = {key: statistics.pstdev(run[key] for run in runs) / math.sqrt(len(runs)) for key in runs[0]}
+            print(f"{f'  of {len(runs)} runs':27}" + "".join(f"{each:>8.2f} " for each in spread.values()), flush=True)
     print(line("mean", {key: sum(each[key] for each in everything) / len(everything) for key in everything[0]}))
 
 

@@ -79,8 +79,9 @@ def test_progress_is_that_of_a_plain_version(seed, epsilon):
         found, spent = state.remaining(), state.bill
         assert found.cost == pytest.approx(spent**0.3 * price**0.7, rel=1e-5 if len(n) == 2 else 0.1)
         assert found.cost >= spent**0.3 * price**0.7 * (1 - 1e-5)
-        assert found.most == pytest.approx(3.7 * found.cost)
-        assert found.least == pytest.approx(min(0.28 * len(pairs) ** 0.25, 3.7) * found.cost)
+        few = (count + 1 + found.results) / (count + 1 + found.results + 12)
+        assert found.most == pytest.approx(4.5**few * found.cost)
+        assert found.least == pytest.approx(min(0.25**few * len(pairs) ** 0.25, 4.5**few) * found.cost)
         status = study.status()
         points = [(point.spent, point.progress) for point in study.history() if point.progress]
         bill, (before, progress) = spent + found.cost, points[-1] if points else (spent, 1.0)
@@ -152,6 +153,15 @@ def test_ties_have_no_end_in_sight_and_an_epsilon_that_ends_them_now():
     assert study.decision == status.leader
 
 
+def test_ties_with_a_budget_have_an_end():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=0.01, max_cost=3000), random.Random(8)
+    for _ in range(1500):
+        study.tell(study.ask(), int(chance.random() < 0.5))
+    status = study.status()
+    assert status.sentence.startswith(f"No decision in sight: {status.leader} and {status.rival} are perhaps tied. ")
+    assert "no decision in sight, perhaps tied" in status.line()
+
+
 def test_a_race_that_is_decided_ends_where_the_decision_fell():
     """The last point had no evidence: the picture of a champion race ended half-way."""
     scores = {arm: [float(random.Random(f"{arm} {i}").random() < p) for i in range(400)]
@@ -176,6 +186,43 @@ def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
     remaining = study._current.look(lambda state: state.remaining())
     assert found.low_seconds / found.low == pytest.approx(2 * remaining.results / remaining.cost)
     assert found.high_seconds / found.high == pytest.approx(found.low_seconds / found.low)
+
+
+def test_time_left_of_16_workers_is_a_sixteenth(clock):
+    """Each pull takes 32 s, 16 at a time: a result every 2 s, which is the pace."""
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
+    under_way = [study.ask() for _ in range(16)]
+    for _ in range(150):
+        clock.now += 2.0
+        pull = under_way.pop(0)
+        study.tell(pull, int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
+        under_way.append(study.ask())
+    found = study.status().forecast
+    remaining = study._current.look(lambda state: state.remaining())
+    assert found.high_seconds / found.high == pytest.approx(2 * remaining.results / remaining.cost)
+
+
+def test_results_under_way_may_decide_so_that_less_may_be_left():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
+    for _ in range(50):
+        study.tell(pull := study.ask(), int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
+    alone = study._current.look(lambda state: state.remaining())
+    study.ask(20)
+    found = study._current.look(lambda state: state.remaining())
+    assert found.least == pytest.approx(alone.least * alone.results / (alone.results + 20))
+    assert (found.cost, found.most) == (alone.cost, alone.most)
+
+
+def test_what_a_race_expects_after_its_first_item_does_not_grow_with_its_items():
+    """It expected half of them, and so hardly any progress for long."""
+    left = []
+    for items in (1000, 4000):
+        study = new(items=items, family=None, policy="top-two", costs=[1, 1, 1], seed=1)
+        while (found := study._current.look(lambda state: state.remaining())) is None:
+            study.tell(study.ask(), 1.0)
+        left.append(found.cost)
+    assert left[0] == pytest.approx(left[1], rel=0.1)
+    assert left[1] < 300
 
 
 def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():

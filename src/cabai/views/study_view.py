@@ -90,10 +90,10 @@ def to_come(status: Status) -> str:
         number = status.under_way
         return f"{number} {'pull' if number == 1 else 'pulls'} under way" if number else "nothing"
     found = status.forecast
-    if status.looks_tied and status.max_cost is None:
+    if status.looks_tied and status.outlook == "no end in sight":
         return status.outlook
     if found is not None and found.low >= 0.99 * found.high:
-        return f"{rough(found.high)}, the rest of the budget"
+        return f"{rough(found.high)}, {'the rest of the budget' if status.max_cost else 'up to its limit of pulls'}"
     if found is not None:
         return f"{rough(found.low)} to {rough(found.high)}"
     return "not known yet" if status.at_most is None else f"at most {money(status.at_most)}"

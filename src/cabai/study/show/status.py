@@ -28,9 +28,10 @@ from cabai.views.words import (
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is still to come before the study stops: less than `low` is paid with a chance of a tenth, more than `high`
-    with a chance of a tenth. With a budget no more than its rest is paid, and `chance` is that of a decision within
-    it. Seconds are those that it takes if results come as fast as of late; None where that is not known."""
+    """What is still to come before the study stops: of ten looks that are spread evenly over the bill, about one has
+    less than `low` to come, and about one more than `high`. With a budget no more than its rest is paid, and `chance`
+    is that of a decision within it. Seconds are those that it takes if results come as fast as of late; None where
+    that is not known."""
 
     low: float
     high: float
@@ -100,8 +101,8 @@ class Status:
     >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
     >>> study.tell(study.ask(), reward=1)
     >>> status = study.status()
-    >>> status.leader, status.spent, status.stopped, status.decision
-    ('a', 1.0, False, None)
+    >>> status.leader, status.spent, status.stopped, status.decision, status.outlook
+    ('a', 1.0, False, None, 'no end in sight')
     >>> [(arm.name, arm.pulls, arm.mean, arm.cost) for arm in status.arms]
     [('a', 1, 1.0, 1.0), ('b', 0, None, 2.0)]
     """
@@ -293,8 +294,9 @@ class Status:
 
     @property
     def outlook(self) -> str:
-        """What there is to say of a study whose best arms are perhaps tied."""
-        return f"no {'end' if self.max_cost is None and self.max_pulls is None else 'decision'} in sight"
+        """What to expect while the best arms are perhaps tied: a study with a limit has an end, if no decision."""
+        limits = self.max_cost, self.max_pulls, self.certified_pulls
+        return f"no {'end' if all(limit is None for limit in limits) else 'decision'} in sight"
 
     @property
     def _limit(self) -> str:

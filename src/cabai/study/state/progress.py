@@ -14,6 +14,13 @@ between its start and its end. Both are combined:
 
     left = spent^(1 - TRUSTED) price^TRUSTED,        progress = spent/(spent + left).
 
+What is still to come is less than LEAST times `left` in a tenth of the looks, if these are spread evenly over the bill,
+and more than MOST times it in another tenth. With N results in all, as is expected now, both factors are raised to
+N/(N + FEW): a study of few results ends more predictably, since results are whole. The low end grows with the number
+of claims, since the last of them counts, and with the share of the rest of a race that is expected to be needed, since
+a race ends with its last item. It shrinks with the share of the results to come that is under way: the evidence is
+behind by these.
+
 Only for display: no test depends on it. `benchmarks/bench_progress.py` measures how well it holds.
 """
 
@@ -33,10 +40,11 @@ from cabai.core.state import Record
 from cabai.families.slots import variance_at
 from cabai.thresholds import symmetric
 
-TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.18  # squared differences of means, in variances of a difference of two rewards
+TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.1  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
 TRUSTED = 0.7
-LEAST, MOST = 0.28, 3.7  # of what is left: its range; the first also grows with the number of claims
+LEAST, MOST = 0.25, 4.5  # of what is left: its range
+FEW = 12  # results
 FORGETS = 24
 SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the difference is known this well: perhaps a tie
 ENDING = 0.999  # the most progress before the end
@@ -174,8 +182,12 @@ def remaining(
     """What is left: the price, as far as it can be trusted, of results to come; `everything` is the most."""
     left = min(spent ** (1 - TRUSTED) * price**TRUSTED if spent > 0 else price, everything)
     results *= left / price if price > 0 else 0.0
-    most = min(MOST * left, everything)
-    least = min(LEAST * claims**0.25 * left, most)
+    in_all = state.told + state.in_sums + results
+    width, share = in_all / (in_all + FEW), left / everything if left > 0 else 0.0
+    most = min(MOST**width * left, everything)
+    under_way = int(state.live.sum())
+    known = results / (results + under_way) if under_way else 1.0
+    least = min(LEAST**width * claims**0.25 * (1 + share) * known * left, most)
     return Remaining(left, results, least, most, spent, rest_of(state, left, results))
 
 
@@ -234,9 +246,7 @@ def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
         b, a = claim.winner, claim.loser
         j = int(min(board.prefix[b], board.prefix[a]))
         last = float(items)
-        if j < 2:
-            last = items / 2
-        elif j < items:
+        if j < items:
             d = board.shares[b, :j] - board.shares[a, :j]
             gap = float(d.sum()) / j
             variance = (float(d @ d) + 0.25) / j - gap * gap
