@@ -17,7 +17,7 @@ import cabai
 from cabai.server.live_page import live_page
 
 FOLDER = Path(__file__).parent / "pictures"
-SIZE = {"width": 1000, "height": 860}
+SIZE = {"width": 1000, "height": 1010}
 PHONE = {"width": 390, "height": 860}
 
 

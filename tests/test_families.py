@@ -159,7 +159,11 @@ def test_what_makes_no_instance_is_refused(call, message):
         ("poisson", 1.5, "a whole number, 0 or more, for the poisson family, got 1.5."),
         ("poisson", -1, "a whole number, 0 or more, for the poisson family, got -1."),
         ("exponential", 0, "positive for the exponential family, got 0."),
-        ("bounded", 1.2, "in [0, 1] for the bounded family, got 1.2."),
+        (
+            "bounded",
+            1.2,
+            "in [0, 1] for the bounded family, got 1.2. For another range: family='bounded(low=1, high=5)'.",
+        ),
         ("gaussian", math.inf, "a finite number, got inf."),
         ("gaussian", None, "a number, got None."),
     ],

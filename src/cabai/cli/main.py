@@ -130,7 +130,9 @@ def usage_message(error: Any) -> str:
         guess = meant(option, [each for parameter in command.params for each in parameter.opts])
         return f"No such option: {option}; {guess}".rstrip("; ")
     if command is not None and other is not None:
-        guess = meant(other[1], command.commands) or f"known: {', '.join(command.commands)}."
+        of_studies = getattr(command.commands.get("study"), "commands", ())
+        guess = f"did you mean cabai study {other[1]}?" if other[1] in of_studies else meant(other[1], command.commands)
+        guess = guess or f"known: {', '.join(command.commands)}."
         return f"{other[0]}; {guess}"
     return str(error.format_message())
 

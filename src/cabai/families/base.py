@@ -68,6 +68,7 @@ class Family(Named):
     functions: ClassVar[tuple[Any, ...]]
     means: ClassVar[str]  # in words, for error messages
     rewards: ClassVar[str]
+    advice: ClassVar[str] = ""  # to those who have other rewards
     whole_rewards: ClassVar[bool] = False  # whether every reward, and so every sum of them, is a whole number
     sets_first_aside: ClassVar[bool] = True  # whether `evalue` needs an arm's first reward to make its mixture proper
     limits: ClassVar[Any] = (-1e100, 1e100)  # the means and rewards that double precision can sum and compare
@@ -97,7 +98,9 @@ class Family(Named):
         """Return a reward as a number, or raise an error that says which rewards are allowed."""
         value = number(reward, name)
         if not self.allows_reward(value):
-            raise InvalidInput(f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.")
+            raise InvalidInput(
+                f"{name} must be {self.rewards} for the {self.name} family, got {reward!r}.{self.advice}"
+            )
         return self.check_size(value, name)
 
     def check_size(self, value: float, name: str) -> float:

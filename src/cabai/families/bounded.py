@@ -29,6 +29,7 @@ class Bounded(bernoulli.Bernoulli):
     low: float = 0.0
     high: float = 1.0
     name = "bounded"
+    advice = " For another range: family='bounded(low=1, high=5)'."
     whole_rewards = False
     has_bound = False
     functions = (*bernoulli.Bernoulli.functions, draw)
