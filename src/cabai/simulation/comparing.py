@@ -69,9 +69,9 @@ def compare(
     >>> compare(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), ["co", "ctas", "tas"], delta=1e-6)
     delta 1e-06, threshold champion, 1000 trajectories, lower bound 191.819, ± is a standard error
     policy  mean cost    ±  ratio  median    99 %  mean pulls  errors  unfinished
-    co         247.11  2.6  1.288  235.36  471.94        1184  0/1000           0
-    ctas      247.049  2.6  1.288  236.97  472.79      824.99  0/1000           0
-    tas       308.449  3.2  1.608  302.59  558.94      599.74  0/1000           0
+    co        236.052  2.6  1.231  223.87  450.83      1126.9  0/1000           0
+    ctas      244.498  2.6  1.275  234.83  479.51      817.08  0/1000           0
+    tas       305.455  3.2  1.592  299.81  559.11       594.2  0/1000           0
     """
     several = named_instances(instance)
     if isinstance(policies, str) or not policies:

@@ -123,7 +123,7 @@ def simulate(
     >>> runs = simulate(Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01]), "co", delta=1e-6, trajectories=1000)
     >>> summary = runs.summary()
     >>> round(summary.mean_cost), round(summary.se_cost), round(summary.lower_bound), summary.errors
-    (247, 3, 192, 0)
+    (236, 3, 192, 0)
     >>> runs.pulls.shape, runs.decisions[:4]
     ((1000, 3), array([0, 0, 0, 0]))
     """
