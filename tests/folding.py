@@ -43,3 +43,15 @@ class Play:
         choice = self.state._choose(np.asarray(under_way))
         self.state._keep(choice)
         return choice[0]
+
+
+def check_order_of_asking(study: Any, *fields: str) -> None:
+    """Arms have the records, and the study the decision, of one worker who is told in the order of asking."""
+    play, arms = Play(study.settings), study._current.look(lambda found: found.ordered.arms)
+    for each in sorted(study.observations(), key=lambda each: int(each["pull"].partition("-")[2])):
+        if each["counted"]:
+            play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
+    for name in ("pulls", "rewards", *fields):
+        assert arms[name].tolist() == play.arms[name].tolist()
+    assert play.stops()
+    assert study.decision == study.arms[play.leader]

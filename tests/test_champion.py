@@ -19,7 +19,7 @@ from cabai.families import family_of, mirror_image
 from cabai.thresholds import Champion, Contrast, contrast, tilts
 from cabai.thresholds.champion import ChampionOfPairs
 from combinations import covering
-from folding import Play
+from folding import check_order_of_asking
 from pairs import ALONE, FAMILIES, check_never_above, check_quick_look, log_e, mean_after, pair_of, put, some_pair
 from studies import new
 from test_contrast import without_large_tilts
@@ -284,15 +284,7 @@ def test_hostile_delays_change_neither_what_counts_nor_what_is_decided(clock):
         study = new(threshold="champion", lease=1e9, delta=0.1, seed=seed)
         run_with_delays(study, clock, 32, hostile({"a": 0.9, "b": 0.5, "c": 0.4}, "c", seed))
         check_replay(study)
-        play, told = Play(study.settings), study.observations()
-        for each in sorted(told, key=lambda each: int(each["pull"].partition("-")[2])):
-            if each["counted"]:
-                play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
-        state = study._current.look(lambda found: found)
-        for name in ("pulls", "rewards", "rivals", "rival_rewards"):
-            assert state.ordered.arms[name].tolist() == play.arms[name].tolist()
-        assert play.stops()
-        assert study.decision == study.arms[play.leader]
+        check_order_of_asking(study, "rivals", "rival_rewards")
 
 
 def test_a_period_counts_as_was_clear_before_it(clock):

@@ -174,18 +174,15 @@ def test_rewards_outside_the_family_are_refused(name, reward, message):
     assert str(error.value) == f"reward must be {message}"
 
 
-@pytest.mark.parametrize(
-    ("name", "rewards"),
-    [
-        ("gaussian", [-1e9, 0, 2.5]),
-        ("bernoulli", [0, 1, True, np.float64(1)]),
-        ("bounded", [0, 0.3, 1]),
-        ("poisson", [0, 1, 2**53, np.int64(3)]),
-        ("exponential", [1e-100, 1.0, 1e100]),
-    ],
-)
-def test_rewards_are_returned_as_floats(name, rewards):
-    for reward in rewards:
+REWARDS = {
+    "gaussian": [-1e9, 0, 2.5], "bernoulli": [0, 1, True, np.float64(1)], "bounded": [0, 0.3, 1],
+    "poisson": [0, 1, 2**53, np.int64(3)], "exponential": [1e-100, 1.0, 1e100],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_rewards_are_returned_as_floats(name):
+    for reward in REWARDS[name]:
         checked = family_of(name).check_reward(reward)
         assert type(checked) is float
         assert checked == reward
@@ -197,12 +194,9 @@ def test_a_family_is_written_as_it_is_read(text):
     assert family_of(str(family_of(text))) == family_of(text)
 
 
-def test_a_class_stands_for_the_family_without_parameters():
+def test_the_ways_to_name_a_family_and_a_variance_agree():
     assert family_of(Gaussian) == Gaussian()
     assert Instance(Poisson, [1, 0], [1, 1]) == Instance("poisson", [1, 0], [1, 1])
-
-
-def test_the_ways_to_set_a_variance_agree():
     ways = [family_of("gaussian(variance=4)"), family_of("gaussian", 4), family_of(Gaussian(variance=9), 4.0)]
     assert set(ways) == {Gaussian(variance=4)}
     assert Instance("gaussian", [1, 0], [1, 1], variance=4) == Instance("Gaussian( variance = 4 )", [1, 0], [1, 1])

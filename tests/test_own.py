@@ -21,7 +21,7 @@ import cabai
 from cabai.bench.suites import random_instance
 from cabai.cli.main import app
 from cabai.families import poisson
-from studies import check_same_pulls
+from studies import check_same_pulls, new
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 ADDRESSES = {"family": "geometric:Geometric", "threshold": "half_log:HalfLog(extra=0.5)", "policy": "thompson:thompson"}
@@ -222,12 +222,22 @@ def test_names_that_are_taken_or_unknown_are_refused(own):
         def parameters(self, family, arms, delta):
             return {"level": 1.0, "slop": 2.0}
 
+    class Nameless(cabai.Threshold):
+        def parameters(self, family, arms, delta):
+            return {"level": 1.0}
+
     instance = cabai.Instance(Levelled(), [3.0, 1.0], [1, 1])
+    with pytest.raises(cabai.InvalidInput, match=r"random instances are drawn only for gaussian, .* got family geom"):
+        random_instance(own["family"], 3, seed=0, number=0)
     with pytest.raises(cabai.InvalidInput, match="has a parameter 'level', a name that is taken"):
         cabai.simulate(instance, threshold="mixture", trajectories=2)
     gaussian = cabai.Instance("gaussian", [3.0, 1.0], [1, 1])
-    with pytest.raises(cabai.InvalidInput, match="threshold misspelt has a parameter 'slop' that its functions do not"):
-        cabai.simulate(gaussian, threshold=Misspelt(), trajectories=2)
+    for threshold, message in (
+        (Misspelt(), "threshold misspelt has a parameter 'slop' that its functions do not"),
+        (Nameless(), r"the threshold .*Nameless has no name"),
+    ):
+        with pytest.raises(cabai.InvalidInput, match=message):
+            cabai.simulate(gaussian, threshold=threshold, trajectories=2)
 
     @cabai.policy(arm_memory={"pulls": 0})
     def forgetful(arms, run, rules):
@@ -307,27 +317,25 @@ def test_a_function_may_have_the_name_of_a_field():
     assert (runs.decisions[runs.decisions >= 0] == 0).all()
 
 
-def test_an_arm_that_does_not_exist_is_told_in_a_study():
-    study = cabai.create_study("broken", arms=["a", "b"], family="bernoulli", policy=broken_later, storage="memory")
-    for _ in range(4):
-        study.tell(study.ask(), 1, 1.0)
-    with pytest.raises(cabai.InvalidInput, match="chose an arm that does not exist"):
-        study.ask()
-    assert study.status().pulls == 4
-
-
 @cabai.policy
 def misspelt(arms, run, rules):
-    return 0 if run.t < 3 else arms[0].pullz
+    return 0 if run.t < 4 else arms[0].pullz
 
 
-def test_an_unknown_field_in_ones_own_policy_is_told_by_line_in_a_study():
-    study = cabai.create_study("misspelt", arms=["a", "b"], family="bernoulli", policy=misspelt, storage="memory")
-    for _ in range(3):
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (broken_later, "chose an arm that does not exist"),
+        (misspelt, r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'"),
+    ],
+)
+def test_what_ones_own_policy_does_wrong_is_told_in_a_study(policy, message):
+    study = new(arms=["a", "b"], policy=policy)
+    for _ in range(4):
         study.tell(study.ask(), 1, 1.0)
-    with pytest.raises(cabai.InvalidInput, match=r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'"):
+    with pytest.raises(cabai.InvalidInput, match=message):
         study.ask()
-    assert study.status().pulls == 3
+    assert study.status().pulls == 4
 
 
 def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch):
@@ -337,19 +345,6 @@ def test_a_family_that_cannot_be_compiled_is_told_by_line(tmp_path, monkeypatch)
     instance = cabai.Instance("wrong_family:Geometric", [3.0, 1.0], [1, 1])
     with pytest.raises(cabai.InvalidInput, match=r"line \d+, `return q \* rules.nothing`: there is no field 'nothing'"):
         cabai.simulate(instance, "co", threshold="mixture", trajectories=2)
-
-
-def test_what_has_no_name_and_what_no_grid_can_draw_are_refused(own):
-    class Nameless(cabai.Threshold):
-        def parameters(self, family, arms, delta):
-            return {"level": 1.0}
-
-    with pytest.raises(cabai.InvalidInput, match=r"the threshold .*Nameless has no name"):
-        cabai.simulate(cabai.Instance("gaussian", [1, 0], [1, 1]), threshold=Nameless(), trajectories=2)
-    with pytest.raises(
-        cabai.InvalidInput, match=r"random instances are drawn only for gaussian, .* got family geometric"
-    ):
-        random_instance(own["family"], 3, seed=0, number=0)
 
 
 def test_a_plain_function_is_told_how_to_become_a_policy(tmp_path, monkeypatch):

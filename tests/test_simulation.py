@@ -125,20 +125,14 @@ def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
     assert len(frame) == 30
     assert frame["decision"].isna().sum() == (runs.decisions == -1).sum() > 0
     assert frame["pulls_3"].tolist() == runs.pulls[:, 2].tolist()
-    path = tmp_path / "runs.parquet"
+    path = tmp_path / "new" / "runs.parquet"
     runs.to_parquet(path)
     pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
     made_by = json.loads(pq.read_schema(path).metadata[b"cabai"])
     assert (made_by["policy"], made_by["seed"]) == ("co", 0)
-    assert [p.name for p in tmp_path.iterdir()] == ["runs.parquet"]
-
-
-def test_parquet_makes_its_folder_or_says_why_not(paper_instance, tmp_path):
-    runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
-    runs.to_parquet(tmp_path / "new" / "runs.parquet")
-    assert (tmp_path / "new" / "runs.parquet").exists()
+    assert [p.name for p in path.parent.iterdir()] == ["runs.parquet"]
     with pytest.raises(InvalidInput, match=r"cannot write .*: .*runs.parquet is not a folder"):
-        runs.to_parquet(tmp_path / "new" / "runs.parquet" / "below a file")
+        runs.to_parquet(path / "below a file")
 
 
 def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
@@ -279,26 +273,29 @@ def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_
     assert refused.value.__context__ is not None
 
 
-def test_a_helper_of_an_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance):
-    @cabai.policy
-    def mine(arms, run, rules):
-        return int(uses_a_missing_field(arms))
-
-    with pytest.raises(
-        InvalidInput, match=r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"
-    ):
-        cabai.simulate(paper_instance, mine, trajectories=2, threshold="paper")
+def uses_a_helper(arms, run, rules):
+    return int(uses_a_missing_field(arms))
 
 
-def test_a_stopping_rule_of_ones_own_that_cannot_be_compiled_is_told_by_line(paper_instance):
-    def mine(arms, run, rules):
-        return 0
+def first(arms, run, rules):
+    return 0
 
-    def tired(arms, run, rules):
-        return run.tt > 100
 
-    with pytest.raises(InvalidInput, match=r"policy mine cannot be .* `return run.tt > 100`: there is no field 'tt'"):
-        cabai.simulate(paper_instance, cabai.policy(mine, stop=tired), trajectories=2, threshold="paper")
+def tired(arms, run, rules):
+    return run.tt > 100
+
+
+@pytest.mark.parametrize(
+    ("choose", "stop", "message"),
+    [
+        (uses_a_helper, None, r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"),
+        (first, tired, r"policy first cannot be .* `return run.tt > 100`: there is no field 'tt'"),
+    ],
+)
+def test_a_helper_and_a_stopping_rule_that_cannot_be_compiled_are_told_by_line(paper_instance, choose, stop, message):
+    policy = cabai.policy(choose) if stop is None else cabai.policy(choose, stop=stop)
+    with pytest.raises(InvalidInput, match=message):
+        cabai.simulate(paper_instance, policy, trajectories=2, threshold="paper")
 
 
 def test_more_trajectories_than_memory_holds_are_refused(paper_instance):

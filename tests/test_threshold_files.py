@@ -7,7 +7,6 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import cabai
 from cabai.calibration import calibrate
@@ -19,7 +18,6 @@ from shell import here
 from storages import close
 
 OPTIONS = {"delta": 0.2, "max_pulls": 100, "trajectories": 200}
-ONCE_IN_A_MILLION = 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +105,9 @@ def test_another_file_is_refused(content, message, tmp_path):
         path.write_text(content)
     with pytest.raises(cabai.InvalidInput, match=message):
         cabai.create_study("refused", **STUDY, threshold=str(path), storage="memory")
+    if message.startswith(("cannot", "is not")):
+        with pytest.raises(cabai.InvalidInput, match=message):
+            cabai.Certificate.load(path)
 
 
 # --- Epsilon ---------------------------------------------------------------------------------------------------------
@@ -136,36 +137,6 @@ def test_without_an_epsilon_it_is_for_none(certificate):
         cabai.create_study("no", **STUDY, threshold=certificate.threshold, epsilon=0.1, storage="memory")
 
 
-def test_a_certificate_of_an_earlier_version_loads(certificate, tmp_path):
-    fields = certificate.to_dict()
-    del fields["epsilon"]
-    (tmp_path / "old.json").write_text(json.dumps(fields))
-    assert cabai.Certificate.load(tmp_path / "old.json") == certificate
-    assert "epsilon" not in certificate.threshold
-
-
-def test_the_shell_calibrates_with_an_epsilon(tmp_path):
-    options = ["--family", "bernoulli", "--costs", "1,0.1,1", "--policy", "co", "--delta", "0.2"]
-    done = here(
-        "calibrate", *options, "--epsilon", "0.1", "--max-pulls", "100", "--trajectories", "200", "--out", "close.json",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "epsilon=0.1)" in done.stdout
-    assert "all arms epsilon apart" in done.stdout
-    means = ["--means", "0.6,0.5,0.2", "--threshold", "close.json", "--trajectories", "20", "--max-pulls", "100"]
-    assert here("simulate", *options, *means, "--epsilon", "0.1", cwd=tmp_path).returncode == 0
-    assert "certified for epsilon 0.1" in here("simulate", *options, *means, cwd=tmp_path).stderr
-    assert here("compare", *options[:4], "--delta", "0.2", *means, "--policies", "co", "--epsilon", "0.1",
-                cwd=tmp_path).returncode == 0  # fmt: skip
-
-
-@pytest.mark.parametrize("epsilon", [-1, "x", float("nan")])
-def test_calibrate_refuses_what_is_no_epsilon(epsilon):
-    with pytest.raises(cabai.InvalidInput, match="epsilon must be"):
-        calibrate("gaussian", [1, 1], "co", epsilon=epsilon, **OPTIONS)
-
-
 @pytest.mark.parametrize("family", FAMILIES.names)
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.4])
 def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
@@ -178,31 +149,6 @@ def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
     assert sum(abs(gap - epsilon) < 1e-6 * max(1.0, epsilon) for gap in nearest) >= len(found) / 2
     [half] = some_within(found[:1], epsilon)
     assert right_arms(half.instance, epsilon).tolist() == [0, 2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
-@pytest.mark.parametrize("policy", ["co", "top-two"])
-def test_with_an_epsilon_instances_that_were_not_searched_keep_delta_too(family, policy):
-    """Not promised, and so it should be: 20 random instances of arms that are just not good enough, delta = 0.1.
-
-    5000 trajectories each, one-sided; the chance of a false alarm over all 20 stays below 2e-5.
-    """
-    costs, epsilon = [1, 0.1, 0.01], 0.1
-    found = calibrate(family, costs, policy, delta=0.1, epsilon=epsilon, max_pulls=2000, trajectories=4000)
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        base = {"gaussian": rng.normal(), "bernoulli": rng.uniform(0.05, 0.85), "poisson": 10 ** rng.uniform(-1, 1.5),
-                "exponential": epsilon * 10 ** rng.uniform(-0.5, 1.8)}  # fmt: skip
-        level = float(base[family])
-        gaps = epsilon * rng.uniform(0, 1, size=2) * (rng.random(2) < 0.3)
-        means = [level - 1e-9 + gap for gap in gaps] + [level + epsilon]
-        instance = cabai.Instance(family, means, rng.permutation(costs))
-        runs = cabai.simulate(
-            instance, policy, threshold=found.threshold, delta=0.1, epsilon=epsilon, trajectories=5000, max_pulls=2000,
-            seed=int(rng.integers(2**32)),
-        )  # fmt: skip
-        assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 5000, 0.1)
 
 
 def test_a_certificate_that_was_changed_by_hand_is_not_one(certificate, tmp_path):
