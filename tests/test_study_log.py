@@ -153,7 +153,9 @@ def failing(_: Any) -> None:
     raise Broken
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in ("ugape", "lma", "d-lucb") else ()) for kind in KINDS]
+)
 @pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_state_from_a_snapshot_is_the_fold_of_all_events_at_every_event(clock, kind, seeds):
     """Two handles do whatever can happen to a study, in any order, and now and then a transaction breaks."""
