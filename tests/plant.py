@@ -226,7 +226,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_arms::test_the_level_is_that_of_the_formula"),
     # a live study: its rules
     ("study/rules/asking.py", "and pull.expires > transaction.now\n", "\n",
-     "test_study_requests::test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it"),
+     "test_study::test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it"),
     ("study/rules/asking.py", "if len(handed) < asked.pulls and state.affords(pull.arm, without=1):",
      "if len(handed) < asked.pulls:",
      "test_study_order::test_lost_pulls_that_the_budget_does_not_pay_for_again_are_not_counted_past"),
