@@ -243,7 +243,7 @@ FAULTS = [Fault(*each) for each in [
     ("study/rules/amending.py", "if after.error >= 1:", "if after.error > 1:",
      "test_study_arms::test_an_arm_is_not_dropped_where_the_bound_would_say_nothing"),
     ("study/rules/counts.py", "if total >= MOST:", "if total > 2 * MOST:",
-     "test_counts_limits::test_the_pulls_of_all_periods_together_are_limited"),
+     "test_study_counts::test_the_pulls_of_all_periods_together_are_limited"),
     ("study/given.py", "        if cost < 0:\n", "        if cost < -1:\n",
      "test_study_refusals::test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing"),
     # a live study: its storage
