@@ -165,7 +165,7 @@ FAULTS = [Fault(*each) for each in [
     ("datasets/champion.py", "finished = finished and (board.out[a] or board.prefix[a] > j)",
      "finished = finished and (board.out[a] or board.prefix[a] >= j)",
      "test_race::test_each_pull_is_that_of_the_plain_version"),
-    ("datasets/pairs.py", "target=wrong / delta * ROUNDED_UP", "target=1 / delta * ROUNDED_UP",
+    ("datasets/pairs.py", "epsilons, wrong / delta, math", "epsilons, 1 / delta, math",
      "test_race::test_each_pull_is_that_of_the_plain_version"),
     ("datasets/pairs.py", "board.out[a] = board.beaten[a] and left > 0", "board.out[a] = board.beaten[a]",
      "test_race::test_none_is_out_if_each_is_beaten"),
