@@ -226,10 +226,10 @@ FAULTS = [Fault(*each) for each in [
      "test_study_arms::test_the_level_is_that_of_the_formula"),
     # a live study: its rules
     ("study/rules/asking.py", "and pull.expires > transaction.now\n", "\n",
-     "test_study_requests::test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it"),
+     "test_study::test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it"),
     ("study/rules/asking.py", "if len(handed) < asked.pulls and state.affords(pull.arm, without=1):",
      "if len(handed) < asked.pulls:",
-     "test_study_machine::test_any_sequence_of_operations_leaves_the_study_as_the_model"),
+     "test_study_order::test_lost_pulls_that_the_budget_does_not_pay_for_again_are_not_counted_past"),
     ("study/rules/asking.py", "        if not state.affords(arm):\n", "        if False:\n",
      "test_study_budgets::test_known_costs_are_never_overdrawn_by_any_number_of_workers"),
     ("study/rules/telling.py", "if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):",
@@ -243,7 +243,7 @@ FAULTS = [Fault(*each) for each in [
     ("study/rules/amending.py", "if after.error >= 1:", "if after.error > 1:",
      "test_study_arms::test_an_arm_is_not_dropped_where_the_bound_would_say_nothing"),
     ("study/rules/counts.py", "if total >= MOST:", "if total > 2 * MOST:",
-     "test_counts_limits::test_the_pulls_of_all_periods_together_are_limited"),
+     "test_study_counts::test_the_pulls_of_all_periods_together_are_limited"),
     ("study/given.py", "        if cost < 0:\n", "        if cost < -1:\n",
      "test_study_refusals::test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing"),
     # a live study: its storage

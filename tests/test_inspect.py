@@ -68,15 +68,15 @@ def calls_of(model):
 
 
 def test_the_best_of_three_for_less_with_a_log_for_each():
-    found = evaluate(fake.sums(), MODELS, seed=1)
+    found = evaluate(fake.sums(150), MODELS, seed=1)
     assert found.decision == "fake/b-75"
-    assert found.spent < 0.7 * found.full_cost == 0.7 * 900
+    assert found.spent < 0.7 * found.full_cost == 0.7 * 450
     assert [log.status for log in found.logs] == ["success"] * 3
     for model, log in zip(MODELS, found.logs, strict=True):
         samples = samples_of(log)
         assert {sample.id for sample in samples} == set(found.scores[model])
         assert len(samples) == len(found.scores[model]) == calls_of(model)
-        about = {"cabai_arm": model, "cabai_study": found.study.name, "cabai_items": 300}
+        about = {"cabai_arm": model, "cabai_study": found.study.name, "cabai_items": 150}
         assert about.items() <= log.eval.metadata.items()
     order = [f"q{i}" for i in found.study.settings.items.order(1)]
     for scores in found.scores.values():  # a prefix of the order, except for what was under way together
@@ -85,9 +85,9 @@ def test_the_best_of_three_for_less_with_a_log_for_each():
 
 
 def test_scores_are_those_of_plain_inspect():
-    found = evaluate(fake.sums(60), MODELS[:2], epsilon=0.2, seed=2)
+    found = evaluate(fake.sums(30), MODELS[:2], epsilon=0.2, seed=2)
     for model in MODELS[:2]:
-        [log] = inspect_ai.eval(fake.sums(60), model=model)
+        [log] = inspect_ai.eval(fake.sums(30), model=model)
         plain = {sample.id: float(sample.scores["match"].value == "C") for sample in log.samples}
         assert found.scores[model] == {id_: plain[id_] for id_ in found.scores[model]}
 
@@ -109,8 +109,8 @@ def test_which_score_it_is_must_be_clear_before_anything_is_paid():
     assert not fake.CALLS
     with pytest.raises(cabai.RunFailed, match=r"has the keys right, nan: name one, as in scorer='keyed.key'"):
         evaluate(fake.sums(by="keyed"), MODELS)
-    assert evaluate(fake.sums(100, by="keyed"), MODELS, scorer="keyed.right").decision == "fake/b-75"
-    assert evaluate(fake.sums(100, by="two"), MODELS, scorer="includes").decision == "fake/b-75"
+    assert evaluate(fake.sums(40, by="keyed"), MODELS[:2], scorer="keyed.right").decision == "fake/b-75"
+    assert evaluate(fake.sums(40, by="two"), MODELS[:2], scorer="includes").decision == "fake/b-75"
 
 
 def test_samples_that_fail_count_as_the_worst_and_arms_that_fail_do_not_count():
@@ -130,16 +130,14 @@ def test_samples_that_fail_count_as_the_worst_and_arms_that_fail_do_not_count():
 
 def test_bills_are_in_dollars_for_all_models_of_a_sample():
     per_call = (100 * 10 + 10 * 100 + 1000 * 1) / 1e6
-    found = evaluate(fake.sums(60), MODELS, prices=PRICES)
+    found = evaluate(fake.sums(20), MODELS, prices=PRICES)
     assert found.spent == pytest.approx(per_call * sum(map(len, found.scores.values())))
-    judged = evaluate(fake.sums(60, by="judged"), MODELS, prices=PRICES)
+    judged = evaluate(fake.sums(20, by="judged"), MODELS[:2], prices=PRICES)
     assert judged.spent == pytest.approx(2 * per_call * sum(map(len, judged.scores.values())))
     with pytest.raises(cabai.RunFailed, match="cannot be billed: the price of model 'fake/judge-100' is not known"):
-        evaluate(fake.sums(60, by="judged"), MODELS, prices={model: PRICES[model] for model in MODELS})
+        evaluate(fake.sums(20, by="judged"), MODELS, prices={model: PRICES[model] for model in MODELS})
     with pytest.raises(cabai.InvalidInput, match="but not of fake/b-75, fake/c-60: give all, as prices="):
         evaluate(fake.sums(60), MODELS, prices={"fake/a-50": PRICES["fake/a-50"]})
-    known = evaluate(fake.sums(60), MODELS, costs=[1, 2, 3])
-    assert known.spent == sum(cost * len(known.scores[arm]) for arm, cost in zip(MODELS, (1, 2, 3), strict=True))
 
 
 def race_to_be_killed(folder):
@@ -274,9 +272,9 @@ def by_shell(words):
 
 
 def test_arms_may_be_agents_and_may_work_in_a_sandbox():
-    found = evaluate(fake.sums(40), {"agent": careful("Think."), "plain": generate()}, model="fake/b-75")
+    found = evaluate(fake.sums(20), {"agent": careful("Think."), "plain": generate()}, model="fake/b-75")
     assert (found.status.is_complete, found.scores["agent"]) == (True, found.scores["plain"])
-    boxed = task_with(fake.sums(60), sandbox="local")
+    boxed = task_with(fake.sums(40), sandbox="local")
     found = evaluate(boxed, {"right": by_shell("$1"), "wrong": by_shell("nothing")}, model="fake/b-75")
     assert (found.decision, [log.status for log in found.logs]) == ("right", ["success"] * 2)
     assert set(found.scores["right"].values()) == {1.0}
@@ -284,12 +282,12 @@ def test_arms_may_be_agents_and_may_work_in_a_sandbox():
 
 
 def test_another_dataset_under_the_same_name_is_refused():
-    evaluate(fake.sums(40), MODELS, name="same", log_dir="logs")
+    evaluate(fake.sums(40), MODELS[:2], name="same", log_dir="logs")
     changed = fake.sums(40)
     changed.dataset[3].target = "another"
     with pytest.raises(cabai.InvalidInput, match="already exists with other settings: its items"):
-        evaluate(changed, MODELS, name="same", log_dir="logs")
-    again = evaluate(fake.sums(40), MODELS, name="same", log_dir="logs")
+        evaluate(changed, MODELS[:2], name="same", log_dir="logs")
+    again = evaluate(fake.sums(40), MODELS[:2], name="same", log_dir="logs")
     assert (again.decision is not None, again.logs) == (True, [])
 
 

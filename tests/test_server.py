@@ -53,11 +53,9 @@ def server(one_server):
 
 
 @pytest.fixture
-def fresh_server(storage):
+def fresh_server(serve, storage):
     """One that has seen no wrong token."""
-    found = InThread(storage)
-    yield found
-    found.close()
+    return serve(storage)
 
 
 @pytest.fixture
@@ -380,6 +378,25 @@ def test_creating_again_is_refused_unless_it_is_the_same_request(server, storage
         server.send("POST", "/api/studies", body | {"load_if_exists": True, "delta": 0.1}), 422, "invalid-input"
     )
     assert "its delta is 0.05, not 0.1" in detail
+    cabai.delete_study("made once", storage=storage)
+    assert server.send("POST", "/api/studies", body | {"delta": 0.1}, idempotency_key="a")[0] == 201
+    assert cabai.load_study("made once", storage=storage).settings.delta == 0.1  # with settings of its own
+    other = body | {"name": "another with the same key"}
+    assert server.send("POST", "/api/studies", other, idempotency_key="a")[0] == 201
+    asked = [
+        server.send("POST", f"/api/studies/{quote(each['name'])}/ask", {})[2]["pulls"][0] for each in (body, other)
+    ]
+    assert asked[0]["id"] != asked[1]["id"]
+
+
+def test_sums_that_are_told_again_with_the_same_key_count_once(server, study):
+    body, path = {"counts": {"small": [10, 5, 1.0], "large": [10, 6, 1.0]}}, f"{study.path}/tell-counts"
+    for key, pulls in (("once", 20), ("once", 20), ("another", 40)):
+        assert server.send("POST", path, body, idempotency_key=key)[0] == 200
+        assert study.status().pulls == pulls
+    assert [server.send("POST", path, body)[0] for _ in range(2)] == [200] * 2  # without a key, every request counts
+    assert server.send("POST", path, {"counts": {"small": [11, 5, 1.0]}}, idempotency_key="once")[0] == 409
+    assert study.status().pulls == 80
 
 
 def test_a_pull_is_renewed_and_released_by_who_has_it_and_told_once(server, study):
@@ -660,7 +677,7 @@ def test_the_command_prints_one_line_and_ctrl_c_ends_it(tmp_path: Path):
     assert process.token in (tmp_path / "tokens").read_text()
 
 
-def test_https_is_spoken_with_a_certificate(tmp_path: Path, monkeypatch):
+def test_https_is_spoken_with_a_certificate(serve, tmp_path: Path, monkeypatch):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
@@ -668,41 +685,34 @@ def test_https_is_spoken_with_a_certificate(tmp_path: Path, monkeypatch):
     )  # fmt: skip
     if made.returncode:
         pytest.skip("openssl could not make a certificate")
-    server = InThread("memory", certfile=str(certificate), keyfile=str(key))
+    server = serve("memory", certfile=str(certificate), keyfile=str(key))
     address = f"https://{server.tokens['work']}@localhost:{server.port}"
-    try:
-        with pytest.raises(cabai.StorageError, match="CERTIFICATE_VERIFY_FAILED"):
-            cabai.list_studies(storage=address)
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert cabai.create_study("over https", **ARMS, storage=address).storage.startswith("https://localhost:")
-    finally:
-        server.close()
+    with pytest.raises(cabai.StorageError, match="CERTIFICATE_VERIFY_FAILED"):
+        cabai.list_studies(storage=address)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert cabai.create_study("over https", **ARMS, storage=address).storage.startswith("https://localhost:")
 
 
-def test_a_proxy_says_how_it_was_called_and_nobody_else_does(storage):
+def test_a_proxy_says_how_it_was_called_and_nobody_else_does(serve, storage):
     forwarded = {"host": "studies.example", "x_forwarded_proto": "https", "authorization": None}
     for behind_proxy in (True, False):
-        server = InThread(storage, hosts=["studies.example"], behind_proxy=behind_proxy)
+        server = serve(storage, hosts=["studies.example"], behind_proxy=behind_proxy)
         _, headers, _ = server.send("GET", f"/?token={server.tokens['work']}", **forwarded)
         assert ("; Secure" in headers["set-cookie"]) == behind_proxy
         own = {"host": "studies.example", "origin": "https://studies.example"}
         assert server.send("GET", "/api/studies", **own)[0] == 200
-        server.close()
 
 
-def test_a_loop_that_has_lost_its_way_is_slowed_down(storage, monkeypatch):
+def test_a_loop_that_has_lost_its_way_is_slowed_down(serve, storage, monkeypatch):
     """The others are not; and the client waits and asks again by itself."""
     monkeypatch.setattr("cabai.server.guards.Rates", lambda: Rates(rate=5, burst=5))
-    server = InThread(storage)
-    try:
-        study = cabai.create_study("rates", arms=["a", "b"], family="bernoulli", storage=storage)
-        found = [server.send("GET", "/assets/icon.svg") for _ in range(40)]  # which takes no time
-        assert [status for status, _, _ in found][:5] == [200] * 5
-        status, headers, problem = next(each for each in found if each[0] != 200)
-        assert (status, headers["retry-after"], problem["type"]) == (429, "1", "urn:cabai:too-many-requests")
-        remote = cabai.load_study("rates", storage=server.address)
-        for _ in range(3):
-            remote.tell(remote.ask(), 1, 1.0)
-        assert study.status().pulls == 3
-    finally:
-        server.close()
+    server = serve(storage)
+    study = cabai.create_study("rates", arms=["a", "b"], family="bernoulli", storage=storage)
+    found = [server.send("GET", "/assets/icon.svg") for _ in range(40)]  # which takes no time
+    assert [status for status, _, _ in found][:5] == [200] * 5
+    status, headers, problem = next(each for each in found if each[0] != 200)
+    assert (status, headers["retry-after"], problem["type"]) == (429, "1", "urn:cabai:too-many-requests")
+    remote = cabai.load_study("rates", storage=server.address)
+    for _ in range(3):
+        remote.tell(remote.ask(), 1, 1.0)
+    assert study.status().pulls == 3

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import cabai
-from served import InThread
 
 PAGE = (Path(__file__).parent.parent / "docs" / "service.md").read_text(encoding="utf-8")
 PROGRAMS = {"sh": ["bash", "-eu"], "js": ["node", "--input-type=module"]}
@@ -43,26 +42,23 @@ def results(language, worker, server, workers=1):
 
 
 @pytest.mark.parametrize("language", PROGRAMS)
-def test_a_worker_of_the_page_reaches_the_decision(folder, language):
+def test_a_worker_of_the_page_reaches_the_decision(folder, serve, language):
     worker = worker_of_the_page(language)
     storage = f"sqlite:///{folder}/cabai.db"
     study = cabai.create_study("judges", arms=["small", "large"], family="bernoulli", storage=storage)
-    server = InThread(storage)
-    [(code, output, errors)] = results(language, worker, server)
-    server.close()
+    [(code, output, errors)] = results(language, worker, serve(storage))
     assert (code, errors) == (0, "")
     assert output.startswith("Decided: large has the largest mean")
     assert (study.decision, study.status().under_way) == ("large", 0)
 
 
 @pytest.mark.parametrize("language", PROGRAMS)
-def test_workers_of_the_page_stay_while_others_have_all_that_can_be_tried(folder, language):
+def test_workers_of_the_page_stay_while_others_have_all_that_can_be_tried(folder, serve, language):
     """Another worker has three of the four pulls: workers are told to wait, and none goes before the end."""
     worker = worker_of_the_page(language).replace("0.02", "1")
     storage = f"sqlite:///{folder}/cabai.db"
     study = cabai.create_study("judges", arms=["small", "large"], family="bernoulli", storage=storage, max_pulls=4)
     held = study.ask(3, worker="another")
-    server = InThread(storage)
 
     def tell_late():
         time.sleep(1.5)
@@ -71,9 +67,8 @@ def test_workers_of_the_page_stay_while_others_have_all_that_can_be_tried(folder
 
     late = threading.Thread(target=tell_late)
     late.start()
-    found = results(language, worker, server, workers=3)
+    found = results(language, worker, serve(storage), workers=3)
     late.join()
-    server.close()
     assert [(code, errors) for code, _, errors in found] == [(0, "")] * 3
     assert all(output.startswith("Undecided: ") for _, output, _ in found), found
     assert (study.status().pulls, study.status().under_way) == (4, 0)

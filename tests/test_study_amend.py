@@ -281,10 +281,11 @@ def test_the_call_that_created_a_study_finds_it_after_it_was_amended():
 
 @BOTH
 def test_other_processes_notice_and_nothing_is_lost(url):
-    """Two processes ask and tell, to the end of a budget that a third raises again and again."""
+    """Two processes ask and tell, to the end of a budget that a third raises again and again; another arm joins each
+    time."""
     study = cabai.create_study(
         "noticed", arms=["left", "right"], family="gaussian(variance=1)", policy="uniform", delta=1e-9, max_pulls=20,
-        storage=url,
+        reserve=0.1, storage=url,
     )  # fmt: skip
 
     def work(seed, report):
@@ -306,14 +307,18 @@ def test_other_processes_notice_and_nothing_is_lost(url):
             while not mine.stopped:
                 time.sleep(0.002)
             mine.amend(max_pulls=most)
+            mine.add_arm(f"arm {most}")
             report("amended", most)
 
     reports = join([Child(lambda report, seed=seed: work(seed, report)) for seed in (1, 2)] + [Child(amend)])
     told = told_in(reports)
     assert len(told) == 200
     check_log(study, told)
-    assert [each["changes"]["max_pulls"][1] for each in study.amendments()] == list(range(40, 201, 20))
-    assert study.status().reason == "max_pulls"
+    amended = [each["changes"]["max_pulls"][1] for each in study.amendments() if "max_pulls" in each["changes"]]
+    assert amended == list(range(40, 201, 20))
+    status = study.status()
+    assert (status.reason, len(status.arms)) == ("max_pulls", 2 + 9)
+    assert all(arm.pulls for arm in status.arms[:-1])  # the last may have joined too late
 
 
 def test_from_the_shell(tmp_path):

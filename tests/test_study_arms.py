@@ -8,12 +8,10 @@ import random
 import pytest
 
 import cabai
-from cabai.errors import AlreadyTold, NoPull
+from cabai.errors import AlreadyTold
 from combinations import covering
 from shell import here
-from storages import BOTH
 from studies import new, reloaded, start, tables
-from workers import Child, check_log, join, told_in
 
 POLICIES = ["top-two", "ctas", "tas", "uniform"]
 
@@ -285,42 +283,6 @@ def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():
         again = options | {"arms": arms, "storage": "memory"}
         found = cabai.create_study(study.name, **again, load_if_exists=True)
         assert (found.arms, found.settings.dropped) == (("a", "b", "c", "d"), ("a",))
-
-
-@BOTH
-def test_arms_change_while_others_work(url):
-    study = cabai.create_study(
-        "changing", arms=["a", "b", "c"], family="gaussian(variance=1)", policy="top-two", delta=1e-9, reserve=0.1,
-        storage=url,
-    )  # fmt: skip
-
-    def work(seed, report):
-        mine, chance = cabai.load_study("changing", storage=url), random.Random(seed)
-        done = since = 0
-        while done < 80 or since < 20:  # the latter since all arms have joined
-            try:
-                pull = mine.ask()
-            except NoPull:
-                continue
-            reward = chance.gauss(0, 1)
-            mine.tell(pull, reward, 1.0)
-            report("told", pull.id, reward, 1.0, None)
-            done, since = done + 1, since + (len(mine.arms) == 9)
-
-    def change(report):
-        mine = cabai.load_study("changing", storage=url)
-        for k in range(6):
-            mine.add_arm(f"new {k}")
-            report("added", k)
-
-    told = told_in(join([Child(lambda report, seed=seed: work(seed, report)) for seed in (1, 2)] + [Child(change)]))
-    assert len(told) >= 160
-    check_log(study, told)
-    status = study.status()
-    assert [arm.name for arm in status.arms] == ["a", "b", "c", *(f"new {k}" for k in range(6))]
-    assert all(arm.pulls for arm in status.arms)
-    study.drop("a")
-    assert cabai.load_study("changing", storage=url).status().arms[0].in_play is False
 
 
 def test_from_the_shell_and_in_a_file(tmp_path):

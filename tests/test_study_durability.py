@@ -22,24 +22,31 @@ from typing import Any
 import pytest
 
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Study, create_study, load_study
+from cabai.study import Study, load_study
 from cabai.study.log import database, storage
 from cabai.study.log.postgres import PostgresConnection
 from cabai.study.log.storage import open_storage
 from storages import BOTH, POSTGRES, before_commits, close
-from workers import Child, announce_commits, check_log, check_replay, join, killed, token, told_in, under_way, work_on
+from workers import (
+    Child,
+    announce_commits,
+    check_log,
+    check_replay,
+    join,
+    killed,
+    new_study,
+    token,
+    told_in,
+    under_way,
+    work_on,
+)
 
-ARMS = ["left", "middle", "right"]
 LEASE = 0.1
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::cabai.WideRewards"),
     pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
 ]
-
-
-def new_study(url: str, **options: Any) -> Study:
-    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
 
 
 def finish(study: Study) -> None:

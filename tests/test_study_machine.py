@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 
@@ -20,8 +19,8 @@ from hypothesis.stateful import (
 
 import cabai
 from cabai.study.log import database as module
+from studies import NAMES, Clock
 
-NAMES = itertools.count()
 ARMS = ("a", "b", "c")
 DELTA, LEASE = 0.3, 100.0
 COSTS = (0.25, 1.0, 4.0)  # sums of these are exact
@@ -29,13 +28,6 @@ COSTS = (0.25, 1.0, 4.0)  # sums of these are exact
 
 def kl(p: float, q: float) -> float:
     return sum(x * math.log(x / y) for x, y in ((p, q), (1 - p, 1 - q)) if x > 0)
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def time(self) -> float:
-        return self.now
 
 
 class Model:

@@ -4,58 +4,55 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 
 import cabai
-from served import InThread
 
 
-@contextmanager
-def handles(folder, far: bool, **settings):
+@pytest.fixture
+def handles(folder, serve):
     """Two handles of one study: one that amends it, and a worker's, in the database or over HTTP."""
-    storage = f"sqlite:///{folder}/cabai.db"
-    server = InThread(storage) if far else None
-    try:
-        where = server.address if server else storage
+
+    def made(far: bool, **settings):
+        storage = f"sqlite:///{folder}/cabai.db"
         options = {"arms": ["a", "b"], "family": "bernoulli", "seed": 1} | settings
-        yield cabai.create_study("s", **options, storage=storage), cabai.load_study("s", storage=where)
-    finally:
-        if server:
-            server.close()
+        near = cabai.create_study("s", **options, storage=storage)
+        return near, cabai.load_study("s", storage=serve(storage).address if far else storage)
+
+    return made
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_a_free_arm_that_joined_elsewhere_is_run_as_free(folder, far):
-    with handles(folder, far, costs=[1, 2], reserve=0.2, delta=1e-6, max_pulls=20) as (near, worker):
-        near.add_arm("free", cost=0)
-        near.amend(max_pulls=30, lease=5)
-        status = worker.run(lambda arm: (1, {"a": 1, "b": 2, "free": 0}[arm]))
-        assert (status.pulls, status.failures) == (30, 0)
-        assert status.arms[2].pulls > 0
-        assert (worker.arms, worker.settings.max_pulls, worker.settings.lease) == (("a", "b", "free"), 30, 5.0)
+def test_a_free_arm_that_joined_elsewhere_is_run_as_free(handles, far):
+    near, worker = handles(far, costs=[1, 2], reserve=0.2, delta=1e-6, max_pulls=20)
+    near.add_arm("free", cost=0)
+    near.amend(max_pulls=30, lease=5)
+    status = worker.run(lambda arm: (1, {"a": 1, "b": 2, "free": 0}[arm]))
+    assert (status.pulls, status.failures) == (30, 0)
+    assert status.arms[2].pulls > 0
+    assert (worker.arms, worker.settings.max_pulls, worker.settings.lease) == (("a", "b", "free"), 30, 5.0)
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_results_of_an_arm_that_joined_elsewhere_are_told(folder, far):
+def test_results_of_an_arm_that_joined_elsewhere_are_told(handles, far):
     """By somebody who did not ask for them; one by one, and as sums."""
-    with handles(folder, far, costs=[1, 2], reserve=0.2) as (near, worker):
-        near.add_arm("free", cost=0)
-        pulls = near.ask(3)
-        worker.tell(next(pull.id for pull in pulls if pull.arm == "free"), reward=1, cost=0)
-        with pytest.raises(cabai.InvalidInput, match="cost must not be negative"):
-            worker.tell(pulls[0], reward=1, cost=-1)
-        for pull in pulls:
-            if pull.arm != "free":
-                worker.tell(pull, reward=1)
-        near.add_arm("d", cost=1)
-        assert set(worker.tell_counts(dict.fromkeys("abd", (10, 5)), period="first")) == {"a", "b", "d", "free"}
-        assert near.status().pulls == 33
+    near, worker = handles(far, costs=[1, 2], reserve=0.2)
+    near.add_arm("free", cost=0)
+    pulls = near.ask(3)
+    worker.tell(next(pull.id for pull in pulls if pull.arm == "free"), reward=1, cost=0)
+    with pytest.raises(cabai.InvalidInput, match="cost must not be negative"):
+        worker.tell(pulls[0], reward=1, cost=-1)
+    for pull in pulls:
+        if pull.arm != "free":
+            worker.tell(pull, reward=1)
+    near.add_arm("d", cost=1)
+    assert set(worker.tell_counts(dict.fromkeys("abd", (10, 5)), period="first")) == {"a", "b", "d", "free"}
+    assert near.status().pulls == 33
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_a_run_renews_by_the_lease_that_was_amended(folder, far):
+def test_a_run_renews_by_the_lease_that_was_amended(handles, far):
     began, enough = threading.Event(), threading.Event()
     tried = []
 
@@ -68,26 +65,26 @@ def test_a_run_renews_by_the_lease_that_was_amended(folder, far):
             time.sleep(1.8)  # longer than the lease, and asked for since it was amended
         return 1
 
-    with handles(folder, far, costs=[1, 1], max_pulls=2) as (near, worker):
-        thread = threading.Thread(target=worker.run, args=(test,))
-        thread.start()
-        assert began.wait(10)
-        near.amend(lease=0.8)
-        enough.set()
-        while len(tried) < 2:
-            time.sleep(0.01)
-        time.sleep(1.3)
-        with pytest.raises(cabai.NoPull):
-            near.ask(worker="another")
-        thread.join(20)
-        assert len(tried) == 2
-        assert [arm.lapses for arm in near.status().arms] == [0, 0]
+    near, worker = handles(far, costs=[1, 1], max_pulls=2)
+    thread = threading.Thread(target=worker.run, args=(test,))
+    thread.start()
+    assert began.wait(10)
+    near.amend(lease=0.8)
+    enough.set()
+    while len(tried) < 2:
+        time.sleep(0.01)
+    time.sleep(1.3)
+    with pytest.raises(cabai.NoPull):
+        near.ask(worker="another")
+    thread.join(20)
+    assert len(tried) == 2
+    assert [arm.lapses for arm in near.status().arms] == [0, 0]
 
 
-def test_over_http_every_answer_shows_what_was_amended(folder):
-    with handles(folder, True, max_pulls=9) as (near, worker):
-        for number, look in enumerate((worker.status, worker.ask, lambda: worker.stopped, worker.history), 10):
-            near.amend(max_pulls=number)
-            look()
-            seen = number if look != worker.history else number - 1  # it is no place for it
-            assert worker.settings.max_pulls == seen
+def test_over_http_every_answer_shows_what_was_amended(handles):
+    near, worker = handles(True, max_pulls=9)
+    for number, look in enumerate((worker.status, worker.ask, lambda: worker.stopped, worker.history), 10):
+        near.amend(max_pulls=number)
+        look()
+        seen = number if look != worker.history else number - 1  # it is no place for it
+        assert worker.settings.max_pulls == seen

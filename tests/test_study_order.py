@@ -282,3 +282,20 @@ def test_many_workers_decide_with_little_more_than_one(clock, policy):
         return asked
 
     assert pulls(12) < 3 * pulls(1) + 100
+
+
+def test_lost_pulls_that_the_budget_does_not_pay_for_again_are_not_counted_past(clock):
+    """The results in hand are no fair sample without them: so the study ends without a decision."""
+    tight = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3, lease=100, max_cost=20)
+    start(tight, [1, 0])
+    first, *others = tight.ask(9)
+    for pull in others[:-1]:
+        tight.tell(pull, int(pull.arm == "a"), 1.0)
+    tight.tell(others[-1], int(others[-1].arm == "a"), 15.0)  # beyond what was reserved
+    clock.now += 101
+    with pytest.raises(cabai.StudyStopped):
+        tight.ask()
+    status = tight.status()
+    assert (status.reason, status.decision, status.pulls, status.waiting) == ("max_cost", None, 2, 8)
+    tight.tell(first, 1, 1.0)
+    assert tight.status().decision is None

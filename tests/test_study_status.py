@@ -15,7 +15,6 @@ import reference
 from cabai.study import service
 from cabai.study.settings import Settings
 from cabai.views.words import rough
-from combinations import covering
 from folding import Play
 from storages import looked
 from studies import new, reloaded, start
@@ -130,16 +129,13 @@ def check_coverage(family: str, trajectories: int, most: int) -> None:
     assert missed >= binom.isf(1 - 1e-9, trajectories, delta / 100)  # the watch does see
 
 
-@pytest.mark.parametrize("family", covering(INTERVALS, most=1))
-def test_intervals_hold_for_all_arms_at_all_times(family):
-    """4,000 trajectories of 600 pulls; the share in which any interval ever misses its mean is at most delta = 0.1."""
-    check_coverage(family, 4000, 600)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", INTERVALS)
-def test_intervals_hold_for_all_arms_at_all_times_in_the_long_run(family):
-    check_coverage(family, 40_000, 20_000)
+@pytest.mark.parametrize(
+    ("family", "trajectories", "most"),
+    [("bernoulli", 4000, 600), *(pytest.param(each, 40_000, 20_000, marks=pytest.mark.slow) for each in INTERVALS)],
+)
+def test_intervals_hold_for_all_arms_at_all_times(family, trajectories, most):
+    """The share of trajectories in which any interval ever misses its mean is at most delta = 0.1."""
+    check_coverage(family, trajectories, most)
 
 
 def test_evidence_and_what_is_required_of_it_are_those_of_the_closest_rival():

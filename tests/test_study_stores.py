@@ -15,7 +15,6 @@ import psycopg
 import pytest
 
 import cabai
-from shell import here
 from storages import BOTH
 
 EARLIER = json.loads((Path(__file__).parent / "stores" / "0007.json").read_text())
@@ -83,16 +82,6 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_was(url, folder, s
         assert str(refused.value).startswith(f"storage {url.partition('?')[0][:10]}")
         assert "\n" not in str(refused.value)
     assert as_it_is(url, folder) == before
-
-
-def test_the_shell_says_so_in_one_line(folder):
-    make(f"sqlite:///{folder}/cabai.db", STORES["an earlier version"])
-    before = as_it_is("sqlite", folder)
-    for arguments in (["list"], ["status", "decided"], ["ask", "decided"], ["delete", "decided", "--yes"]):
-        done = here("study", *arguments, cwd=folder)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert REFUSED in done.stderr
-    assert as_it_is("sqlite", folder) == before
 
 
 @BOTH

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from cabai import AlreadyTold, InvalidInput, StorageError
-from cabai.study import Study, create_study, load_study
+from cabai.study import Study, load_study
 from cabai.study.current import Call, Transaction
 from cabai.study.given import Result
 from cabai.study.log import database, tables
@@ -22,13 +22,7 @@ from cabai.study.log.events import OFFER, TELL, WITHDRAW, Event
 from cabai.study.rules import asking, telling
 from storages import BOTH, POSTGRES, before_commits
 from studies import new
-from workers import Child, check_log, check_replay, join, stored, token, told_in, under_way
-
-ARMS = ["left", "middle", "right"]
-
-
-def new_study(url: str, **options: Any) -> Study:
-    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
+from workers import Child, check_log, check_replay, join, new_study, stored, token, told_in, under_way
 
 
 class Held:

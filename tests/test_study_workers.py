@@ -11,20 +11,15 @@ from typing import Any
 import pytest
 
 from cabai import NoPull, StudyStopped
-from cabai.study import Study, create_study, load_study
+from cabai.study import create_study, load_study
 from cabai.study.log import database as clock
 from storages import BOTH, POSTGRES
-from workers import Child, announce_commits, check_log, join, killed, told_in, work_on
+from workers import Child, announce_commits, check_log, join, killed, new_study, told_in, work_on
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
 ]
-ARMS = ["left", "middle", "right"]
-
-
-def new_study(url: str, **options: Any) -> Study:
-    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
 
 
 @POSTGRES

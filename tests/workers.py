@@ -17,12 +17,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from cabai.errors import NoPull, StudyStopped
-from cabai.study import Study, load_study
+from cabai.study import Study, create_study, load_study
 from cabai.study.current import new_state
 from cabai.study.log.events import Event
 from storages import before_commits, looked
 
 Told = dict[str, tuple[float | None, float, str | None]]  # reward, cost and failed, by pull
+
+
+ARMS = ["left", "middle", "right"]
+
+
+def new_study(url: str, **options: Any) -> Study:
+    return create_study("study", **({"arms": ARMS, "family": "gaussian(variance=1)", "storage": url} | options))
 
 
 class Broken(Exception):
