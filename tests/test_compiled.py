@@ -28,7 +28,7 @@ from numba.core import event
 with event.install_recorder("numba:compile") as recorder:
     import cabai
     instance = cabai.Instance("gaussian", [1.5, 1, 0.5], [1, 0.1, 0.01])
-    runs = cabai.simulate(instance, "{policy}", trajectories=5, delta=0.1)
+    runs = cabai.simulate(instance, "{policy}", threshold="paper", trajectories=5, delta=0.1)
     summary = runs.summary()
 print(sum(1 for _, record in recorder.buffer if record.is_start), summary.mean_cost)
 """

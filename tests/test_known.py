@@ -105,16 +105,18 @@ def test_within_against_every_pair_of_tilts():
         assert (found > level) == is_shown
 
 
-@pytest.mark.parametrize("policy", ["top-two", "co"])
-def test_a_decision_with_an_epsilon_is_shown_to_be_within_it(policy):
+@pytest.mark.parametrize(("policy", "epsilon"), [("top-two", 0.35), ("co", 0.37), ("co", 0.2)])
+def test_a_decision_with_an_epsilon_is_shown_to_be_within_it(policy, epsilon):
     rng = np.random.default_rng(1)
-    study = new(policy=policy, costs=[1, 1, 1], epsilon=0.2)
+    study = new(policy=policy, costs=[1, 1, 1], epsilon=epsilon)
     status = study.run(lambda arm: float(rng.random() < {"a": 0.6, "b": 0.6, "c": 0.2}[arm]))
-    assert 0 < status.within <= 0.2
+    assert 0 < status.within <= epsilon
     assert status.decision in [arm.name for arm in status.arms if arm.may_be_best]
-    [line] = [line for line in status.shown if " is at most " in line]
-    assert line.startswith(f"{status.decision} is at most ")
-    assert status.within <= float(line.split()[4]) <= status.within * 1.2
+    found = [line for line in status.shown if " is at most " in line]
+    assert len(found) == (epsilon > 0.2)  # 0.198, said with two digits, is what the decision says already
+    for line in found:
+        assert line.startswith(f"{status.decision} is at most ")
+        assert status.within <= float(line.split()[4]) <= status.within * 1.2
 
 
 @pytest.mark.parametrize(

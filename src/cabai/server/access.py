@@ -15,7 +15,7 @@ from cabai.support.validation import InvalidInput
 
 READ, WORK = KINDS = ("read", "work")
 SHORTEST = 32  # characters: too long to guess
-ATTEMPTS, WINDOW = 20, 60.0  # wrong tokens from one address at once, and seconds in which as many more may follow
+ATTEMPTS, WINDOW = 10, 60.0  # wrong tokens from one address at once, and seconds in which as many more may follow
 MOST_ADDRESSES = 10_000  # that are remembered
 RATE, BURST = 1000.0, 2000.0  # requests per second, on average and in a burst: more than one process can answer
 
