@@ -7,18 +7,19 @@ import json
 import random
 import signal
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, load_study
+from cabai.study import Study, create_study, current, load_study
 from cabai.study.current import new_state
 from shell import here
 from storages import BOTH, looked
 from studies import new, reloaded
-from workers import Broken, check_known, check_replay, stored, token
+from workers import Broken, Child, check_known, check_log, check_replay, stored, token, told_in, work_on
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
@@ -214,6 +215,45 @@ def test_a_snapshot_spares_reading_what_was_before_it(items):
     with pytest.raises(cabai.StorageError, match="is damaged"):
         reloaded(study).status()
     cabai.delete_study(study.name, storage="memory")
+
+
+SPOILT = [
+    "DELETE FROM cabai_snapshot",
+    "UPDATE cabai_snapshot SET state = substr(state, 1, length(state) / 2)",
+    "UPDATE cabai_snapshot SET state = 'nonsense'",
+    "UPDATE cabai_snapshot SET place = place + 1",
+    "UPDATE cabai_snapshot SET state = replace(state, '0', '1')",
+    "UPDATE cabai_snapshot SET version = 'x'",
+]
+
+
+@BOTH
+def test_snapshots_that_are_spoilt_while_four_processes_work_change_nothing(url, monkeypatch):
+    """Each process loads the study again and again, so that snapshots are used."""
+    monkeypatch.setattr(current, "SNAPSHOT_EVERY", 4)
+    study = create_study("study", arms=["a", "b", "c"], family="gaussian(variance=1)", policy="top-two", storage=url)
+    study.tell(study.ask(), 0.0, 1.0)
+
+    def work(seed: int, report: Any) -> None:
+        for turn in range(8):
+            work_on(url, "study", 100 * seed + turn, 6, report)
+
+    children, chance = [Child(partial(work, seed)) for seed in range(4)], random.Random(1)
+    reports, spoilt = list[Any](), 0
+    for child in children:
+        for words in child.reports():
+            reports.append(words)
+            if words[0] == "told" and chance.random() < 0.5:
+                looked(study._storage, chance.choice(SPOILT))
+                spoilt += 1
+        assert child.end() == 0
+    assert spoilt > 20
+    told = told_in(reports)
+    assert len(told) == 4 * 8 * 6
+    assert len(study.observations()) == len(told) + 1
+    check_log(study, told)
+    check_replay(study)
+    check_replay(load_study("study", storage=url))
 
 
 # 2. The log, to be read

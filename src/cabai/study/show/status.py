@@ -52,16 +52,20 @@ class Forecast:
         least, unit = low.split()
         return high if low == high else f"{least if high.endswith(f' {unit}') else low} to {high}"
 
-    def __str__(self) -> str:
-        """The end of a sentence that says what was spent."""
+    def said(self, limit: str) -> str:
+        """The end of a sentence that says what was spent; what ends the study without a decision is called `limit`.
+
+        >>> Forecast(1, 2).said("budget"), Forecast(8, 8, 0.2).said("budget")
+        (', probably 1 to 2 more', ', 8 more until the budget is reached; chance of a decision within the budget: 20 %')
+        """
         if self.chance is not None and self.low >= 0.99 * self.high:
-            much = f", {rough(self.high, 3)} more until the budget is used up"
+            much = f", {rough(self.high, 3)} more until the {limit} is reached"
         else:
             much = f", probably {rough(self.low)} to {rough(self.high)} more"
             much += f", in {self.time}" if self.time else ""
         if self.chance is None:
             return much
-        return f"{much}; chance of a decision within the budget: {percent(min(max(self.chance, 0.001), 0.999))}"
+        return f"{much}; chance of a decision within the {limit}: {percent(min(max(self.chance, 0.001), 0.999))}"
 
 
 @dataclass(frozen=True)
@@ -329,7 +333,11 @@ class Status:
     @property
     def _paid(self) -> str:
         """How far it has come, what was spent, and what is left."""
-        return f"{percent(self.progress)} done: {money(self.spent)} spent{self.forecast}"
+        if self.forecast is None:
+            ahead = ""
+        else:
+            ahead = self.forecast.said("budget" if self.max_pulls is None and self.certified_pulls is None else "limit")
+        return f"{percent(self.progress)} done: {money(self.spent)} spent{ahead}"
 
     @property
     def _share(self) -> str:
