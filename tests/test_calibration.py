@@ -348,6 +348,15 @@ def test_calibrate_refuses(options, message):
         calibrate(given.pop("family"), given.pop("costs"), given.pop("policy"), **given)
 
 
+@pytest.mark.parametrize("trajectories", [168, 200])
+def test_the_fewest_trajectories_end_in_a_certificate_or_a_sentence(trajectories):
+    try:
+        found = cabai.calibrate("gaussian", [1, 0.3], "co", delta=0.1, max_pulls=60, trajectories=trajectories)
+        assert all(each.upper_limit <= 0.1 for each in found.searched)
+    except cabai.InvalidInput as error:
+        assert "could be certified; give more trajectories" in str(error)
+
+
 @pytest.mark.parametrize("epsilon", [[], ["--epsilon", "0.1"]], ids=["best", "within"])
 def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_path, epsilon):
     common = ["--family", "bernoulli", "--costs", "1,0.1", "--delta", "0.2", "--max-pulls", "100"]

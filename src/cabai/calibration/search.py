@@ -62,7 +62,8 @@ def pilot(
     Errors fall roughly as a power of c: from the c given, steps of the secant method on the logarithms of both, on the
     three worst instances.
     """
-    size, aim = max(trajectories // 4, least), most_errors(trajectories, search.delta, alpha / 2) / trajectories
+    size = max(trajectories // 4, least)
+    aim = max(most_errors(trajectories, search.delta, alpha / 2), 0.5) / trajectories  # few of them allow no error
     rates = dict.fromkeys(range(len(search.instances)), 1.0)
     order: list[int] = []
     sizes: list[int] = []
