@@ -17,8 +17,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, surplus
 from cabai.families import family_of
 from cabai.thresholds import Champion, tilts
-from cabai.thresholds.champion import ChampionOfPairs
-from cabai.thresholds.champion_hedged import pair_log_e
+from cabai.thresholds.champion import ChampionOfPairs, hedged_log_e
 from pairs import log_e, mean_after
 from studies import check_same_pulls
 
@@ -155,7 +154,7 @@ def test_the_sum_for_a_best_arm_does_not_rise_in_mean():
     rules["scales"][rules["scales"][:, tilts.RATE] > 1 / SD, tilts.WEIGHT] = 0
     leader_only = rules.base.copy()[0]
     leader_only["hedged"], leader_only["log_counted"] = 0.0, -np.inf
-    at, look = compiled(setup.bound(pair_log_e)), compiled(setup.bound(observe))
+    at, look = compiled(setup.bound(hedged_log_e)), compiled(setup.bound(observe))
     for _ in range(8):
         pulled, rewards = some_run(rng, 3, 60)
         records, run, _ = state_after(setup, pulled, rewards)

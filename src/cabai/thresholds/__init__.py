@@ -12,7 +12,6 @@ from cabai.thresholds.base import ALL_FAMILIES, Threshold
 from cabai.thresholds.bets import Bets
 from cabai.thresholds.calibrated import Calibrated
 from cabai.thresholds.champion import Champion
-from cabai.thresholds.champion_hedged import ChampionHedged as ChampionHedged  # champion's form for a family
 from cabai.thresholds.contrast import Contrast
 from cabai.thresholds.evalue import EValue
 from cabai.thresholds.hedged import Hedged
