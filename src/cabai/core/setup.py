@@ -100,7 +100,7 @@ class Setup:
             bound |= dict(binding(self.threshold.choosing))
         return frozenset(bound.items())
 
-    @property
+    @lazy
     def shows_evidence(self) -> bool:
         """Whether the threshold can tell by how much one arm beats another, so that a status can show it."""
         functions = dict(binding(self.threshold.functions))

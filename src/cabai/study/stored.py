@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,7 +39,8 @@ class StoredStudy(Study):
     """A study in a database: its row, and its state as this process knows it."""
 
     def __init__(self, storage: Storage, row: Row) -> None:
-        self._storage, self._row, self._token = storage, row, row.token
+        self._storage, self._row = storage, row
+        self._ids = re.compile(f"{row.token}-([1-9][0-9]{{0,17}})")
         self._current = CurrentState(storage, row)
 
     @property
@@ -95,7 +97,7 @@ class StoredStudy(Study):
         """A pull, as it is handed out."""
         arm, items = settings.arms[lease.arm], settings.items
         item = None if items is None or lease.item is None else items.id(lease.item)
-        return Pull(f"{self._token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
+        return Pull(f"{self._row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
                     settings.metadata.get(arm), item)  # fmt: skip
 
     def _do(self, rule: str, **given: Any) -> Any:

@@ -63,7 +63,7 @@ class Study(ABC):
     <Figure size ...>
     """
 
-    _token = "[0-9a-f]+"  # with which the ids of its pulls begin
+    _ids = re.compile("[0-9a-f]+-([1-9][0-9]{0,17})")  # of its pulls
     _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
     _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
 
@@ -561,7 +561,7 @@ class Study(ABC):
     def _number(self, pull: Pull | str) -> int:
         """The number of a pull of this study, from the pull or its id."""
         given = pull.id if isinstance(pull, Pull) else pull
-        found = re.fullmatch(f"{self._token}-([1-9][0-9]{{0,17}})", given) if isinstance(given, str) else None
+        found = self._ids.fullmatch(given) if isinstance(given, str) else None
         if found is None:
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(found[1])

@@ -483,7 +483,7 @@ class SampledState(Evidence, Accounts):
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
         chosen = self._called(self.settings.kernels.choose, arms, run, among)
-        if not among.all():
+        if np.count_nonzero(among) < len(arms):
             chosen = int(np.flatnonzero(among)[chosen])
         if not 0 <= chosen < len(arms):
             raise InvalidInput(f"policy {self.settings.policy} chose an arm that does not exist.")
