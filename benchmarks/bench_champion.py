@@ -30,7 +30,7 @@ KNOWN = [
     ("bernoulli", [0.9, 0.6, 0.3], PAPER), ("bernoulli", [0.5, 0.45, 0.43, 0.4], [1] * 4),
     ("poisson", [1.5, 1, 0.5], PAPER), ("poisson", [1030, 1000, 1000], [1] * 3), ("exponential", [1.5, 1, 0.5], PAPER),
 ]  # fmt: skip
-ARMS = {"gaussian": (3, 5, 10, 30, 100), "bernoulli": (3, 10, 30), "poisson": (3, 10), "exponential": (3, 10)}
+ARMS = {"gaussian": (3, 4, 5, 10, 30, 100), "bernoulli": (3, 10, 30), "poisson": (3, 10), "exponential": (3, 10)}
 
 
 def random_instances(family: str, arms: int, count: int) -> list[Instance]:
