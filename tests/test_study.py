@@ -104,7 +104,8 @@ def test_pulls_under_way_are_no_evidence(policy):
     assert after.under_way == sum(arm.under_way for arm in after.arms) == 10
     same = ("pulls", "spent", "leader", "rival", "evidence", "required", "confidence", "stopped")
     assert all(getattr(before, name) == getattr(after, name) for name in same)
-    assert (after.progress, after.forecast) == (before.progress, before.forecast)
+    assert (after.progress, after.forecast.high) == (before.progress, before.forecast.high)
+    assert after.forecast.low <= before.forecast.low  # their results may be all that is missing
     assert [
         dataclasses.replace(arm, under_way=0, offers=arm.offers - arm.under_way) for arm in after.arms
     ] == before.arms
