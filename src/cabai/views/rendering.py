@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cabai.study.show.status import Status
 
 HERE = Path(__file__).parent
-PARTS = ("summary", "arms", "history", "pulls", "failures")  # of a study's page; each is sent again when it changes
+PARTS = ["summary", "arms", "history", "pulls", "failures"]  # of a study's page; each is sent again when it changes
+FEW = 20  # arms: with more, their table comes after the pictures
 
 
 @cache
@@ -60,9 +61,10 @@ def about(seen: StudyView) -> dict[str, Any]:
 
 
 def fragments(seen: StudyView) -> dict[str, str]:
-    """The parts of a study's page, by name."""
-    values = about(seen)
-    return {name: render(f"{name}.html", **values) for name in PARTS}
+    """The parts of a study's page, by name, in their order."""
+    values, last = about(seen), ["arms"] if len(seen.status.arms) > FEW else []
+    order = [name for name in PARTS if name not in last] + last
+    return {name: render(f"{name}.html", **values) for name in order}
 
 
 def page(seen: StudyView, *, base: str = "") -> str:
