@@ -36,22 +36,18 @@ class Races(Subject):
         self, table: ScoreTable, settings: Settings, notes: list[str], draws: int, seed: int, workers: int | None
     ) -> None:
         assert settings.items is not None
-        self.settings, self.notes, self.draws, self.seed, self.workers = settings, notes, draws, seed, workers
+        self.draws, self.seed, self.workers = draws, seed, workers
         self.race, self.items = settings.items.race, settings.items.count
         low, high = settings.family.mean_range
         scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=settings.direction == "minimize")
         self.shares = np.asarray(scaling.share(table.scores))  # of the range, larger is better
         self.costs = paid_for(table)
         scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
-        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
-        winners = [self.shares[:, places].mean(axis=1).argmax() for places in self.drawn]
-        self.best = (np.bincount(winners, minlength=len(table.arms)) / draws).tolist()
-        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
-        self.about = (
-            f"{self.race} race, {settings.direction}, {len(table.arms)} arms on {self.items} items, delta "
-            f"{settings.delta:g}{within}, from scores on {len(table.items)}"
-        )
-        self.facts = {"items": self.items, "full_cost": float(prices.sum() * self.items)}
+        words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
+        winners = np.array([self.shares[:, places].mean(axis=1).argmax() for places in self.drawn])
+        about = f"{self.race} race", f" on {self.items} items", f"from scores on {len(table.items)}"
+        full_cost = float(prices.sum() * self.items)
+        super().__init__(settings, winners, words, notes, about, items=self.items, full_cost=full_cost)
 
     @cached_property
     def drawn(self) -> list[NDArray[np.int64]]:

@@ -32,15 +32,10 @@ class Studies(Subject):
     def __init__(
         self, settings: Settings, truths: Truths, words: list[tuple[str, str]], notes: list[str], *, usual: bool
     ) -> None:
-        self.settings, self.truths, self.words, self.notes = settings, truths, words, notes
+        more = f"policy {settings.policy}, threshold {settings.threshold}"
+        super().__init__(settings, truths.best, words, notes, (str(settings.family), "", more), truths=truths)
+        self.truths = truths
         self.usual = usual  # whether the threshold is the default, which depends on epsilon
-        self.best = (np.bincount(truths.best, minlength=len(settings.arms)) / len(truths)).tolist()
-        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
-        self.about = (
-            f"{settings.family}, {settings.direction}, {len(settings.arms)} arms, delta {settings.delta:g}{within}, "
-            f"policy {settings.policy}, threshold {settings.threshold}"
-        )
-        self.facts = {"truths": truths}
         # fewer if the test computes something for every reward
         self.effort = EFFORT // 10 if "keep" in dict(settings.setup().binding) else EFFORT
 
