@@ -16,7 +16,7 @@ from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
 from cabai.planning.bills import Bills
-from cabai.planning.sources import settings_for
+from cabai.planning.sources import study_settings
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 
@@ -106,7 +106,7 @@ def races_of(
     costs = given.get("costs") if costs is None else costs
     items, notes = given.get("items"), []
     given = {name: value for name, value in given.items() if name not in ("max_pulls", "costs")}
-    low, high = settings_for(given, ["a", "b"], 1).family.mean_range
+    low, high = study_settings(given, ["a", "b"], 1).family.mean_range
     table = read_table(data, low=low, high=high)
     if names is not None:
         lacking = [arm for arm in names if arm not in table.arms]
@@ -127,7 +127,7 @@ def races_of(
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
-    return Races(table, settings_for(given, table.arms, count), notes, draws, seed, workers)
+    return Races(table, study_settings(given, table.arms, count), notes, draws, seed, workers)
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:

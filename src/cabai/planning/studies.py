@@ -13,7 +13,7 @@ from cabai.instance import arm_names, check_is_bounded
 from cabai.planning.answers import DELTAS, Subject
 from cabai.planning.bills import Bills
 from cabai.planning.priors import all_drawn, priors_of
-from cabai.planning.sources import Numbers, Pilot, settings_for
+from cabai.planning.sources import Numbers, Pilot, study_settings
 from cabai.planning.truths import Truths, posterior
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import rows_of
@@ -139,7 +139,7 @@ def studies_of(
         )
     names = arms if arms is not None else given.get("arms", None if pilot is None else pilot.arms)
     priors = {"means": None if means is None else priors_of(means, "means", names)}
-    settings = settings_for(given, arm_names(None, len(priors["means"] or ())) if names is None else names)
+    settings = study_settings(given, arm_names(None, len(priors["means"] or ())) if names is None else names)
     names, family = settings.arms, settings.family
     costs = settings.costs if costs is None else costs
     priors["costs"] = None if costs is None else priors_of(costs, "costs", names)

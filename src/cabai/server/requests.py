@@ -62,7 +62,7 @@ LIMITS: dict[str, Any] = {
     "name": {"max_length": LONGEST_NAME}, "arms": {"min_length": 2, "max_length": MOST_ARMS},
     "family": {"max_length": 200}, "policy": {"max_length": 200}, "threshold": {"max_length": 500},
     "digest": {"max_length": LARGEST}, "race": {"max_length": 50},
-    "by": {"max_length": 200},
+    "by": {"max_length": 200}, "arm": {"max_length": LONGEST_NAME},
 }  # fmt: skip
 KINDS: dict[str, Any] = {
     "text": StrictStr,
@@ -74,6 +74,7 @@ KINDS: dict[str, Any] = {
     "items": StrictInt | list[StrictStr | StrictInt],
     "score": StrictStr | Number,
     "json": dict[str, Any],
+    "any json": Any,
 }
 
 
@@ -166,27 +167,16 @@ class Amend(fields_of("amend")):  # type: ignore[misc]
     """What `study.amend` takes."""
 
 
-class Accept(Asked):
-    """How much worse than the best the leader may be."""
-
-    epsilon: Number | None = None
-    by: Worker = None
+class Accept(fields_of("accept")):  # type: ignore[misc]
+    """What `study.accept` takes."""
 
 
-class Drop(Asked):
-    """Which arm is dropped by hand."""
-
-    arm: Name
-    by: Worker = None
+class Drop(fields_of("drop")):  # type: ignore[misc]
+    """What `study.drop` takes."""
 
 
-class AddArm(Asked):
-    """Which arm joins a study with a reserve; with its cost, if the study was created with known costs."""
-
-    arm: Name
-    cost: Number | None = None
-    metadata: Any = None
-    by: Worker = None
+class AddArm(fields_of("add_arm")):  # type: ignore[misc]
+    """What `study.add_arm` takes."""
 
 
 class Nothing(Asked):
