@@ -24,7 +24,7 @@ SEARCHED = 200  # of the datasets, which are used for searches
 LEAST_ITEMS = 10  # of a pilot
 
 
-class Races(Subject):
+class SimulatedRaces(Subject):
     """Races on datasets that are drawn from a pilot.
 
     Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap, for the uncertainty of a small pilot)
@@ -95,7 +95,7 @@ class Races(Subject):
 
 def races_of(
     data: Any, given: dict[str, Any], *, arms: Any, costs: Any, draws: int, seed: int, workers: int | None
-) -> Races:
+) -> SimulatedRaces:
     """Races with these settings, on the pilot's complete items for these arms."""
     if data is None:
         raise InvalidInput(
@@ -127,7 +127,7 @@ def races_of(
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
-    return Races(table, study_settings(given, table.arms, count), notes, draws, seed, workers)
+    return SimulatedRaces(table, study_settings(given, table.arms, count), notes, draws, seed, workers)
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:

@@ -28,7 +28,7 @@ FIRST = 10_000  # pulls after which a study is first cut
 GROWTH = 8  # the factor by which those that were cut are extended
 
 
-class Studies(Subject):
+class SimulatedStudies(Subject):
     def __init__(
         self, settings: Settings, truths: Truths, words: list[tuple[str, str]], notes: list[str], *, usual: bool
     ) -> None:
@@ -39,7 +39,7 @@ class Studies(Subject):
         # fewer if the test computes something for every reward
         self.effort = EFFORT // 10 if "keep" in dict(settings.setup().binding) else EFFORT
 
-    def on(self, engine: Engine, seed: int) -> Studies:
+    def on(self, engine: Engine, seed: int) -> SimulatedStudies:
         """Where they are simulated, and from which seed."""
         self.engine, self.seed = engine, seed
         return self
@@ -129,7 +129,7 @@ class Studies(Subject):
 def studies_of(
     given: dict[str, Any], pilot: Pilot | None, *, means: Any, costs: Any, arms: Any, cost_model: str, law: str | None,
     sd: Any, pays_reward: bool, draws: int, seed: int,
-) -> Studies:  # fmt: skip
+) -> SimulatedStudies:  # fmt: skip
     """Studies with these settings, on truths drawn from what is known of each arm: from the means given, or else from
     the pilot."""
     if means is None and pilot is None:
@@ -179,7 +179,7 @@ def studies_of(
     minimize = settings.direction == "minimize"
     truths = Truths(family, minimize, drawn["means"], drawn["costs"], cost_model, law, drawn.get("sd"))
     in_words = list(zip(words["means"], words["costs"], strict=True))
-    return Studies(settings, truths, in_words, notes, usual=given.get("threshold") is None)
+    return SimulatedStudies(settings, truths, in_words, notes, usual=given.get("threshold") is None)
 
 
 def not_negative(value: float, name: str) -> float:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from cabai import views
-from cabai.server.studies import Studies
+from cabai.server.studies import OpenStudies
 from cabai.study import service
 from cabai.study.service import StoredStudy
 from cabai.views import StudyView
@@ -24,7 +24,7 @@ AGE = 10.0  # seconds after which they are made again even without a change: pul
 class Pages:
     """The parts of studies' pages, made once for all viewers."""
 
-    def __init__(self, studies: Studies) -> None:
+    def __init__(self, studies: OpenStudies) -> None:
         self.studies = studies
         self._made: dict[str, tuple[Any, dict[str, str], str]] = {}
         self._makers: dict[str, threading.Lock] = {}  # of each study, who makes its parts

@@ -27,7 +27,7 @@ class StudyView:
 
 
 @dataclass(frozen=True)
-class Row:
+class ArmRow:
     """One row of the table of arms."""
 
     arm: ArmStatus
@@ -37,7 +37,7 @@ class Row:
     texts: dict[str, str]  # its mean, interval, and how far it is behind
 
 
-def rows(status: Status) -> list[Row]:
+def rows(status: Status) -> list[ArmRow]:
     """The arms: the leader first, then those in play, then those out, each sorted by mean."""
     better = -1.0 if status.direction == "maximize" else 1.0
 
@@ -47,7 +47,7 @@ def rows(status: Status) -> list[Row]:
     arms = sorted(status.arms, key=order)
     drawn, _, _ = spans([(arm.low, arm.mean, arm.high) for arm in arms])
     return [
-        Row(
+        ArmRow(
             arm,
             span,
             arm.spent / status.spent if status.spent else 0.0,
