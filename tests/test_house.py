@@ -24,7 +24,6 @@ ROOM_OF = {
     "interrupts": "support",
     "__main__": "cli",
     "quick": "cli",
-    "printed": "cli",
 }
 
 

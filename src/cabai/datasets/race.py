@@ -59,6 +59,11 @@ def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
     return race
 
 
+def share_of(scores: Any, low: float, high: float, minimize: bool) -> Any:
+    """Scores as shares of their range, larger is better."""
+    return ((high - scores) if minimize else (scores - low)) / (high - low)
+
+
 class Race:
     """K arms on n items, numbered by their position in the race's order; scores from `low` to `high`.
 
@@ -95,10 +100,6 @@ class Race:
     def items(self) -> int:
         return self.scores.shape[1]
 
-    def share(self, score: Any) -> Any:
-        """A score as a share of the range, larger is better."""
-        return ((self.high - score) if self.minimize else (score - self.low)) / (self.high - self.low)
-
     def tell(self, arm: int, position: int, score: float) -> None:
         """An arm's score on the item at that position."""
         self.tell_many([(arm, position, score)])
@@ -108,7 +109,7 @@ class Race:
         for arm, position, score in results:
             assert math.isnan(self.scores[arm, position])
             self.scores[arm, position] = score
-            self.board.shares[arm, position] = self.share(score)
+            self.board.shares[arm, position] = share_of(score, self.low, self.high, self.minimize)
             self.told += 1
         before = self.board.prefix.copy()
         for arm in {arm for arm, _, _ in results}:

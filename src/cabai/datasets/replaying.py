@@ -18,7 +18,7 @@ from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, rig
 from cabai.datasets import cheapest
 from cabai.datasets.dataset import ScoreTable, paid_for, permutation
 from cabai.datasets.loop import run_race
-from cabai.datasets.race import Race, finish_of, functions_of, race_of, started
+from cabai.datasets.race import finish_of, functions_of, race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.errors import MissingScores
 from cabai.support.interruptible import interruptible
@@ -251,8 +251,7 @@ def replay(
         whole(workers, "workers", 1)
     arms, items = found.scores.shape
     name = race_of(race, epsilon, goal)
-    scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
-    shares = np.ascontiguousarray(scaling.share(found.scores))
+    shares = np.ascontiguousarray(share_of(found.scores, low, high, direction == "minimize"))
     each = np.ascontiguousarray(paid_for(found))
     prices, rank = each.mean(axis=1), np.empty(arms, np.int64)
     rank[sorted_arms(found, direction)] = np.arange(arms)

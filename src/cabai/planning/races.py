@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.dataset import ScoreTable, paid_for, part_of
-from cabai.datasets.race import Race, race_of, started
+from cabai.datasets.race import race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
@@ -39,8 +39,7 @@ class SimulatedRaces(Subject):
         self.draws, self.seed, self.workers = draws, seed, workers
         self.race, self.items = settings.items.race, settings.items.count
         low, high = settings.family.mean_range
-        scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=settings.direction == "minimize")
-        self.shares = np.asarray(scaling.share(table.scores))  # of the range, larger is better
+        self.shares = share_of(table.scores, low, high, settings.direction == "minimize")
         self.costs = paid_for(table)
         scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
         words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]

@@ -52,8 +52,8 @@ class Pages:
         return made[1], made[2]
 
     def _make(self, study: StoredStudy, key: Any) -> tuple[Any, dict[str, str], str]:
-        seen = service.read(study, "seen")
-        made = key, views.fragments(seen), news(seen)
+        view = service.read(study, "seen")
+        made = key, views.fragments(view), news(view)
         with self._guard:
             if len(self._made) >= MOST_PAGES:
                 self._made.clear()
@@ -62,9 +62,9 @@ class Pages:
         return made
 
 
-def news(seen: StudyView) -> str:
+def news(view: StudyView) -> str:
     """What a screen reader announces after a change: not every pull."""
-    status = seen.status
+    status = view.status
     if status.stopped:
         return status.sentence
     return f"{status.leader} leads." if status.leader is not None else ""
