@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.datasets import board, champion, cheapest, pairs
 from cabai.datasets.capital import ROUNDED_UP
+from cabai.datasets.dataset import lead
 from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, amount, shown
 
@@ -171,9 +172,7 @@ class Race:
         return int(best)
 
     def lead(self, a: int, b: int) -> float:
-        """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
-        difference = math.fsum([*self.scores[a], *-self.scores[b]])
-        return -difference if self.minimize else difference
+        return lead(self.scores, a, b, self.minimize)
 
     def next(
         self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,
