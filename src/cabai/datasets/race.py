@@ -14,7 +14,7 @@ from cabai.datasets import board, champion, cheapest, pairs
 from cabai.datasets.capital import ROUNDED_UP
 from cabai.datasets.dataset import lead
 from cabai.support.specialise import binding
-from cabai.support.validation import InvalidInput, amount, shown
+from cabai.support.validation import InvalidInput, not_negative, shown
 
 PAIRED, CHAMPION = RACES = ("paired", "champion")
 TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
@@ -37,12 +37,8 @@ def started(
 
 def finish_of(finish: float | None, goal: str) -> float:
     """As given, or what is usual for the goal."""
-    if finish is None:
-        return 0.1 if goal == CHEAPEST else 0.0
-    share = amount(finish, "finish")
-    if share < 0:
-        raise InvalidInput(f"finish must not be negative, got {shown(finish)}.")
-    return share
+    usual = 0.1 if goal == CHEAPEST else 0.0
+    return usual if finish is None else not_negative(finish, "finish")
 
 
 def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:

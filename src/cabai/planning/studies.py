@@ -19,7 +19,7 @@ from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import rows_of
 from cabai.simulation.work import Work
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput, positive
+from cabai.support.validation import InvalidInput, not_negative, positive
 from cabai.thresholds import threshold_of
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
@@ -180,9 +180,3 @@ def studies_of(
     truths = Truths(family, minimize, drawn["means"], drawn["costs"], cost_model, law, drawn.get("sd"))
     in_words = list(zip(words["means"], words["costs"], strict=True))
     return SimulatedStudies(settings, truths, in_words, notes, usual=given.get("threshold") is None)
-
-
-def not_negative(value: float, name: str) -> float:
-    if value < 0:
-        raise InvalidInput(f"{name} must not be negative, got {value!r}.")
-    return value
