@@ -24,6 +24,7 @@ ROOM_OF = {
     "interrupts": "support",
     "__main__": "cli",
     "quick": "cli",
+    "printed": "cli",
 }
 
 

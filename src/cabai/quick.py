@@ -7,16 +7,11 @@ Anything but the simplest form of these commands, and every error, is left to `c
 from __future__ import annotations
 
 import gc
-import json
 import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from cabai.study import Pull, Status
+from typing import Any
 
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 WHOLE = re.compile(r"[0-9]{1,9}")
@@ -64,6 +59,7 @@ def read(arguments: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:
 
 
 def run(command: str, names: list[str], options: dict[str, Any]) -> None:
+    from cabai.printed import asked, told
     from cabai.study import STORAGE, load_study
 
     as_json = options.pop("as_json")
@@ -76,20 +72,6 @@ def run(command: str, names: list[str], options: dict[str, Any]) -> None:
         text = told(study.status(), as_json)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def asked(pulls: Sequence[Pull], as_json: bool) -> str:
-    """What `cabai study ask` prints."""
-    if as_json:
-        return json.dumps({"pulls": [vars(pull) for pull in pulls]})
-    return "\n".join(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}") for pull in pulls)
-
-
-def told(status: Status, as_json: bool) -> str:
-    """What `cabai study tell` prints."""
-    if as_json:
-        return json.dumps({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
-    return status.sentence
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from cabai.cli.options import JsonOption, argument, file_option, option, read_js
 from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
-from cabai.quick import asked, told
+from cabai.printed import asked, told
 from cabai.settings import settings_for
 from cabai.study import create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
