@@ -32,9 +32,15 @@ prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tab
 class Driver(psycopg.Connection[Any]):
     """A connection that is closed when nobody has it: Ctrl-C can come before it is given back."""
 
+    permit: Permit | None = None
+
     def __del__(self) -> None:  # type: ignore[override]
         if hasattr(self, "pgconn"):  # else Ctrl-C came as it was made
             self.close()
+
+
+class Permit:
+    """To make one of the connections that a process may have."""
 
 
 class PostgresConnection:
@@ -178,6 +184,7 @@ class Pool:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self.made: weakref.WeakSet[Any] = weakref.WeakSet()  # all that are open
+        self.permits: weakref.WeakSet[Permit] = weakref.WeakSet()  # of these, and of those that are being made
         self.idle: list[Any] = []
 
     def connection(self) -> Any:
@@ -186,26 +193,32 @@ class Pool:
             try:
                 driver = self.idle.pop()
             except IndexError:
-                if len(self.made) >= CONNECTIONS:
-                    raise psycopg.OperationalError("too many connections of this process are in use") from None
                 return self.connect()
             if not driver.closed and driver.info.transaction_status == IDLE:
                 return driver
             self.forget(driver)
 
     def connect(self) -> Any:
-        """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
-        server's defaults."""
-        # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we prepared.
-        driver = Driver.connect(**self.options, autocommit=True, prepare_threshold=None)
-        self.made.add(driver)
+        """A new one, unless there are too many; several threads may come here at the same time. Commits are on the disk
+        when they return, and transactions that hang are ended after a while, whatever the server's defaults."""
+        permit, driver = Permit(), None
+        self.permits.add(permit)
         try:
+            if len(self.permits) > CONNECTIONS:
+                raise psycopg.OperationalError("too many connections of this process are in use")
+            # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we
+            # prepared.
+            driver = Driver.connect(**self.options, autocommit=True, prepare_threshold=None)
+            driver.permit = permit
+            self.made.add(driver)
             patience = f"{database.PATIENCE * 1000:.0f}"
             driver.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
             if driver.execute("SHOW synchronous_commit").fetchall() == [("off",)]:
                 driver.execute("SET synchronous_commit = on")
         except BaseException:
-            self.forget(driver)
+            self.permits.discard(permit)
+            if driver is not None:
+                self.forget(driver)
             raise
         return driver
 
@@ -219,6 +232,7 @@ class Pool:
 
     def forget(self, driver: Any) -> None:
         self.made.discard(driver)
+        driver.permit = None
         with suppress(psycopg.Error):
             driver.close()
 
@@ -237,4 +251,4 @@ class Pool:
             with suppress(Exception):
                 os.dup2(nothing, driver.pgconn.socket, inheritable=False)
         os.close(nothing)
-        self.made, self.idle = weakref.WeakSet(), []
+        self.made, self.permits, self.idle = weakref.WeakSet(), weakref.WeakSet(), []
