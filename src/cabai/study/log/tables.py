@@ -121,4 +121,3 @@ PREPARED = {"cabai_lock": LOCK, "cabai_tail": TAIL, "cabai_append": APPEND}
 PREPARE = "; ".join(  # again, if it was cut off in the middle: by a time limit, say
     ["DEALLOCATE ALL", *(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())]
 )
-APPEND_PREPARED = f"EXECUTE cabai_append {APPEND.partition('VALUES')[2]}"
