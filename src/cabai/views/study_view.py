@@ -122,7 +122,7 @@ def lead_over_bill(view: StudyView) -> Tracks:
     if not status.stopped and leads:
         found.append((end, min(leads)))
     most = [] if status.lead_at_most is None else [(0.0, status.lead_at_most), (end, status.lead_at_most)]
-    return {("lead over the next best", "main"): found, ("at most, proven by now", "limit"): most if found else []}
+    return {("lead", "main"): found, ("at most, proven by now", "limit"): most if found else []}
 
 
 def bill_over_time(view: StudyView) -> Tracks:
