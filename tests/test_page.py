@@ -291,6 +291,14 @@ def test_arms_are_counted_where_the_test_does_not_say_which_may_be_the_best(stor
     assert "Arms left 1 of 3" in in_words(dropped._repr_html_())
 
 
+@pytest.mark.parametrize(("arms", "order"), [(3, ["arms", "history"]), (21, ["history", "arms"])])
+def test_pictures_come_before_a_long_table(storage, arms, order):
+    study = judged(f"{arms} arms", storage, [f"arm {a}" for a in range(arms)])
+    study.tell_many([{"pull": pull, "reward": 1} for pull in study.ask(arms)])
+    assert re.findall('<section id="(arms|history)"', study.report()) == order
+    assert "History" in in_words(study.report())
+
+
 def test_a_report_needs_nothing_else(storage, folder):
     study = judged("report", storage)
     study.run(slowly("large", 0))
@@ -339,12 +347,12 @@ def test_results_in_a_notebook():
     assert compared.plot().axes
 
 
-def test_the_page_of_a_run(storage, capsys):
-    """While `study.run(page=True)` is at work its page is there, for that study alone; afterwards it is gone."""
+@pytest.mark.parametrize("what", ["study", "evaluation"])
+def test_the_page_of_a_run(storage, capsys, what):
+    """While a run with `page=True` is at work its page is there, for that study alone; afterwards it is gone."""
     import http.client
 
     judged("another", storage)
-    study = judged("watched", storage)
     answers: dict[str, int] = {}
 
     def look(path: str, **headers: str) -> tuple[int, str]:
@@ -357,7 +365,7 @@ def test_the_page_of_a_run(storage, capsys):
 
     port = 0
 
-    def test(arm: str) -> float:
+    def test(arm: str, item: int | None = None) -> float:
         nonlocal port
         if not port:
             line = capsys.readouterr().err
@@ -372,7 +380,11 @@ def test_the_page_of_a_run(storage, capsys):
             answers["no token"], _ = look("/studies/watched")
         return float(arm == "large")
 
-    study.run(test, page=True)
+    if what == "study":
+        judged("watched", storage).run(test, page=True)
+    else:
+        arms = ["small", "large"]
+        cabai.evaluate(arms, range(100), test, name="watched", costs=[1, 2], storage=storage, page=True)
     assert answers == {"page": 200, "list": 200, "other": 404, "no token": 401}
     with pytest.raises(OSError, match="refused"):
         look("/")
