@@ -178,7 +178,8 @@ def study_figure(view: StudyView) -> Figure:
     spending.set_ylim(-0.6, len(shown) - 0.4)
     title(spending, f"spent: {status.spent:.4g}")
     lines(progress, progress_over_bill(view), "progress, by amount spent")
-    lines(lead, lead_over_bill(view), "lead over the closest rival, by amount spent")
+    progress.set_ylim(0, 1)
+    lines(lead, lead_over_bill(view), "lead over the next best, by amount spent")
     lines(bill, bill_over_time(view), "the bill, by seconds since the start")
     return figure
 
@@ -189,6 +190,7 @@ def lines(axis: Axes, tracks: Tracks, what: str) -> None:
         if track:
             style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}
             axis.plot([x for x, _ in track], [y for _, y in track], label=name, linewidth=1.4, **style)
+    axis.set_xlim(0, None)
     axis.set_ylim(0, None)
     if any(tracks.values()):
         axis.legend(frameon=False, fontsize=8)
