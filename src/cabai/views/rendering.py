@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cabai.views import words
 from cabai.views.assumed import asked, assumptions, question
 from cabai.views.drawing import Chart
-from cabai.views.study_view import StudyView, charts, left, rows, scale, time_to_come, to_come
+from cabai.views.study_view import StudyView, charts, left, table_of, time_to_come, to_come
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,8 +54,9 @@ def asset(name: str) -> str:
 def about(view: StudyView) -> dict[str, Any]:
     """The values for the templates of a study."""
     status = view.status
+    rows, scale = table_of(status)
     return {
-        "view": view, "status": status, "rows": rows(status), "charts": charts(view), "scale": scale(status),
+        "view": view, "status": status, "rows": rows, "charts": charts(view), "scale": scale,
         "to_come": to_come(status), "time_to_come": time_to_come(status), "left": left(status),
     }  # fmt: skip
 

@@ -37,39 +37,24 @@ class ArmRow:
     texts: dict[str, str]  # its mean, interval, and how far it is behind
 
 
-def rows(status: Status) -> list[ArmRow]:
-    """The arms: the leader first, then those in play, then those out, each sorted by mean."""
+def table_of(status: Status) -> tuple[list[ArmRow], tuple[str, str] | None]:
+    """The arms: the leader first, then those in play, then those out, each sorted by mean; and the range of means over
+    which intervals are drawn, with the digits that tell its ends apart."""
     better = -1.0 if status.direction == "maximize" else 1.0
 
     def order(arm: ArmStatus) -> tuple[bool, bool, bool, float]:
         return arm.name != status.leader, not arm.in_play, arm.mean is None, better * (arm.mean or 0.0)
 
     arms = sorted(status.arms, key=order)
-    drawn, _, _ = spans([(arm.low, arm.mean, arm.high) for arm in arms])
-    return [
-        ArmRow(
-            arm,
-            span,
-            arm.spent / status.spent if status.spent else 0.0,
-            status.state_of(arm),
-            status.texts(arm),
-        )
+    drawn, low, high = spans([(arm.low, arm.mean, arm.high) for arm in arms])
+    rows = [
+        ArmRow(arm, span, arm.spent / (status.spent or 1.0), status.state_of(arm), status.texts(arm))
         for arm, span in zip(arms, drawn, strict=True)
     ]
-
-
-def scale(status: Status) -> tuple[str, str] | None:
-    """The range of means over which intervals are drawn, with the digits that tell its ends apart."""
-    _, low, high = spans([(arm.low, arm.mean, arm.high) for arm in status.arms])
     if not high > low:
-        return None
+        return rows, None
     decimals = 1 - math.floor(math.log10(high - low))
-    return number(round(low, decimals), 12), number(round(high, decimals), 12)
-
-
-def is_out(arm: ArmStatus) -> bool:
-    """Whether an arm was dropped, or is beaten now."""
-    return (arm.standing or "").startswith("out")
+    return rows, (number(round(low, decimals), 12), number(round(high, decimals), 12))
 
 
 def left(status: Status) -> tuple[str, int] | None:
@@ -79,7 +64,7 @@ def left(status: Status) -> tuple[str, int] | None:
         return None
     if status.goal == "best" and all(arm.may_be_best is not None for arm in status.arms):
         return "May be the best", sum(arm.may_be_best is True for arm in status.arms)
-    count = sum(not is_out(arm) for arm in status.arms)
+    count = sum(not (arm.standing or "").startswith("out") for arm in status.arms)
     is_said = count < len(status.arms) and (status.goal == "best" or not status.stopped)
     return ("Arms left", count) if is_said else None
 
