@@ -217,21 +217,6 @@ def test_a_budget_holds():
     )
 
 
-def test_evidence_does_not_depend_on_the_order_of_telling():
-    scores = table(items=60, kind="real")
-    found = set()
-    for seed in range(6):
-        study = new(60, seed=9, speculate=float("inf"))
-        pulls = []
-        while len(pulls) < 60:
-            pulls += study.ask(6)
-        random.Random(seed).shuffle(pulls)
-        study.tell_many([{"pull": pull, "reward": score(scores, pull), "cost": 1} for pull in pulls])
-        status = study.status()
-        found.add((status.evidence, status.confidence, status.leader, tuple(arm.mean for arm in status.arms)))
-    assert len(found) == 1
-
-
 def test_a_study_that_costs_more_than_its_dataset_says_so_once():
     study = cabai.create_study(
         f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", costs=[1, 1], full_cost=5, storage="memory"

@@ -254,6 +254,9 @@ def test_a_threshold_is_proven_for(threshold, proven):
 
 # --- Names and parameters --------------------------------------------------------------------------------------------
 
+FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
+CALIBRATED = ["calibrated(c=0.6)", FULL, FULL.replace("=co", "=ctas(exploration=0.5, tracking=ratio)")]
+
 
 @pytest.mark.parametrize(
     ("written", "value", "normal"),
@@ -271,6 +274,7 @@ def test_a_threshold_is_proven_for(threshold, proven):
         ("mixture", Mixture(), "mixture"),
         ("mixture(pairwise=false)", Mixture(pairwise=False), "mixture(pairwise=False)"),
         ("EVALUE", EValue(), "evalue"),
+        *((each, threshold_of(each), each) for each in CALIBRATED),
     ],
 )
 def test_a_threshold_is_written_and_read_the_same_way(written, value, normal):
