@@ -89,7 +89,7 @@ class Process:
     def end(self, number: int) -> tuple[int, str]:
         """Send a signal; how it ended, and what it said after its line."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=300)
         return self.process.returncode, out + err
 
     @property

@@ -270,19 +270,6 @@ def test_scores_of_another_dataset_or_range_are_not_reused():
         cabai.evaluate(["a", "b", "c", "d"], same, lambda arm, item: arm == "d", reuse=second, seed=1)
 
 
-@pytest.mark.parametrize("result", [2, (1, -1), (1, 1, 1), None, {"grade": 1}, "good", float("nan")])
-def test_what_is_no_score_ends_the_run_and_counts_nowhere(result):
-    def test(arm, item):
-        return result if arm == "b" and item["number"] % 2 else score(arm, item)
-
-    with pytest.raises(cabai.RunFailed, match="did not return a score and a cost") as failed:
-        cabai.evaluate(ARMS, ITEMS, test, seed=1)
-    found = failed.value.evaluation
-    assert found.status.failures == 0
-    assert "`reuse` takes" in str(failed.value)
-    assert cabai.evaluate(ARMS, ITEMS, score, reuse=found).decision == "b"
-
-
 def test_an_async_test_that_leaves_does_not_hang():
     async def test(arm, item):
         if item["number"] % 7 == 0:

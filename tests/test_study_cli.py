@@ -365,7 +365,7 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
             break
         time.sleep(0.05)
     process.send_signal(ending)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
     assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to continue\.\n", err)
     before = cabai.load_study("judges", storage=storage).observations()
@@ -396,7 +396,7 @@ def run_on_a_terminal(folder):
         if not part:
             break
         shown += part
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     os.close(main)
     return out, shown.decode()
 
