@@ -42,10 +42,9 @@ def check_all_orders(race, columns, items, delta, epsilon=0.0):
     columns = np.asarray(columns, float).T.copy()
     arms, kinds = columns.shape
     start = TESTS[race].start
-    found = np.zeros(kinds**items, np.bool_)
-    kernel("all_orders", race)(
-        start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, found
-    )  # fmt: skip
+    seen = np.zeros((kinds**items, 3), np.bool_)
+    kernel("all_orders", race)(start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, seen)
+    found = seen[:, 0] | seen[:, 2]
     digits, same = arrangements(kinds, items)
     sums = columns[:, digits].sum(axis=2)  # exact: all in halves
     null = (sums[0] >= sums).all(axis=0) if epsilon == 0 else sums[0] > sums[1] + epsilon * items
