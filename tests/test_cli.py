@@ -88,7 +88,7 @@ def test_compare_takes_a_file_of_instances_and_draws_a_panel_each(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "compare takes a cabai.Instance, or a list or a dictionary of them, got {}"),
+        ("", "FILE has no instances: write a table of each, with family, means and costs."),
         ("[a]\nmeans = [1]", "[a] in FILE must be a table with family, means and costs, and may have names, cost_mod"),
         ("[a]\nfamily = 'gaussian'\nmeans = [1]\ncosts = [1]", "[a] in FILE: an instance needs at least 2 arms"),
         ("a =", "cannot read the instances in FILE"),
