@@ -161,6 +161,11 @@ def test_every_error_is_one_line_and_exit_code_2(arguments, message):
     assert message.partition(";")[0] in json.loads(as_json.stderr)["error"] or arguments == ["bond"]
 
 
+def test_an_error_of_the_system_says_which_file_could_not_be_opened(tmp_path):
+    done = here("serve", "--token-file", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "cabai: cannot open .: Is a directory.\n")
+
+
 def test_a_missing_extra_is_named():
     code = "import sys; sys.modules['pandas'] = None; sys.argv = ['cabai', 'reproduce', 'table1', '--quick']; "
     done = subprocess.run(
