@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Study, load_study
+from cabai.study import Study, create_study, delete_study, import_study, list_studies, load_study
 from cabai.study.log import database, storage
 from cabai.study.log.postgres import PostgresConnection
 from cabai.study.log.storage import open_storage
+from cabai.study.show.exporting import exported
 from storages import BOTH, POSTGRES, before_commits, close
 from workers import (
     Child,
@@ -451,6 +452,33 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
     assert status.pulls + status.waiting == len(told) == len(study.observations())
     assert status.under_way == 0  # what was done is not done again
     check_log(study, told)
+
+
+@POSTGRES
+def test_what_is_created_imported_or_deleted_as_the_connection_breaks_is_so_once(
+    url: str, postgres: Any, folder: Path
+) -> None:
+    """The server has done it, but nobody hears of it."""
+    study, broken = new_study(url), [True]
+    (folder / "study.jsonl").write_bytes(exported(study, "jsonl"))
+
+    def break_once(connection: Any) -> None:
+        if not broken[0]:
+            connection.commit()
+            broken[0] = True
+            postgres.end_connections()
+            connection.fetch("SELECT 1")
+
+    before_commits(study._storage, break_once)
+    for change in (
+        lambda: create_study("new", arms=["a", "b"], family="bernoulli", storage=url),
+        lambda: import_study(folder / "study.jsonl", name="imported", storage=url),
+        lambda: delete_study("study", storage=url),
+    ):
+        broken[0] = False
+        change()
+        assert broken[0]
+    assert list_studies(storage=url) == ["new", "imported"]
 
 
 @POSTGRES

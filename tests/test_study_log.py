@@ -6,7 +6,9 @@ import contextlib
 import json
 import random
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -422,7 +424,7 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
         return json.dumps(json.loads(line) | values)
 
     return {
-        "nothing": [], "no JSON": ["nonsense"], "a list": ["[]"],
+        "nothing": [], "no JSON": ["nonsense"], "only a list": ["[]"],
         "another format": [changed(about, format=99), *lines[1:]],
         "no recipe": [json.dumps({"format": 1}), *lines[1:]], "half of it": [about, first, second[: len(second) // 2]],
         "a gap": [about, second, *rest], "the same twice": [about, first, first], "no event": [about, "{}"],
@@ -434,6 +436,12 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
         "a bad recipe": [changed(about, recipe={}), *lines[1:]],
         "another reward at a later place": [*lines[:-1], changed(lines[-1], place=99)],
         "a time that is no number": [about, changed(first, time="x")],
+        "another pull": [about, changed(first, pull=2), second],
+        "a large number": [about, changed(first, reward=2**70)],
+        "a list": [about, changed(first, worker=[1])], "no text": [about, changed(first, worker="\ud800")],
+        "a long name": [about, changed(first, worker="w" * 201)],
+        "a time without end": [changed(about, created=float("inf")), *lines[1:]],
+        "a list of tests": [changed(about, tests=[1]), *lines[1:]],
         "no JSON number": [about, first, changed(second, cost=float("nan"))],
     }  # fmt: skip
 
@@ -455,6 +463,38 @@ def test_a_damaged_file_is_refused_in_one_line_and_nothing_is_made(folder):
         done = here("study", "import", str(file), "--storage", other)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert cabai.list_studies(storage=other) == []
+
+
+@BOTH
+def test_a_log_with_a_period_twice_is_refused_in_one_line(url, folder):
+    study = create_study("study", arms=["a", "b"], family="bernoulli", threshold="evalue", costs=[1, 1], storage=url)
+    for period in ("Monday", "Tuesday"):
+        study.tell_counts({"a": (10, 5), "b": (10, 6)}, period=period)
+    whole(study, folder / "study.jsonl")
+    (folder / "study.jsonl").write_text((folder / "study.jsonl").read_text().replace("Tuesday", "Monday"))
+    with pytest.raises(cabai.InvalidInput, match="it has a pull or a period twice"):
+        cabai.import_study(folder / "study.jsonl", name="copy", storage=url)
+    assert cabai.list_studies(storage=url) == ["study"]
+
+
+@BOTH
+def test_one_of_two_imports_of_a_name_at_the_same_time_is_refused(url, folder):
+    study = played(create_study("study", **ARMS, storage=url), 6, seed=1)
+    whole(study, folder / "study.jsonl")
+    begin = threading.Barrier(2)
+
+    def again(_: int) -> str:
+        begin.wait()
+        try:
+            return cabai.import_study(folder / "study.jsonl", name="copy", storage=url).name
+        except cabai.InvalidInput as error:
+            return str(error)
+
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as threads:
+            refused = "study 'copy' already exists: choose another name, or delete it."
+            assert sorted(threads.map(again, range(2))) == ["copy", refused]
+        cabai.delete_study("copy", storage=url)
 
 
 # 4. Ids and tokens

@@ -304,7 +304,7 @@ def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, 
             "offered again": {"kind": OFFER, "worker": "me"}, "withdrawn": {"kind": WITHDRAW},
         }.get(change, {"kind": TELL, "arm": 0, "reward": reward, "cost": 1.0})  # fmt: skip
         if change == "deleted":
-            connection.fetch(tables.DELETE_STUDY, (study.name,))
+            connection.write(tables.DELETE_STUDY, (study._row.id,))
         else:
             connection.append(study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **what)])
 

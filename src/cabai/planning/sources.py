@@ -154,7 +154,7 @@ def rewards_of(arm: Any, given: Any) -> Numbers:
     raise InvalidInput(f"the rewards of arm {shown(arm)} must be a list of numbers, got {shown(given)}.")
 
 
-def settings_for(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
+def study_settings(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
     """The settings that `create_study` would make of these; a plan has its own budget."""
     known = {name: value for name, value in given.items() if value is not None}
     checked, of_items = described(**known | {"arms": list(arms), "items": items})

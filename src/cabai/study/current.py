@@ -217,8 +217,8 @@ class CurrentState:
     def change(self, work: Callable[[Transaction], T]) -> T:
         """Do something to the study, by this thread or another; it is on disk when this returns."""
         call, writer = Call(work), self.writer
-        self.calls.append(call)
         try:
+            self.calls.append(call)
             with writer.lock:
                 if call.is_open:
                     self._lead(call)
@@ -271,7 +271,8 @@ class CurrentState:
         self._see(writer.state)
 
     def _see(self, state: Any) -> None:
-        self.settings, self.amended = state.settings, len(state.amendments)
+        if len(state.amendments) >= self.amended:  # another thread may have seen more
+            self.settings, self.amended = state.settings, len(state.amendments)
 
     def _join(self, calls: list[Call]) -> None:
         """Add the calls of other threads that wait."""
