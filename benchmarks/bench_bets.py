@@ -35,25 +35,32 @@ TIMED = [
 ]  # fmt: skip
 
 
+KINDS = "beta", "bimodal", "uniform", "rare zeros"
+
+
 def random_instances(count: int) -> list[tuple[str, Instance]]:
-    """Two to five arms, costs that differ up to a hundredfold; beta rewards of any variance, bimodal and uniform ones,
-    and rewards that hardly vary except for a rare 0."""
+    """Two to five arms, costs that differ up to a hundredfold."""
     rng, found = np.random.default_rng(2027), []
     for i in range(count):
-        arms, kind = int(rng.integers(2, 6)), ("beta", "bimodal", "uniform", "rare zeros")[i % 4]
-        best, gap = rng.uniform(0.3, 0.9), 10 ** rng.uniform(-1.3, -0.5)
-        means = best - np.minimum(gap * np.array([0, 1, *rng.uniform(1, 3, arms - 2)]), 0.9 * best)
-        costs, spread = 10 ** rng.uniform(-2, 0, arms), np.sqrt(means * (1 - means))
-        if kind == "rare zeros":
-            values = means / 0.97 + rng.uniform(-0.01, 0.01, (100, arms))
-            values[:3] = 0.0
-            found.append((kind, Instance.of_samples("bounded", list(np.clip(values.T, 0, 1)), costs)))
-        elif kind == "uniform":
-            found.append((kind, Instance("bounded", means, costs)))
-        else:
-            share = 10 ** rng.uniform(-1.5, -0.3) if kind == "beta" else rng.uniform(0.8, 0.95)
-            found.append((kind, Instance("bounded", means, costs, law="beta", sd=share * spread)))
+        kind = KINDS[i % 4]
+        found.append((kind, random_instance(rng, kind, int(rng.integers(2, 6)), 2)))
     return found
+
+
+def random_instance(rng: np.random.Generator, kind: str, arms: int, orders: float) -> Instance:
+    """Beta rewards of any variance, bimodal and uniform ones, and rewards that hardly vary except for a rare 0; costs
+    over so many orders of magnitude."""
+    best, gap = rng.uniform(0.3, 0.9), 10 ** rng.uniform(-1.3, -0.5)
+    means = best - np.minimum(gap * np.array([0, 1, *rng.uniform(1, 3, arms - 2)]), 0.9 * best)
+    costs, spread = 10 ** rng.uniform(-orders, 0, arms), np.sqrt(means * (1 - means))
+    if kind == "rare zeros":
+        values = means / 0.97 + rng.uniform(-0.01, 0.01, (100, arms))
+        values[:3] = 0.0
+        return Instance.of_samples("bounded", list(np.clip(values.T, 0, 1)), costs)
+    if kind == "uniform":
+        return Instance("bounded", means, costs)
+    share = 10 ** rng.uniform(-1.5, -0.3) if kind == "beta" else rng.uniform(0.8, 0.95)
+    return Instance("bounded", means, costs, law="beta", sd=share * spread)
 
 
 def held_out(quick: bool) -> None:

@@ -10,43 +10,15 @@ pulls on average. Then CPU seconds per trajectory over contrast's, warm, on one 
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 import numpy as np
 
-from cabai import Instance, simulate
+from bench_champion import DELTAS, ratios, seconds
+from cabai import Instance
 from cabai.support.tables import table
-from timing import best_times
 
-DELTAS = [0.1, 0.05, 0.01, 1e-6]
 GAPS = 2.0, 1.0, 0.5, 0.25, 0.1
 COSTS = (1.0, 1.0), (10.0, 1.0), (1.0, 10.0), (1e3, 1.0), (1.0, 1e3)
-
-
-def ratios(gap: float, costs: tuple[float, float], policy: str, n: int) -> list[tuple[float, float, float]]:
-    """Mean cost over contrast's, its standard error, and the mean pulls of the better arm, at each delta."""
-    instance, found = Instance("gaussian", [gap, 0], costs), []
-    for delta in [DELTAS] if policy == "top-two" else [[each] for each in DELTAS]:
-        new, old = (
-            simulate(instance, policy, threshold=each, delta=delta, trajectories=n, seed=7)
-            for each in ("hedged", "contrast")
-        )
-        for mine, other in zip(new, old, strict=True):
-            ratio = mine.costs.mean() / other.costs.mean()
-            error = (mine.costs - ratio * other.costs).std() / other.costs.mean() / n**0.5
-            found.append((float(ratio), float(error), float(mine.pulls[:, 0].mean())))
-    return found
-
-
-def seconds(instance: Instance, policy: str, n: int) -> float:
-    jobs = [
-        partial(simulate, instance, policy, threshold=each, delta=0.05, trajectories=n, workers=1)
-        for each in ("hedged", "contrast")
-    ]
-    for job in jobs:
-        job()
-    new, old = best_times(5, *jobs)
-    return new / old
 
 
 def main(n: int) -> None:
@@ -54,8 +26,8 @@ def main(n: int) -> None:
     for policy in ("top-two", "co", "ctas"):
         for gap in GAPS:
             for costs in COSTS:
-                found = ratios(gap, costs, policy, n)
-                every.append([ratio for ratio, _, _ in found])
+                found = ratios(Instance("gaussian", [gap, 0], costs), policy, n, DELTAS)[:, :3]
+                every.append(found[:, 0])
                 worst = max(worst, *((ratio, error) for ratio, error, pulls in found if pulls > 20), (-np.inf, 0.0))
                 words = [f"{ratio:.3f} ± {error:.3f}" for ratio, error, _ in found]
                 rows.append([f"{gap:g}", ":".join(f"{cost:g}" for cost in costs), policy, *words])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import cabai
-from cabai.families import Bounded, Exponential, Gaussian, mirror_image
+from cabai.families import Bounded, Exponential, Gaussian, UnknownVariance, mirror_image
 from cabai.support.tables import table
 
 N = 20_000
@@ -68,6 +68,7 @@ def main() -> None:
             ),
             f"gaussian, variance {widest:.2g}: the true one": (Gaussian(widest), [-t for t in times]),
             f"gaussian, variance {tried:.2g}: of 30 runs": (Gaussian(tried), [-t for t in times]),
+            "gaussian without a variance": (UnknownVariance(), [-t for t in times]),
             "exponential": (mirror_image(Exponential()), [-t for t in times]),
             f"log: gaussian, variance {logs:.2g}": (Gaussian(logs), [-np.log(t) for t in times]),
         }

@@ -171,7 +171,7 @@ FAULTS = [Fault(*each) for each in [
      "test_race::test_none_is_out_if_each_is_beaten"),
     ("datasets/race.py", "if lead > 0 or (lead == 0 and costs[a] < costs[best]):", "if lead > 0:",
      "test_race::test_exact_ties_end_with_everything_and_the_cheapest"),
-    ("datasets/race.py", "((self.high - score) if self.minimize", "((score - self.low) if self.minimize",
+    ("datasets/race.py", "((high - scores) if minimize", "((scores - low) if minimize",
      "test_race::test_the_smallest_scores_can_be_wanted_and_the_range_declared"),
     ("datasets/sheets.py", 'if "_" in text:', 'if "__" in text:',
      "test_replay::test_a_table_that_could_be_misread_is_refused_with_the_place"),

@@ -16,7 +16,7 @@ from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
 from cabai.core.stopping import surplus
 from cabai.families import family_of, mirror_image
-from cabai.thresholds import Champion, Contrast, contrast, tilts
+from cabai.thresholds import Champion, Contrast, contrast, threshold_of, tilts
 from cabai.thresholds.champion import ChampionOfPairs
 from combinations import covering
 from folding import check_order_of_asking
@@ -214,27 +214,36 @@ def test_the_sum_for_a_best_arm_does_not_rise_in_mean(family):
     assert counted > 0
 
 
+GAUSSIAN = "gaussian(variance=0.25)"  # rewards 0 and 1 with equal chances have no heavier tails than that
+
+
 @pytest.mark.parametrize(
-    ("family", "horizon"),
-    [("bernoulli", 8), *(pytest.param(each, 11, marks=SLOW) for each in ("bernoulli", "bounded"))],
-)
-def test_no_sampling_rule_makes_f_cross_more_often_than_promised(family, horizon):
-    """Three equal arms with rewards 0 and 1, each pulled once, then the rule that maximises the chance that F of the
-    last crosses x, by dynamic programming over all outcomes."""
-    setup = setup_of(family, 3)
+    ("threshold", "family", "arms", "horizon"),
+    [
+        ("champion", "bernoulli", 3, 8), ("champion", GAUSSIAN, 3, 7), ("hedged", GAUSSIAN, 2, 7),
+        *(pytest.param("champion", each, 3, 11, marks=SLOW) for each in ("bernoulli", "bounded")),
+        pytest.param("champion", GAUSSIAN, 3, 9, marks=SLOW), pytest.param("hedged", GAUSSIAN, 2, 10, marks=SLOW),
+    ],
+)  # fmt: skip
+def test_no_sampling_rule_makes_an_arm_be_beaten_more_often_than_promised(threshold, family, arms, horizon):
+    """Equal arms with rewards 0 and 1, each pulled once, then the rule that maximises the chance that the e-value
+    against the last crosses x, by dynamic programming over all outcomes."""
+    setup = Setup(family_of(family), threshold_of(threshold), arms=arms, delta=0.1)
     look, test = compiled(setup.bound(observe)), compiled(setup.bound(surplus))
-    rules, mu, known = setup.rules, 0.5, {}
+    rules, known, last = setup.rules, {}, arms - 1
+    names = setup.start()[0].dtype.names
+    kept = [name for name in ("rivals", "rival_rewards", "rival_stakes", "stakes") if name in names]
 
     def most(state, left, x):
         records, _ = state
-        counted = records[2][["rivals", "rival_rewards"]].item()
-        key = left, x, records["pulls"].tobytes(), records["rewards"].tobytes(), *counted
+        own = records if threshold == "hedged" else records[last:]  # of the others, champion needs nothing else
+        key = left, x, records["pulls"].tobytes(), records["rewards"].tobytes(), *(own[k].tobytes() for k in kept)
         if key not in known:
-            log_f = max(test(rules, 0, records[b], records[2]) + rules["level"] for b in (0, 1))
-            known[key] = float(log_f >= math.log(x))
+            log_e = max(test(rules, 0, records[b], records[last]) + rules["level"] for b in range(last))
+            known[key] = float(log_e >= math.log(x))
             if known[key] == 0.0 and left > 0:
-                after = [[most(pulled(state, a, y), left - 1, x) for y in (0.0, 1.0)] for a in range(3)]
-                known[key] = max((1 - mu) * zero + mu * one for zero, one in after)
+                after = [[most(pulled(state, a, y), left - 1, x) for y in (0.0, 1.0)] for a in range(arms)]
+                known[key] = max((zero + one) / 2 for zero, one in after)
         return known[key]
 
     def pulled(state, a, reward):
@@ -244,12 +253,12 @@ def test_no_sampling_rule_makes_f_cross_more_often_than_promised(family, horizon
 
     for x in (1.2, 1.5, 2.0):
         found = 0.0
-        for outcome in range(8):
+        for outcome in range(2**arms):
             state = setup.start()
-            for a in range(3):
+            for a in range(arms):
                 state = pulled(state, a, float(outcome >> a & 1))
-            found += most(state, horizon - 3, x) / 8
-        print(f"F >= {x} within {horizon} pulls: at most {found:.4f}")
+            found += most(state, horizon - arms, x) / 2**arms
+        print(f"{threshold}, {family}: above {x} within {horizon} pulls: at most {found:.4f}")
         assert found <= 1 / x
     assert found > 0.0
 

@@ -176,6 +176,18 @@ def test_a_race_that_is_decided_ends_where_the_decision_fell():
     assert f"{found.full_cost:,g} that evaluating everything costs" in report
 
 
+def test_the_rival_of_a_decided_race_is_the_arm_least_behind():
+    """With an epsilon it was the one with the least evidence, which had stopped first: often the worst of all."""
+    means = {"bad": 0.6, "better": 0.75, "close": 0.87, "best": 0.9}
+    for seed in range(4):
+        scores = {arm: [float(random.Random(f"{seed} {arm} {i}").random() < p) for i in range(500)]
+                  for arm, p in means.items()}  # fmt: skip
+        found = cabai.evaluate(list(means), range(500), lambda arm, item: scores[arm][item], epsilon=0.05, seed=seed)  # noqa: B023
+        behind = {arm.name: arm.behind for arm in found.status.arms if arm.name != found.decision}
+        assert found.status.rival == min(behind, key=behind.get)
+        assert found.status.lead == behind[found.status.rival]
+
+
 def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
     study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
     for i in range(150):

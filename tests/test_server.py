@@ -22,7 +22,7 @@ import pytest
 import cabai
 from cabai.server import Access, tokens_in
 from cabai.server.access import ATTEMPTS, Rates
-from cabai.server.studies import Studies, scores_of
+from cabai.server.studies import OpenStudies, scores_of
 from cabai.study.wire import LARGEST
 from served import InThread, Process
 from shell import here
@@ -589,7 +589,7 @@ def test_half_sent_requests_keep_nobody_out(server, study, monkeypatch):
 
 def test_few_large_studies_are_kept_open(storage, monkeypatch):
     monkeypatch.setattr("cabai.server.studies.MOST_SCORES", 500)
-    studies = Studies(storage)
+    studies = OpenStudies(storage)
     for number in range(4):
         cabai.create_study(f"large {number}", arms=["a", "b"], items=100, storage=storage, load_if_exists=True)
         studies.do(f"large {number}", lambda study: study.status())
@@ -639,7 +639,7 @@ def test_sentences_do_not_say_where_the_storage_is(server, study, monkeypatch, f
     assert refused(answer, 503, "storage-failed") == f"storage {here} failed: no."
     assert answer[1]["retry-after"] == "1"
     monkeypatch.undo()
-    studies = Studies(f"sqlite:///{folder}/cabai.db")
+    studies = OpenStudies(f"sqlite:///{folder}/cabai.db")
     kept = "Everything acknowledged before is stored; this call was not acknowledged."
     said = f'storage sqlite:///{folder}/cabai.db failed: connection to server at "10.1.2.3", port 5432 failed. {kept}'
     assert studies.without_place(said, "http://here") == f"storage http://here failed. {kept}"

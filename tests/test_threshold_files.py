@@ -62,6 +62,10 @@ def test_the_shell_takes_a_file_for_studies_too(files, certificate):
     assert again.returncode == 0
     refused = here("study", "create", "y", *options[:-1], "0.1", "--threshold", "trial.json", cwd=files)
     assert refused.stderr.startswith("cabai: the threshold is certified for delta 0.2, got 0.1")
+    options[3] = "gaussian"
+    refused = here("study", "create", "y", *options, "--threshold", "trial.json", cwd=files)
+    assert refused.stderr.startswith("cabai: the threshold is certified for family gaussian, got gaussian(")
+    assert "name a variance" in refused.stderr
 
 
 def test_a_study_file_finds_it_beside_itself(files, certificate):

@@ -23,7 +23,6 @@ NameArgument = Annotated[str, typer.Argument(help=settings_for("study")["name"].
 StorageOption = Annotated[
     str, typer.Option("--storage", envvar="CABAI_STORAGE", help=settings_for("study")["storage"].sentence)
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help=settings_for("amend")["by"].sentence)]
 Function = Callable[..., tuple[Any, Any] | None]
 OF_STUDY = {"name": (NameArgument, REQUIRED), "storage": (StorageOption, STORAGE)}
 
@@ -178,7 +177,8 @@ def read_score(text: str, option: str) -> str | float:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
-    "names": read_names, "numbers": read_numbers, "json": read_json, "items": read_items, "score": read_score,
+    "names": read_names, "numbers": read_numbers, "json": read_json, "any json": read_json,
+    "items": read_items, "score": read_score,
 }  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def rewards_or_scores(data: Any) -> Any:
     return pilot_in(sheet) if is_long and columns["item"] is None else data
 
 
-def settings_for(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
+def study_settings(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
     """The settings that `create_study` would make of these; a plan has its own budget."""
     known = {name: value for name, value in given.items() if value is not None}
     checked, of_items = described(**known | {"arms": list(arms), "items": items})

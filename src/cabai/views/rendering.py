@@ -50,24 +50,24 @@ def asset(name: str) -> str:
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
-def about(seen: StudyView) -> dict[str, Any]:
+def about(view: StudyView) -> dict[str, Any]:
     """The values for the templates of a study."""
-    status = seen.status
+    status = view.status
     return {
-        "seen": seen, "status": status, "rows": rows(status), "charts": charts(seen), "scale": scale(status),
+        "view": view, "status": status, "rows": rows(status), "charts": charts(view), "scale": scale(status),
         "to_come": to_come(status), "time_to_come": time_to_come(status), "left": left(status),
     }  # fmt: skip
 
 
-def fragments(seen: StudyView) -> dict[str, str]:
+def fragments(view: StudyView) -> dict[str, str]:
     """The parts of a study's page, by name."""
-    values = about(seen)
+    values = about(view)
     return {name: render(f"{name}.html", **values) for name in PARTS}
 
 
-def page(seen: StudyView, *, base: str = "") -> str:
+def page(view: StudyView, *, base: str = "") -> str:
     """The page of a study; `base` is the path under which everything is served."""
-    return render("page.html", base=base, parts=fragments(seen), status=seen.status)
+    return render("page.html", base=base, parts=fragments(view), status=view.status)
 
 
 def studies(found: Sequence[Any], damaged: Sequence[str], *, base: str = "") -> str:
@@ -80,12 +80,12 @@ def message(title: str, text: str, *, onward: str = "") -> str:
     return render("message.html", base="", title=title, text=text, onward=onward)
 
 
-def report(seen: StudyView, settings: Mapping[str, Any], version: str) -> str:
+def report(view: StudyView, settings: Mapping[str, Any], version: str) -> str:
     """A self-contained HTML file: what was asked, assumed, paid and decided."""
-    status = seen.status
+    status = view.status
     return render(
-        "report.html", style=asset("style.css"), parts=fragments(seen), settings=asked(status, settings),
-        question=question(status), assumptions=assumptions(status), version=version, **about(seen),
+        "report.html", style=asset("style.css"), parts=fragments(view), settings=asked(status, settings),
+        question=question(status), assumptions=assumptions(status), version=version, **about(view),
     )  # fmt: skip
 
 
@@ -101,11 +101,11 @@ def reproduction(sections: Sequence[Any], heading: str, pictures: Mapping[str, s
     return render("reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns)
 
 
-def notebook(seen: StudyView, without: Sequence[str] = ()) -> str:
+def notebook(view: StudyView, without: Sequence[str] = ()) -> str:
     """A study in a notebook: its status, arms and history."""
-    parts = fragments(seen)
+    parts = fragments(view)
     content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
-    return render("notebook.html", style=asset("style.css"), title=seen.status.name, content=content)
+    return render("notebook.html", style=asset("style.css"), title=view.status.name, content=content)
 
 
 def table(

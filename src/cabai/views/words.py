@@ -137,7 +137,7 @@ def lasting(seconds: float) -> str:
 
 
 def difference(value: float, digits: int | None) -> str:
-    """A difference of two means, of which so many decimals mean something.
+    """A difference of two means, with as many decimals as mean something.
 
     >>> difference(0.0361, 3), difference(0.3, 2), difference(0.0015, 2), difference(0.0, 2), difference(0.0361, None)
     ('0.036', '0.3', 'less than 0.01', '0', '0.036')

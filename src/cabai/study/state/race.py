@@ -180,12 +180,13 @@ class RaceState(Accounts):
         leader = self.leader
         if leader is None:
             return None
-        capital, rivals = self.race.capital(leader), self.race.rivals(leader)
+        capital, target = self.race.capital(leader), self.race.target(leader)
+        rivals = [a for a in self.race.rivals(leader) if capital[a] < target]
         if rivals:
             rival = min(rivals, key=lambda a: capital[a])
         else:  # decided: the arm that is least behind
             rival = min((a for a in range(len(capital)) if a != leader), key=lambda a: self.lead(leader, a) or 0.0)
-        return rival, math.log(capital[rival]), math.log(self.race.target(leader))
+        return rival, math.log(capital[rival]), math.log(target)
 
     def pairs(self, leader: int | None) -> Pairs:
         """The capital of the leader against each other arm, and what is required of it."""
