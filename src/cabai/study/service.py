@@ -30,12 +30,12 @@ def in_short(study: StoredStudy) -> dict[str, Any]:
     return read(study, "short")  # type: ignore[no-any-return]
 
 
-def revision(study: StoredStudy) -> int:
-    """A number that differs after every change."""
+def revision(study: StoredStudy) -> tuple[int, int]:
+    """What differs after every change, also if the study was deleted and another one has its name now."""
     found = study._storage.fetch(tables.LAST_PLACE, (study._row.id,))
     if not found:
         raise study._current.reader.deleted()
-    return int(found[0][0] or 0)
+    return study._row.id, int(found[0][0] or 0)
 
 
 def ask(
