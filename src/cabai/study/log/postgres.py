@@ -208,8 +208,8 @@ class Pool:
         """A new one, unless there are too many; several threads may come here at the same time. Commits are on the disk
         when they return, and transactions that hang are ended after a while, whatever the server's defaults."""
         permit, driver = Permit(), None
-        self.permits.add(permit)
         try:
+            self.permits.add(permit)
             if len(self.permits) > CONNECTIONS:
                 raise psycopg.OperationalError("too many connections of this process are in use")
             # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we
