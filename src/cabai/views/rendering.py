@@ -43,6 +43,7 @@ def environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
+    """A file of templates/ with these values."""
     return environment().get_template(template).render(**values)
 
 
@@ -68,19 +69,9 @@ def fragments(view: StudyView) -> dict[str, str]:
     return {name: render(f"{name}.html", **values) for name in order}
 
 
-def page(view: StudyView, *, base: str = "") -> str:
-    """The page of a study; `base` is the path under which everything is served."""
-    return render("page.html", base=base, parts=fragments(view), status=view.status)
-
-
-def studies(found: Sequence[Any], damaged: Sequence[str], *, base: str = "") -> str:
-    """The page that lists all studies."""
-    return render("studies.html", base=base, found=found, damaged=damaged)
-
-
-def message(title: str, text: str, *, onward: str = "") -> str:
-    """A page with one message and a link to `onward`."""
-    return render("message.html", base="", title=title, text=text, onward=onward)
+def page(view: StudyView) -> str:
+    """The page of a study."""
+    return render("page.html", parts=fragments(view), status=view.status)
 
 
 def report(view: StudyView, settings: Mapping[str, Any], version: str) -> str:
@@ -90,18 +81,6 @@ def report(view: StudyView, settings: Mapping[str, Any], version: str) -> str:
         "report.html", style=asset("style.css"), parts=fragments(view), settings=asked(status, settings),
         question=question(status), assumptions=assumptions(status), version=version, **about(view),
     )  # fmt: skip
-
-
-def leaderboard(tables: Sequence[Mapping[str, Any]], command: str, version: str) -> str:
-    """A self-contained HTML file: a table and plots for each case of a bench."""
-    return render(
-        "leaderboard.html", style=asset("style.css"), base="", tables=tables, command=command, version=version
-    )
-
-
-def reproduction(sections: Sequence[Any], heading: str, pictures: Mapping[str, str], left_columns: Any) -> str:
-    """A self-contained HTML file: the paper's tables and figures, made again."""
-    return render("reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns)
 
 
 def notebook(view: StudyView, without: Sequence[str] = ()) -> str:

@@ -143,6 +143,10 @@ class Accounts:
         """What the event of the last choice must say, where nobody can choose again: a user's own code did."""
         return None
 
+    def claim(self) -> str | None:
+        """What the evidence of the closest pair is for, in words, where that does not go without saying."""
+        return None
+
     def wants(self, arm: int) -> bool:
         """Whether a lapsed pull of an arm is to be offered again."""
         return bool(self.in_play[arm])
