@@ -123,6 +123,23 @@ def test_the_list_moves_too(open_tab, serve, storage):
     page.tab.get_by_role("link", name="second").wait_for()
 
 
+def test_a_long_list_begins_with_the_newest_and_can_be_filtered_also_as_it_moves(open_tab, serve, storage):
+    for number in range(6):
+        judged(f"judges {number}", storage)
+        judged(f"prompts {number}", storage)
+    page = open_tab(serve(storage))
+    shown = page.tab.locator("#studies tbody th:visible")
+    assert shown.all_inner_texts() == [
+        f"{what} {number}" for number in range(5, -1, -1) for what in ("prompts", "judges")
+    ]
+    page.tab.fill("#filter", "JUDGES")
+    assert shown.all_inner_texts() == [f"judges {number}" for number in range(5, -1, -1)]
+    judged("newest judges", storage)
+    judged("newest prompts", storage)
+    page.tab.get_by_role("link", name="newest judges").wait_for()
+    assert shown.all_inner_texts() == ["newest judges", *(f"judges {number}" for number in range(5, -1, -1))]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_have_enough_contrast(open_tab, serve, storage, scheme):
