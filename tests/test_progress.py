@@ -3,6 +3,7 @@ it. `benchmarks/bench_progress.py` measures how well it holds."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -10,11 +11,13 @@ import random
 import re
 import subprocess
 import sys
+import time
 from statistics import NormalDist
 
 import pytest
 
 import cabai
+from cabai.study.run import watching
 from studies import new, reloaded
 
 slow = pytest.mark.slow
@@ -298,6 +301,31 @@ def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(
     said = r"Interrupted: \d+ of 800 scores, \d+ spent.*\. Stored in sqlite:///cabai\.db\. Call it again to continue\."
     assert re.search(said, done.stderr)
     assert cabai.load_study("mine", storage=f"sqlite:///{folder}/cabai.db").status().pulls > 0
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_run_is_watched_on_one_line_of_a_terminal_and_line_by_line_elsewhere(is_live, monkeypatch):
+    said = io.StringIO()
+    said.isatty = lambda: is_live
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(watching, "OFTEN" if is_live else "SELDOM", 0.01)
+    monkeypatch.setenv("COLUMNS", "40")
+
+    def test(arm, item):
+        time.sleep(0.02)
+        return arm == "a"
+
+    cabai.evaluate(["a", "b"], range(60), test, delta=1e-9, costs=[1, 2])
+    shown = said.getvalue()
+    if is_live:
+        *lines, end = shown.removeprefix("\r").removesuffix("\r").split("\r")
+        assert "\n" not in shown
+        assert not end.strip()
+        assert all(re.match(r"\d+ of 120 scores, \d+ spent", line) and len(line) < 40 for line in lines)
+    else:
+        lines = shown.splitlines()
+        assert all(re.match(r"\d\d:\d\d:\d\d \d+ of 120 scores, \d+ spent, .*\d % done", line) for line in lines)
+    assert lines
 
 
 EVEN = (math.sqrt(5) - 1) / 2
