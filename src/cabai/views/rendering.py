@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cabai.study.show.status import Status
 
 HERE = Path(__file__).parent
-PARTS = ("summary", "arms", "history", "pulls", "failures")  # of a study's page; each is sent again when it changes
+PARTS = ["summary", "arms", "history", "pulls", "failures"]  # of a study's page; each is sent again when it changes
+FEW = 20  # arms: with more, their table comes after the pictures
 
 
 @cache
@@ -61,9 +62,10 @@ def about(view: StudyView) -> dict[str, Any]:
 
 
 def fragments(view: StudyView) -> dict[str, str]:
-    """The parts of a study's page, by name."""
-    values = about(view)
-    return {name: render(f"{name}.html", **values) for name in PARTS}
+    """The parts of a study's page, by name, in their order."""
+    values, last = about(view), ["arms"] if len(view.status.arms) > FEW else []
+    order = [name for name in PARTS if name not in last] + last
+    return {name: render(f"{name}.html", **values) for name in order}
 
 
 def page(view: StudyView) -> str:
