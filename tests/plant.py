@@ -234,7 +234,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_budgets::test_known_costs_are_never_overdrawn_by_any_number_of_workers"),
     ("study/rules/telling.py", "if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):",
      "if told.reward != result.reward:",
-     "test_study_refusals::test_telling_something_else_of_a_told_pull_is_refused_and_changes_nothing"),
+     "test_server::test_a_pull_is_renewed_and_released_by_who_has_it_and_told_once"),
     ("study/rules/telling.py", "held.worker not in (None, worker)", "False",
      "test_study::test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it_back"),
     ("study/rules/amending.py", "len(before.arms) - len(before.dropped) == 2",

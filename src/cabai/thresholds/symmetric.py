@@ -121,7 +121,7 @@ def is_shown(rules, t, b, a, epsilon):
 
 
 def excess(rules, t, b, a, epsilon):
-    """By how much log E is above the level. Positive where `is_shown`, which a cheaper test may deny: only there."""
+    """By how much log E is above the level; positive only where `is_shown`, which a cheaper test may deny."""
     found = max(log_e(rules, b, a, epsilon, 0.0, np.inf), 0.0) - rules.level
     return max(found, 1e-9) if is_shown(rules, t, b, a, epsilon) else min(found, 0.0)
 
