@@ -11,7 +11,7 @@ takes about ten minutes on two quiet cores.
    code: every study is warmed up before anything is measured. In each turn, studies and bare come in another order: a
    job is slower after another kind of work, whatever the length of its log.
 2. Many processes on one SQLite file, each as fast as it can: is every process served? A wait is for one ask and one
-   tell together.
+   tell together. Bare tries for the write lock as often as a study does: SQLite's own waiting serves some last.
 3. 1 to 256 workers on PostgreSQL, 3 arms: threads of up to 4 processes, with up to 8 connections each, as a study has;
    bare has the same threads, processes and connections, and makes every call a separate transaction. Threads that wait
    for a study share one; so there are also 8 workers in 8 processes, where nothing is shared. Workers have compiled
@@ -28,6 +28,7 @@ import argparse
 import multiprocessing
 import os
 import queue
+import random
 import re
 import sqlite3
 import sys
@@ -44,6 +45,7 @@ import psycopg
 
 from cabai.study import create_study, load_study
 from cabai.study.log import storage
+from cabai.study.log.sqlite import PAUSE
 from cabai.study.stored import StoredStudy as Study
 from cabai.support.tables import table
 
@@ -231,16 +233,47 @@ def tell_something(study: Study) -> None:
 
 
 def many_processes(place: Path, *, quick: bool) -> None:
-    seconds, processes = 10.0 if quick else 30.0, 30
-    url = f"sqlite:///{place}/shared.db"
-    study = create_study("shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=url)
-    study.settings.kernels.compile()  # the processes inherit it
-    found = in_processes(processes, serve, url, 1, seconds)
-    counts = [count for count, _ in found]
-    print(f"\n{processes} processes on one SQLite file, for {seconds:g} s")
-    heading = ["tells per second", "of one: least", "most", "longest wait, s", "goal"]
-    row = [f"{sum(counts) / seconds:.0f}", f"{min(counts)}", f"{max(counts)}", f"{max(w for _, w in found):.2f}", "3"]
-    print(table([heading, row]), flush=True)
+    turns, seconds, processes = 2, 5.0 if quick else 15.0, 30
+    files = place / "shared.db", place / "shared-bare.db"
+    for file in files:
+        study = create_study(
+            "shared", arms=["a", "b", "c"], family="gaussian(variance=1)", delta=1e-9, storage=f"sqlite:///{file}"
+        )
+        study.settings.kernels.compile()  # the processes inherit it
+    found: tuple[list[Any], list[Any]] = [], []
+    for _ in range(turns):
+        found[0].extend(in_processes(processes, serve, f"sqlite:///{files[0]}", 1, seconds))
+        found[1].extend(in_processes(processes, serve_bare_sqlite, files[1], seconds, study._row.id))
+    print(f"\n{processes} processes on one SQLite file, for {turns} times {seconds:g} s")
+    rows = [["", "tells per second", "of one: least", "most", "longest wait, s", "goal"]]
+    for name, goal, each in (("study", "3", found[0]), ("bare", "", found[1])):
+        counts = [count for count, _ in each]
+        row = [name, f"{sum(counts) / (turns * seconds):.0f}", f"{min(counts)}", f"{max(counts)}"]
+        rows.append([*row, f"{max(wait for _, wait in each):.2f}", goal])
+    print(table(rows), flush=True)
+
+
+def serve_bare_sqlite(begin: Callable[[], Any], file: Path, seconds: float, study: int) -> list[Any]:
+    connection = sqlite3.connect(file, isolation_level=None, timeout=0, check_same_thread=False)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    numbers, chance = iter(range(10**6 + os.getpid() * 10**6, 2**62)), random.Random(os.getpid())
+
+    def begun() -> bool:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return True
+        except sqlite3.OperationalError:
+            return False
+
+    def job() -> None:
+        for values in bare_events(study, next(numbers)):
+            while not begun():
+                time.sleep(chance.uniform(*PAUSE))
+            connection.execute(BARE, values)
+            connection.execute("COMMIT")
+
+    return in_threads(1, seconds, begin, job)
 
 
 def in_processes(processes: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:

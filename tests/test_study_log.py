@@ -18,6 +18,7 @@ import pytest
 import cabai
 from cabai.study import Study, create_study, current, load_study, service
 from cabai.study.current import new_state
+from cabai.study.log import postgres
 from shell import here
 from storages import BOTH, looked
 from studies import new, reloaded
@@ -524,9 +525,10 @@ def test_a_study_with_items_is_not_split():
         study.split(10)
 
 
-def test_an_interrupted_import_makes_nothing(folder, monkeypatch):
-    storage = f"sqlite:///{folder}/cabai.db"
-    study = played(create_study("study", **ARMS, storage=storage), 4, seed=1)
+@BOTH
+def test_an_interrupted_import_makes_nothing(url, folder, monkeypatch):
+    monkeypatch.setattr(postgres, "AT_A_TIME", 3)
+    study = played(create_study("study", **ARMS, storage=url), 4, seed=1)
     whole(study, folder / "study.jsonl")
     commit = study._storage.commit
 
@@ -535,7 +537,7 @@ def test_an_interrupted_import_makes_nothing(folder, monkeypatch):
 
     monkeypatch.setattr(study._storage, "commit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        cabai.import_study(folder / "study.jsonl", name="copy", storage=storage)
+        cabai.import_study(folder / "study.jsonl", name="copy", storage=url)
     monkeypatch.setattr(study._storage, "commit", commit)
-    assert cabai.list_studies(storage=storage) == ["study"]
-    assert stored(cabai.import_study(folder / "study.jsonl", name="copy", storage=storage)) == stored(study)
+    assert cabai.list_studies(storage=url) == ["study"]
+    assert stored(cabai.import_study(folder / "study.jsonl", name="copy", storage=url)) == stored(study)

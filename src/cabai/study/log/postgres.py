@@ -24,6 +24,7 @@ NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are res
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
 NO_EVENT = (None,)
+AT_A_TIME = 10_000  # statements in one message
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
 prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
@@ -64,6 +65,8 @@ class PostgresConnection:
     def append(self, study: int, events: Iterable[Event]) -> None:
         self.prepare()
         for event in events:
+            if len(self.writes) == AT_A_TIME:
+                self.send()
             self.writes.append(f"EXECUTE cabai_append ({study}, {', '.join(map(self.literal, event))})")
 
     def now(self) -> float:
@@ -101,9 +104,14 @@ class PostgresConnection:
         pipeline: that takes the client half as long again."""
         if self.driver.pgconn.transaction_status == INERROR:  # PostgreSQL would roll back, and psycopg say nothing
             raise DatabaseError("the transaction has failed")
+        self.send("COMMIT")
+
+    def send(self, *last: str) -> None:
+        """Execute what is to be written."""
         if self.writes:
             self.start()
-        self.execute("; ".join([*self.writes, "COMMIT"]))
+        texts, self.writes = [*self.writes, *last], []
+        self.execute("; ".join(texts))
 
     def execute(self, text: str, values: Sequence[Any] | None = None) -> Any:
         try:
