@@ -570,32 +570,6 @@ def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: An
 # 5. Forks
 
 
-@BOTH
-def test_parent_and_forked_child_both_go_on(url: str) -> None:
-    study = new_study(url)
-    told = {}
-
-    def tell(count: int) -> dict[str, Any]:
-        pulls = [study.ask() for _ in range(count)]
-        for pull in pulls:
-            study.tell(pull, 0.0, cost=1.0)
-        return {pull.id: (0.0, 1.0, None) for pull in pulls}
-
-    told |= tell(5)
-
-    def work(report: Any) -> None:
-        for _ in range(20):
-            for pull in tell(1):
-                report("told", pull, 0.0, 1.0, None)
-
-    children = [Child(work) for _ in range(2)]
-    told |= tell(20)
-    told |= told_in(join(children))
-    told |= tell(5)
-    assert len(told) == len(study.observations()) == 70
-    check_log(study, told)
-
-
 def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Path) -> None:
     """SQLite puts its log away when the last process that has the file open closes it: the child must count as one."""
     url = f"sqlite:///{folder}/cabai.db"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -153,9 +152,3 @@ def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
     assert sum(abs(gap - epsilon) < 1e-6 * max(1.0, epsilon) for gap in nearest) >= len(found) / 2
     [half] = some_within(found[:1], epsilon)
     assert right_arms(half.instance, epsilon).tolist() == [0, 2]
-
-
-def test_a_certificate_that_was_changed_by_hand_is_not_one(certificate, tmp_path):
-    dataclasses.replace(certificate, threshold="paper").save(tmp_path / "x.json")
-    with pytest.raises(cabai.InvalidInput, match="its threshold is paper"):
-        cabai.create_study("no", **STUDY, threshold=str(tmp_path / "x.json"), storage="memory")
