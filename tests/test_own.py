@@ -322,10 +322,31 @@ def misspelt(arms, run, rules):
     return 0 if run.t < 4 else arms[0].pullz
 
 
+@cabai.policy
+def forgetful(arms, run, rules):
+    if run.t < 4:
+        return 0
+
+
+@cabai.policy
+def half_an_arm(arms, run, rules):
+    return 0.5 if run.t > 3 else 0
+
+
+@pytest.mark.parametrize(("policy", "what"), [(forgetful, "None"), (half_an_arm, "a fraction")])
+def test_a_policy_that_does_not_return_the_number_of_an_arm_is_refused(policy, what):
+    """None was called a bug of cabai; a fraction was cut off."""
+    message = rf"policy {policy.name} must return the number of an arm; .*test_own.py, line \d+, can return {what}\."
+    with pytest.raises(cabai.InvalidInput, match=message):
+        cabai.simulate(cabai.Instance("gaussian", [3, 0], [1, 1]), policy, trajectories=5, max_pulls=50)
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
         (broken_later, "chose an arm that does not exist"),
+        (forgetful, "must return the number of an arm, got None"),
+        (half_an_arm, "must return the number of an arm, got 0.5"),
         (misspelt, r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'"),
     ],
 )

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 
-from cabai.core.compiling import compiled, functions_in, is_ours, seen_by_name
+from cabai.core.compiling import compiled, functions_in, is_ours, returned_by, seen_by_name
 from cabai.core.state import Layout
 from cabai.support.own import PACKAGE
 from cabai.support.specialise import plain_functions_of
@@ -20,7 +21,19 @@ from cabai.support.validation import InvalidInput, meant
 
 def compiled_rule(setup: Any, function: Any, signature: Any) -> Any:
     """Compile a policy's `choose` or `stop`, for callers that do not know the names of the policy's fields."""
-    return explained(setup, function, seen_by_name(function, setup.layout), signature)
+    rule = explained(setup, function, seen_by_name(function, setup.layout), signature)
+    if function is setup.choose and not is_ours(function):
+        for kind in returned_by(function):
+            if not isinstance(kind, types.Integer | types.Boolean):
+                what, (file, line) = (
+                    "a fraction" if isinstance(kind, types.Float) else "None",
+                    where_it_returns(function),
+                )
+                raise InvalidInput(
+                    f"policy {setup.policy} must return the number of an arm; the function that ends in {file}, line "
+                    f"{line}, can return {what}."
+                )
+    return rule
 
 
 def explained(setup: Any, function: Any, form: Any, signature: Any) -> Any:

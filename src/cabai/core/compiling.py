@@ -80,6 +80,11 @@ def _helper(function: Any) -> Any:
     return _compile(_with_compiled_helpers(function), None, "", options)
 
 
+def returned_by(function: Any) -> list[Any]:
+    """The types of what a helper returns, as far as it was compiled."""
+    return [each.return_type for each in _helper(function).nopython_signatures]
+
+
 @cache
 def types_of(*kinds: np.dtype[np.void]) -> tuple[Any, Any, Any]:
     """Numba's types for an array of arms, a run and rules with these dtypes."""

@@ -25,8 +25,10 @@ from cabai.core.state import Layout, Record, Records, copy_of
 from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import errors_by_line
 from cabai.support.specialise import copied
+from cabai.support.validation import InvalidInput, shown
 
 T = TypeVar("T")
+WHOLE = (int, np.integer, np.bool_)
 WORTH_COMPILING = 1.0  # seconds in plain functions: about the time to compile them, so at worst it takes twice as long
 
 
@@ -47,7 +49,10 @@ class Kernels:
         self._call("observe", arms, run, a, reward, cost, rules=rules)
 
     def choose(self, arms: NDArray[Any], run: Any, rules: Any = None) -> int:
-        return int(self._call("choose", arms, run, rules=rules))
+        chosen = self._call("choose", arms, run, rules=rules)
+        if not isinstance(chosen, WHOLE):
+            raise InvalidInput(f"policy {self.setup.policy} must return the number of an arm, got {shown(chosen)}.")
+        return int(chosen)
 
     def stop(self, arms: NDArray[Any], run: Any, rules: Any = None) -> bool:
         return bool(self._call("stop", arms, run, rules=rules))

@@ -118,8 +118,10 @@ class Guards:
         if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
             text = "Open the address that cabai serve printed: it ends with the token."
             return message("A token is needed", text, 401, {"WWW-Authenticate": "Bearer"})
+        has_one = Headers(scope=scope).get("authorization", "").removeprefix("Bearer").strip()
         detail = (
-            "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve printed."
+            f"{'the token is not one of this server' if has_one else 'a token is needed'}: `Authorization: Bearer "
+            "TOKEN`, or in a browser the address that cabai serve printed."
         )
         return problem("no-access", detail, {"WWW-Authenticate": "Bearer"})
 
