@@ -283,12 +283,13 @@ def test_it_is_cheaper_than_contrast():
 
 
 def test_a_period_counts_as_was_clear_before_it(clock):
-    """Sums of a period count whole, or not at all, by what was known before the period."""
+    """Sums of a period count whole, or not at all, by what was known before the period: a leads then, and falls
+    behind b in it."""
     study = new(threshold="champion", costs=[1, 1, 1])
     study.tell_counts({"a": (10, 9), "b": (10, 5), "c": (10, 1)}, period="1")
-    study.tell_counts({"a": (4, 1), "b": (20, 20), "c": (3, 0)}, period="2")
+    study.tell_counts({"a": (40, 1), "b": (20, 20), "c": (3, 0)}, period="2")
     arms = study._current.look(lambda found: found.ordered.arms)
-    assert arms["rivals"].tolist() == [20, 4, 4]
+    assert arms["rivals"].tolist() == [20, 40, 40]
     assert arms["rival_rewards"].tolist() == [20, 1, 1]
     check_replay(study)
 

@@ -80,7 +80,7 @@ def test_compare_takes_a_file_of_instances_and_draws_a_panel_each(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "compare takes a cabai.Instance, or a list or a dictionary of them, got {}"),
+        ("", "FILE has no instances: write a table of each, with family, means and costs."),
         ("[a]\nmeans = [1]", "[a] in FILE must be a table with family, means and costs, and may have names, cost_mod"),
         ("[a]\nfamily = 'gaussian'\nmeans = [1]\ncosts = [1]", "[a] in FILE: an instance needs at least 2 arms"),
         ("a =", "cannot read the instances in FILE"),
@@ -143,6 +143,11 @@ def test_every_error_is_one_line_and_exit_code_2(arguments, message):
     as_json = here(*arguments, "--json")
     assert as_json.returncode == 2
     assert message.partition(";")[0] in json.loads(as_json.stderr)["error"] or arguments == ["bond"]
+
+
+def test_an_error_of_the_system_says_which_file_could_not_be_opened(tmp_path):
+    done = here("serve", "--token-file", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "cabai: cannot open .: Is a directory.\n")
 
 
 def test_a_missing_extra_is_named():

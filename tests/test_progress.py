@@ -254,6 +254,26 @@ def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
     assert f"leads, ahead of {status.rival} by " in status.sentence
 
 
+@pytest.mark.parametrize("items", [None, 400])
+def test_the_history_has_the_lead_over_the_next_best_whoever_the_closest_rival_is(items):
+    about = {"items": items} if items else {}
+    study = cabai.create_study(f"lead {items}", arms=["a", "b", "c"], family="bernoulli", costs=[1, 2, 9], seed=1,
+                               storage="memory", **about)  # fmt: skip
+    chance, rivals = random.Random(5), set()
+    seen = 0
+    for _ in range(150):
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < {"a": 0.8, "b": 0.75, "c": 0.5}[pull.arm]))
+        *_, point = study.history()
+        if len(study.history()) > seen and point.lead is not None:
+            arms = study.status().arms
+            behind = {arm.name: arm.behind for arm in arms if arm.in_play and arm.behind is not None}
+            assert point.lead == pytest.approx(min(behind.values()))
+            rivals.add(point.rival == min(behind, key=behind.get))
+        seen = len(study.history())
+    assert rivals == {True, False}
+
+
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
     code = (
         "import cabai, itertools, os, signal\n"

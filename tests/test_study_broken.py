@@ -312,3 +312,22 @@ def test_a_connection_that_was_interrupted_as_it_was_made_leaves_room_for_anothe
                 study.ask()
             kept.append(error.value)
     assert study.ask().number == 1
+
+
+@POSTGRES
+@pytest.mark.parametrize("encoding", ["UTF8", "latin1", "SQL_ASCII"])
+def test_any_text_and_any_number_is_stored_as_it_is(url, encoding):
+    """Whatever encoding the URL or the server asks for; a commit has all values in its text."""
+    arms = ["größte", "最大", "it's; DROP TABLE cabai_event; --", 'a\\"b', "%s ? $1 {}"]
+    name, options = "'s \\' ?", f"?client_encoding={encoding}"
+    study = create_study(name, arms=arms, family="gaussian(variance=1)", storage=url + options)
+    told = {}
+    for reward, cost in ((0.1, 5e-324), (-123456789.1, 1e-7), (1 / 3, 1e308), (5e-324, 2.0), (-0.0, 1 / 7)):
+        pull = study.ask(worker=f"'{arms[3]}' ?", request="E'\\x00'")
+        study.tell(pull, reward, cost=cost)
+        told[pull.id] = (reward, cost, None)
+    study.tell(study.ask(), failed="' \\ \n ? %s 最", cost=1.0)
+    assert load_study(study.name, storage=url).arms == tuple(arms)
+    found = load_study(study.name, storage=url).observations()
+    assert {each["pull"]: (each["reward"], each["cost"], each["failed"]) for each in found[:-1]} == told
+    assert (found[-1]["failed"], found[0]["worker"]) == ("' \\ \n ? %s 最", f"'{arms[3]}' ?")

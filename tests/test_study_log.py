@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, current, load_study
+from cabai.study import Study, create_study, current, load_study, service
 from cabai.study.current import new_state
 from shell import here
 from storages import BOTH, looked
@@ -502,16 +502,17 @@ def test_one_of_two_imports_of_a_name_at_the_same_time_is_refused(url, folder):
 
 @BOTH
 def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
-    ids, tokens = set(), set()
+    ids, tokens, revisions = set(), set(), set()
     for _ in range(4):
         study = create_study("study", **ARMS, storage=url)
         ids.add(study._row.id)
         tokens.add(token(study))
+        revisions.add(service.revision(study))
         study.tell(study.ask(), 1, 1.0)
         cabai.delete_study("study", storage=url)
         assert looked(study._storage, "SELECT count(*) FROM cabai_event") == [(0,)]
         assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(0,)]
-    assert len(ids) == len(tokens) == 4
+    assert len(ids) == len(tokens) == len(revisions) == 4
 
 
 # 5. Studies with items

@@ -399,7 +399,7 @@ def test_a_list_shows_of_each_study_what_its_status_does_and_reads_only_those_th
         for one, (place, listed) in zip(studies, found.values(), strict=True):
             status = one.status()
             assert listed._asdict() == {name: getattr(status, name) for name in listed._fields}
-            assert place == service.revision(one)
+            assert place == service.revision(one)[1]
         assert sum(each is not kept.get(id_) for id_, each in found.items()) <= (1 if kept else 3)
         kept = found
     assert {each.stopped for _, each in kept.values()} == {True, False}

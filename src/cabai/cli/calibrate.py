@@ -19,8 +19,8 @@ def calibrate(
     the bill. This command searches the instances that are hardest for one policy, family, number of arms and delta. It
     finds the smallest c for which stopping at Z > log(c (1 + log t) / delta) is wrong with probability at most delta
     on them. The result is a threshold, calibrated(c=...), and a certificate: what was searched, and with what
-    confidence. It is evidence, not a proof, and says nothing about runs longer than --max-pulls. If you need a proof,
-    use the threshold `contrast`.
+    confidence. It is evidence, not a proof, and says nothing about runs longer than --max-pulls. If you need a
+    proof, leave out the threshold: the default is proven.
 
     Example: cabai calibrate --family gaussian --costs 1,0.1,0.01 --policy co --delta 0.05 --out trial.json
 

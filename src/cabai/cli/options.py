@@ -196,7 +196,10 @@ def read_instances(file: str) -> dict[str, Instance]:
     try:
         tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"cannot read the instances in {file}: {error}.") from None
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"cannot read the instances in {file}: {why}.") from None
+    if not tables:
+        raise InvalidInput(f"{file} has no instances: write a table of each, with family, means and costs.")
     found, known = {}, settings_for("instance")
     for name, given in tables.items():
         if not isinstance(given, dict) or not {"family", "means", "costs"} <= set(given) <= set(known):

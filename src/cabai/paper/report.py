@@ -126,4 +126,6 @@ def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> 
         for section in sections
         for figure in section.figures
     }
-    return views.reproduction(sections, heading, pictures, left_columns)
+    return views.render(
+        "reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns
+    )

@@ -149,7 +149,8 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
-        return HTMLResponse(views.studies(*studies.listed(address_of(request))))
+        found, damaged = studies.listed(address_of(request))
+        return HTMLResponse(views.render("studies.html", found=found, damaged=damaged))
 
     @app.get("/studies/{name}", include_in_schema=False)
     def page_of(name: str) -> Response:
@@ -277,7 +278,7 @@ def add_problems(app: FastAPI, studies: OpenStudies) -> None:
         text = studies.without_place(str(error), address_of(request))
         answer = problems.problem_of(error, text)
         if is_page(request.scope) and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(views.message("cabai", text, onward=""), answer.status_code)
+            return problems.message("cabai", text, answer.status_code)
         return answer
 
     def of_a_request(_: Request, error: Exception) -> Response:

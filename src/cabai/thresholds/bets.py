@@ -139,11 +139,11 @@ def excess(rules, t, b, a, epsilon):
 
 @apart
 def test(rules, b, a, epsilon, no, yes):
-    """A lower bound on log E_{b,a}; see `least_log_e`. Most pairs are rejected without logarithms."""
+    """A lower bound on log E_{b,a}, if it is positive: see `least_log_e`. Most pairs are rejected without logs."""
     m, width, most = fit(rules, b, a, epsilon, no)
     if not most > no:
         return -np.inf
-    return least_log_e(rules, b, a, 0, 0.0, 1.0, m, 0.0, 0.0, width, epsilon, no, yes)[0]
+    return least_log_e(rules, b, a, 0, 0.0, 1.0, m, 0.0, 0.0, width, epsilon, max(no, 0.0), yes)[0]
 
 
 @slot

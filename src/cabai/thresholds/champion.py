@@ -70,7 +70,7 @@ def is_worth_testing(rules, t, b, a):
 def surplus(rules, t, b, a):
     if not b.tested_mean > a.tested_mean:
         return -rules.level
-    return max(log_f(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+    return max(log_f(rules, b, a, 0.0, np.inf), 0.0) - rules.level
 
 
 def is_settled_within(rules, t, b, a):

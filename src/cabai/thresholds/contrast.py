@@ -78,7 +78,7 @@ def is_worth_testing(rules, t, b, a):
 def surplus(rules, t, b, a):
     if not b.tested_mean > a.tested_mean:
         return -rules.level
-    return max(plain_log_e(rules, b, a, -np.inf, np.inf), 0.0) - rules.level
+    return max(plain_log_e(rules, b, a, 0.0, np.inf), 0.0) - rules.level
 
 
 def is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a):
@@ -142,7 +142,7 @@ def may_be_shown(rules, b, a, epsilon):
 def excess(rules, t, b, a, epsilon):
     if not b.tested_mean > a.tested_mean - epsilon:
         return -rules.level
-    return max(log_e_within(rules, b, a, epsilon, -np.inf, np.inf), 0.0) - rules.level
+    return max(log_e_within(rules, b, a, epsilon, 0.0, np.inf), 0.0) - rules.level
 
 
 def log_e_within(rules, b, a, epsilon, no, yes):

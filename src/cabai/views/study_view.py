@@ -114,14 +114,15 @@ def progress_over_bill(view: StudyView) -> Tracks:
 
 
 def lead_over_bill(view: StudyView) -> Tracks:
-    """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, as shown now."""
+    """How far the leader was ahead of the next best, against the bill; and how far it is at most, as shown now."""
     status = view.status
     end = status.spent - status.spent_late
     found = [(point.spent, point.lead) for point in view.history if point.lead is not None and point.spent > end / 20]
-    if not status.stopped and status.lead is not None:
-        found.append((end, status.lead))
+    leads = [arm.behind for arm in status.arms if arm.in_play and arm.behind is not None]
+    if not status.stopped and leads:
+        found.append((end, min(leads)))
     most = [] if status.lead_at_most is None else [(0.0, status.lead_at_most), (end, status.lead_at_most)]
-    return {("lead", "main"): found, ("at most, proven by now", "limit"): most if found else []}
+    return {("lead over the next best", "main"): found, ("at most, proven by now", "limit"): most if found else []}
 
 
 def bill_over_time(view: StudyView) -> Tracks:
@@ -142,7 +143,7 @@ def charts(view: StudyView) -> list[Chart]:
     """Progress and the leader's lead against the bill, and the bill over time."""
     status, bill, lead = view.status, bill_over_time(view), lead_over_bill(view)
     end, spent = bill["spent", "main"][-1]
-    ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
+    ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over the next best"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
     paid = "ended" if status.stopped else status.outlook if status.looks_tied else paid
     found = [

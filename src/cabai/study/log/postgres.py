@@ -120,8 +120,7 @@ class PostgresConnection:
             return repr(float(value)) if isinstance(value, float) else str(int(value))
         if "\0" in value:
             raise DatabaseError("text cannot contain NUL.")
-        encoding = self.driver.info.encoding
-        return psycopg.pq.Escaping(self.driver.pgconn).escape_literal(value.encode(encoding)).decode(encoding)
+        return psycopg.pq.Escaping(self.driver.pgconn).escape_literal(value.encode()).decode()
 
     def give_back(self) -> None:
         self.pool.give_back(self.driver)
@@ -209,13 +208,14 @@ class Pool:
         """A new one, unless there are too many; several threads may come here at the same time. Commits are on the disk
         when they return, and transactions that hang are ended after a while, whatever the server's defaults."""
         permit, driver = Permit(), None
-        self.permits.add(permit)
         try:
+            self.permits.add(permit)
             if len(self.permits) > CONNECTIONS:
                 raise psycopg.OperationalError("too many connections of this process are in use")
             # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we
             # prepared.
-            driver = Driver.connect(**self.options, autocommit=True, prepare_threshold=None)
+            options = {**self.options, "client_encoding": "UTF8"}
+            driver = Driver.connect(**options, autocommit=True, prepare_threshold=None)
             driver.permit = permit
             self.made.add(driver)
             patience = f"{database.PATIENCE * 1000:.0f}"

@@ -49,8 +49,8 @@ def check_use(settings: Settings) -> None:
     keeps = "keep" in dict(binding(threshold.functions))
     if threshold.is_own or keeps or threshold.needs_first(settings.family):
         raise InvalidInput(
-            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: use "
-            "contrast, the default, or evalue for bernoulli."
+            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: "
+            "leave out the threshold, or use evalue for bernoulli."
         )
     if isinstance(threshold, Calibrated):
         raise InvalidInput(

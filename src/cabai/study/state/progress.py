@@ -50,6 +50,8 @@ SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the differenc
 ENDING = 0.999  # the most progress before the end
 UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
 
+Pairs = Sequence[tuple[float, float] | None]  # of the leader with each arm: evidence, and what is required of it
+
 
 class Claim(NamedTuple):
     """That b is better than a, or at most epsilon worse, and the evidence for it."""
@@ -170,24 +172,26 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     for hub, needs in by_hub.items():
         for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
             more[a] = max(more[a], max(pulls, fewest) - n[a])
+    certain = sum(costs[a] * max(fewest - n[a], 0.0) for a in {arm for claim in claims for arm in claim[:2]})
     price = sum(c * m for c, m in zip(costs, more, strict=True))
     spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
     is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
-    return remaining(state, price, sum(more), spent, len(claims))._replace(looks_tied=is_slow)
+    return remaining(state, price, sum(more), spent, len(claims), certain=certain)._replace(looks_tied=is_slow)
 
 
 def remaining(
-    state: Any, price: float, results: float, spent: float, claims: int, everything: float = math.inf
-) -> Remaining:
-    """What is left: the price, as far as it can be trusted, of results to come; `everything` is the most."""
-    left = min(spent ** (1 - TRUSTED) * price**TRUSTED if spent > 0 else price, everything)
+    state: Any, price: float, results: float, spent: float, claims: int, everything: float = math.inf,
+    certain: float = 0.0,
+) -> Remaining:  # fmt: skip
+    """What is left: the price, as far as it can be trusted, of results to come, from `certain` to `everything`."""
+    left = min(max(spent ** (1 - TRUSTED) * price**TRUSTED if spent > 0 else price, certain), everything)
     results *= left / price if price > 0 else 0.0
     in_all = state.told + state.in_sums + results
     width, share = in_all / (in_all + FEW), left / everything if left > 0 else 0.0
     most = min(MOST**width * left, everything)
     under_way = int(state.live.sum())
     known = results / (results + under_way) if under_way else 1.0
-    least = min(LEAST**width * claims**0.25 * (1 + share) * known * left, most)
+    least = min(max(LEAST**width * claims**0.25 * (1 + share) * known * left, certain), most)
     return Remaining(left, results, least, most, spent, rest_of(state, left, results))
 
 
