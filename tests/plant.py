@@ -213,7 +213,7 @@ FAULTS = [Fault(*each) for each in [
     ("study/state/accounts.py", "bool(self.bill >= limit * (1 - ROUNDING))", "bool(self.bill > limit)",
      "test_study_budgets::test_a_budget_that_is_used_up_ends_a_study_though_the_next_pull_is_free"),
     ("study/state/accounts.py", "(self.gone if pull.withdrawn else self.live)[a] -= 1", "self.live[a] -= 1",
-     "test_study_log::test_a_state_from_a_snapshot_is_the_fold_of_all_events_at_every_event"),
+     "test_study_arms::test_pulls_under_way_of_a_dropped_arm_are_withdrawn_and_what_waited_for_them_counts"),
     ("study/state/sampled.py", "while self.waiting_order and self.waiting_order[0] < missing:",
      "while self.waiting_order:", "test_study_order::test_what_is_told_early_waits_and_is_shown"),
     ("study/state/sampled.py", "self.through > certified", "self.through > certified + 1",

@@ -82,6 +82,8 @@ def test_pulls_under_way_of_a_dropped_arm_are_withdrawn_and_what_waited_for_them
     assert [each["counted"] for each in study.observations()] == [True, True, False]
     with pytest.raises(AlreadyTold):
         study.tell(first, 0, 2.5)
+    study.tell_counts({"b": (10, 5, 1.0), "c": (10, 5, 1.0)})  # which is refused while pulls are under way
+    assert study.status().pulls == 22
 
 
 def test_an_arm_without_a_reward_may_be_dropped():

@@ -359,7 +359,7 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
     command = [sys.executable, "-m", "cabai", "run", "judges.toml"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     storage = f"sqlite:///{folder}/cabai.db"
-    for _ in range(600):
+    for _ in range(6000):
         begun = (folder / "cabai.db").exists() and "judges" in cabai.list_studies(storage=storage)
         if begun and cabai.load_study("judges", storage=storage).status().pulls >= 3:
             break
@@ -378,8 +378,11 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
     assert not any(each["failed"] for each in after)
 
 
+LINE = r"\r\d+ pulls, [\d.]+ spent, .* leads"
+
+
 def run_on_a_terminal(folder):
-    """What `cabai run judges.toml` writes to stdout, and to a terminal as stderr."""
+    """What `cabai run judges.toml` writes to stdout, and to a terminal as stderr; a file says that a line was seen."""
     main, other = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -396,17 +399,20 @@ def run_on_a_terminal(folder):
         if not part:
             break
         shown += part
+        if re.search(LINE, shown.decode(errors="ignore")):
+            (folder / "seen").touch()
     out, _ = process.communicate(timeout=300)
     os.close(main)
     return out, shown.decode()
 
 
 def test_on_a_terminal_there_is_a_live_line(folder):
-    (folder / "judge.py").write_text(JUDGE + "time.sleep(0.05)\n")  # else it may end before the first line
+    wait = "while sys.argv[2].endswith('-5') and not pathlib.Path('seen').exists():\n    time.sleep(0.02)\n"
+    (folder / "judge.py").write_text(f"{JUDGE}import pathlib\n{wait}")  # else it may end before the first line
     out, shown = run_on_a_terminal(folder)
     assert "Decided: large" in out
     assert "\x1b" not in out
-    assert re.search(r"\r\d+ pulls, [\d.]+ spent, .* leads", shown)
+    assert re.search(LINE, shown)
 
 
 def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):

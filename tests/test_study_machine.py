@@ -170,6 +170,8 @@ class Model:
 
 
 class StudyMachine(RuleBasedStateMachine):
+    limits = None, None  # of pulls, of cost
+
     def __init__(self):
         super().__init__()
         self.clock, self.time = Clock(), module.time
@@ -180,16 +182,14 @@ class StudyMachine(RuleBasedStateMachine):
         module.time = self.time
 
     @initialize(
-        max_pulls=st.sampled_from([None, None, None, 1, 8, 25]),
-        max_cost=st.sampled_from([None, None, None, 1, 10, 30]),
         known=st.booleans(),
         on_lapse=st.sampled_from(["offer", "fail"]),
         good=st.sampled_from(ARMS),
         kept=st.sampled_from([3, 0]),
         n=st.sampled_from([30, 9, 0]),
     )
-    def create(self, max_pulls, max_cost, known, on_lapse, good, kept, n):
-        self.name = f"machine {next(NAMES)}"
+    def create(self, known, on_lapse, good, kept, n):
+        self.name, (max_pulls, max_cost) = f"machine {next(NAMES)}", self.limits
         self.options = {
             "arms": ARMS, "family": "bernoulli", "policy": "uniform", "threshold": "paper", "delta": DELTA,
             "lease": LEASE, "storage": "memory", "max_pulls": max_pulls, "max_cost": max_cost,
@@ -392,9 +392,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
-def run_machine(examples: int, steps: int) -> None:
+def run_machine(limits: tuple, examples: int, steps: int) -> None:
     run_state_machine_as_test(
-        StudyMachine,
+        type("Limited", (StudyMachine,), {"limits": limits}),
         settings=settings(
             max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None,
             suppress_health_check=QUIET,
@@ -402,10 +402,15 @@ def run_machine(examples: int, steps: int) -> None:
     )  # fmt: skip
 
 
-def test_any_sequence_of_operations_leaves_the_study_as_the_model():
-    run_machine(examples=12, steps=30)
+LIMITS = [(None, None), (8, None), (25, None), (None, 10), (None, 30), (25, 30), (1, 1)]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_any_sequence_of_operations_leaves_the_study_as_the_model(limits):
+    run_machine(limits, examples=3, steps=30)
 
 
 @pytest.mark.slow
-def test_many_long_sequences_of_operations_leave_the_study_as_the_model():
-    run_machine(examples=300, steps=60)
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_many_long_sequences_of_operations_leave_the_study_as_the_model(limits):
+    run_machine(limits, examples=45, steps=60)
