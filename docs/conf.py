@@ -26,7 +26,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "site_parts"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4  # by the names that forges give them
 
-# The notebooks are run anew by every build, each in a folder of its own.
+# The notebooks are run again by every build, each in a folder of its own.
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True

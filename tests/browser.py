@@ -36,7 +36,7 @@ class Page:
     def __init__(self, browser: Any, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(20_000)
+        self.tab.set_default_timeout(60_000)
         self.asked: list[str] = []
         self.errors: list[str] = []
         self.tab.on("request", lambda request: self.asked.append(request.url))

@@ -46,12 +46,15 @@ class Play:
 
 
 def check_order_of_asking(study: Any, *fields: str) -> None:
-    """Arms have the records, and the study the decision, of one worker who is told in the order of asking."""
+    """Arms have the records, and the study the decision, of one worker who was handed the same arms and told in the
+    order of asking, and who stops with the first result that decides. (Nothing has failed.)"""
     play, arms = Play(study.settings), study._current.look(lambda found: found.ordered.arms)
-    for each in sorted(study.observations(), key=lambda each: int(each["pull"].partition("-")[2])):
-        if each["counted"]:
-            play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
+    told = sorted(study.observations(), key=lambda each: int(each["pull"].partition("-")[2]))
+    counted = sum(each["counted"] for each in told)
+    assert [each["counted"] for each in told] == [i < counted for i in range(len(told))]
+    for i, each in enumerate(told[:counted]):
+        play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
+        assert play.stops() == (i == counted - 1)
     for name in ("pulls", "rewards", *fields):
         assert arms[name].tolist() == play.arms[name].tolist()
-    assert play.stops()
     assert study.decision == study.arms[play.leader]

@@ -43,6 +43,16 @@ def least_of(value, left, right, times=12):
     return float((left + right) / 2)
 
 
+def least_in(value, low, high, points=60):
+    """The least of a function's values on a scan of so many places, and on finer ones around the least."""
+    for count in (points, 20, 20, 20):
+        scan = np.linspace(low, high, count)
+        values = [value(m) for m in scan]
+        at = int(np.argmin(values))
+        low, high = scan[max(at - 1, 0)], scan[min(at + 1, count - 1)]
+    return min(values)
+
+
 def weights(family, m):
     """Of `contrast`: the tilts, and W_ij for the mean m, as the module says in words."""
     ranges = family.tilt_ranges

@@ -79,10 +79,11 @@ def next_reveal(state, order, shares, best, strategy):
 
 
 def all_orders(state, fresh, columns, found):
-    """Whether arm 0 is beaten, or beaten within epsilon by arm 1, after some items of each sequence of columns: number
-    c of them has the digits of c, in the number system of as many digits as there are columns."""
+    """Whether arm 0 is beaten, and whether arm 1 is shown better by the first and by the last of the tests of pairs,
+    after some items of each sequence of columns: number c of them has the digits of c, in the number system of as many
+    digits as there are columns."""
     arms, kinds = columns.shape
-    last = len(state.epsilons) - 1
+    last, of_pairs = len(state.epsilons) - 1, state.best.shape[1] > 1
     for code in range(len(found)):
         renew(state, fresh)
         rest = code
@@ -90,8 +91,9 @@ def all_orders(state, fresh, columns, found):
             for a in range(arms):
                 tell(state, a, j, columns[a, rest % kinds])
             rest //= kinds
-        within = state.best.shape[1] > 1 and state.best[last, 1, 0] >= state.target
-        found[code] = state.beaten[0] or within
+        found[code, 0] = state.beaten[0]
+        found[code, 1] = of_pairs and state.best[0, 1, 0] >= state.target
+        found[code, 2] = of_pairs and state.best[last, 1, 0] >= state.target
 
 
 def renew(state, fresh):
@@ -112,18 +114,3 @@ def renew(state, fresh):
     for b in range(state.squares.shape[0]):
         for a in range(state.squares.shape[1]):
             state.squares[b, a] = 0.0
-
-
-def all_orders_of_a_pair(state, fresh, columns, excluded, cleared):
-    """Whether arm 0 is shown too bad by arm 1, and whether arm 1 is shown good enough compared with arm 0, after some
-    items of each sequence of columns, as in `all_orders`."""
-    arms, kinds = columns.shape
-    for code in range(len(excluded)):
-        renew(state, fresh)
-        rest = code
-        for j in range(state.shares.shape[1]):
-            for a in range(arms):
-                tell(state, a, j, columns[a, rest % kinds])
-            rest //= kinds
-        excluded[code] = state.best[0, 1, 0] >= state.target
-        cleared[code] = state.best[1, 1, 0] >= state.target

@@ -59,6 +59,12 @@ class InThread:
         found = json.loads(text) if text and "json" in answer.headers.get("content-type", "") else text.decode()
         return answer.status, answer.headers, found
 
+    def listen(self, path: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """A connection with the token for reading, and what comes on it as it comes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {self.tokens['read']}"})
+        return connection, connection.getresponse()
+
 
 class Process:
     """`cabai serve` in a separate process, which may be killed and started again on the same port."""
@@ -83,7 +89,7 @@ class Process:
     def end(self, number: int) -> tuple[int, str]:
         """Send a signal; how it ended, and what it said after its line."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=300)
         return self.process.returncode, out + err
 
     @property

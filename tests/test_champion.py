@@ -19,11 +19,20 @@ from cabai.families import family_of, mirror_image
 from cabai.thresholds import Champion, Contrast, contrast, threshold_of, tilts
 from cabai.thresholds.champion import ChampionOfPairs
 from combinations import covering
-from folding import check_order_of_asking
-from pairs import ALONE, FAMILIES, check_never_above, check_quick_look, log_e, mean_after, pair_of, put, some_pair
+from pairs import (
+    ALONE,
+    FAMILIES,
+    check_never_above,
+    check_quick_look,
+    least_in,
+    log_e,
+    mean_after,
+    pair_of,
+    put,
+    some_pair,
+)
 from studies import new
 from test_contrast import without_large_tilts
-from test_study_order import hostile, run_with_delays
 from workers import check_replay
 
 SLOW = pytest.mark.slow
@@ -113,12 +122,7 @@ def test_the_least_f_is_never_above_a_scan(family, mirrored):
 
         low, high = min(mean_a, mean_b, counted), max(mean_a, mean_b, counted)
         low, high = max(low - (high - low), low_edge), min(high + (high - low), high_edge)
-        for points in (60, 20, 20, 20):
-            scan = np.linspace(low, high, points)
-            values = [value(m) for m in scan]
-            at = int(np.argmin(values))
-            low, high = scan[max(at - 1, 0)], scan[min(at + 1, points - 1)]
-        exact.append(min(values))
+        exact.append(least_in(value, low, high))
     check_never_above(computed, exact, share=0.85, within=0.15, slack=1e-9)
 
 
@@ -275,25 +279,7 @@ def test_it_is_cheaper_than_contrast():
     assert mine.summary().ratio < 2.6
 
 
-def test_several_deltas_share_a_trajectory():
-    three = Instance("gaussian", [0.8, 0.5, 0.4], [1, 0.2, 0.5])
-    both = simulate(three, delta=[0.1, 1e-4], threshold="champion", trajectories=50)
-    for runs in both:
-        alone = simulate(three, delta=runs.delta, threshold="champion", trajectories=50)
-        assert (alone.costs == runs.costs).all()
-
-
 # --- Studies ---------------------------------------------------------------------------------------------------------
-
-
-def test_hostile_delays_change_neither_what_counts_nor_what_is_decided(clock):
-    """32 workers, failures of one arm come late: the records are those of one worker who is told in the order of
-    asking."""
-    for seed in range(3):
-        study = new(threshold="champion", lease=1e9, delta=0.1, seed=seed)
-        run_with_delays(study, clock, 32, hostile({"a": 0.9, "b": 0.5, "c": 0.4}, "c", seed))
-        check_replay(study)
-        check_order_of_asking(study, "rivals", "rival_rewards")
 
 
 def test_a_period_counts_as_was_clear_before_it(clock):

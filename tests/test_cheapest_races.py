@@ -46,11 +46,11 @@ def test_two_arms_on_every_table_and_every_order(items, delta):
     for epsilon, slack in ((0.5, 0.25), (1 / items, 1 / items), (0.5, 0.1)):
         goal, margin = Cheapest(slack, (1.0, 2.0)), epsilon - slack
         state, fresh = (cheapest.start(2, items, delta, epsilon, goal) for _ in range(2))
-        excluded, cleared = np.zeros(kinds**items, np.bool_), np.zeros(kinds**items, np.bool_)
-        run = race_schedules.all_orders_of_a_pair
+        seen = np.zeros((kinds**items, 3), np.bool_)
+        run = race_schedules.all_orders
         run = kernel(run.__name__) if items > 3 else specialised(run, functions_of("cheapest"))
-        run(state, fresh, columns, excluded, cleared)
-        for found, null in ((excluded, lead >= -margin * items), (cleared, lead > epsilon * items)):
+        run(state, fresh, columns, seen)
+        for found, null in ((seen[:, 1], lead >= -margin * items), (seen[:, 2], lead > epsilon * items)):
             if null.any():
                 wrong, orders = np.bincount(same[null], found[null]), np.bincount(same[null])
                 assert (wrong <= delta * orders).all()

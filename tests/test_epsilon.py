@@ -17,9 +17,8 @@ from cabai.core.state import Record, Records, record
 from cabai.core.within import evidence_within
 from cabai.families import Bernoulli, Exponential, Gaussian, Poisson, mirror_image
 from cabai.policies import policy_of
-from cabai.thresholds import EValue, threshold_of
+from cabai.thresholds import EValue
 from combinations import WITHOUT_BUDGET, covering
-from conftest import drawer
 from reference_bound import divergence
 
 FAMILIES = {
@@ -172,27 +171,6 @@ def test_epsilon_of_zero_asks_for_the_plain_evidence():
 
 
 # --- Policies with an epsilon ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", covering(WITHOUT_BUDGET, most=4))
-def test_a_run_with_epsilon_in_plain_python_makes_the_compiled_pulls(policy):
-    from cabai.core.observe import observe
-    from cabai.study.state.sampled import first_coin
-
-    instance = cabai.Instance("bernoulli", [0.7, 0.66, 0.4], [1, 0.3, 0.1], cost_model="uniform")
-    setup = Setup(instance.family, threshold_of("evalue"), policy_of(policy), arms=3, delta=0.1, epsilon=0.2)
-    arms, run = setup.start()
-    arms, run, rules, draw = Records(arms), Record(run), Record(setup.rules), drawer(instance, 5, 0)
-    run.stream, pull = first_coin(5), setup.bound(observe)
-    for a in range(3):
-        pull(arms, run, rules, a, *draw(a))
-    while not setup.stop(arms, run, rules):
-        with np.errstate(over="ignore"):  # a stream goes round
-            a = setup.choose(arms, run, rules)
-        pull(arms, run, rules, a, *draw(a))
-    runs = cabai.simulate(instance, policy, threshold="evalue", delta=0.1, epsilon=0.2, trajectories=1, seed=5)
-    assert (arms.array["pulls"].tolist(), run.leader) == (runs.pulls[0].tolist(), runs.decisions[0])
-    np.testing.assert_array_equal(arms.array["mean"], arms.array["rewards"] / arms.array["pulls"])
 
 
 def state_of(means, pulls, policy, *, epsilon, level):

@@ -356,28 +356,6 @@ def log_mixture_over_truth(family, mean, *arms):
     return total
 
 
-def assert_as_rare_as_promised(log_e, log_w, what):
-    """The two steps of the proof: E is at most W, and W is 1 on average and rarely large."""
-    assert (log_e <= log_w + 1e-9).all()
-    assert_rarely_above(log_w, what)
-    assert_mean_at_most_one(log_w)
-
-
-@pytest.mark.parametrize(("truth", "sizes"), covering(TRUTHS, [(2, 2), (2, 40), (40, 2), (60, 60)]))
-def test_the_evalue_of_two_equal_arms_is_large_as_rarely_as_promised(truth, sizes):
-    """100 000 samples of fixed sizes."""
-    family, draw, mean = TRUTHS[truth]
-    rng = np.random.default_rng([1, *sizes])
-    arms = []
-    for n in sizes:
-        first, rest = draw(rng, 100_000), np.zeros(100_000)
-        for _ in range(n - 1):
-            rest += draw(rng, 100_000)
-        arms.append(arm_records(n, first + rest, first))
-    log_e = all_log_evalues(family, *arms)
-    assert_as_rare_as_promised(log_e, log_mixture_over_truth(family, mean, *arms), truth)
-
-
 RULES = {
     "the worse arm": lambda b, a, t, rng: b["mean"] < a["mean"],
     "the better arm, one time in four the other": lambda b, a, t, rng: (

@@ -61,15 +61,6 @@ def test_a_policy_pays_what_other_code_found(where, policy):
     assert summary.unfinished == 0
 
 
-@pytest.mark.slow
-def test_without_an_improvement_the_challenger_starves_and_the_tail_shows_it():
-    options = {"delta": 0.1, "threshold": "stylized", "trajectories": 1000}
-    tci = cabai.simulate(MU2, "eb-tci", **options).summary()
-    tc = cabai.simulate(MU2, "eb-tci(challenger=tc)", **options).summary()
-    assert tc.cost_quantiles["0.5"] < 1.1 * tci.cost_quantiles["0.5"]
-    assert tc.cost_quantiles["0.99"] > 5 * tci.cost_quantiles["0.99"]
-
-
 CONVEX = cabai.Instance("bernoulli", [0.3 / (k + 1) for k in range(1, 11)], [1] * 10)
 GROUPS = cabai.Instance("bernoulli", [0.5, *[0.45] * 4, *[0.4] * 5], [1] * 10)
 # Errors in % at a budget, and their standard error, of the same independent code.

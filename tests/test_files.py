@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,27 @@ def test_what_is_not_a_regular_file_is_refused_and_stays(tmp_path):
             write_whole(path, b"new")
         assert path.lstat().st_ino == before.st_ino
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe", "to a device"]
+
+
+def test_a_folder_that_may_not_be_written_in_is_refused_before_any_work(tmp_path):
+    """In a process that is not root, for whom nothing is forbidden."""
+    code = (
+        "import os, sys\n"
+        "from cabai.support.files import file_to_write\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "for name in ('out.csv', 'new/out.csv'):\n"
+        "    try: file_to_write(os.path.join(sys.argv[1], name))\n"
+        "    except Exception as error: print(error)\n"
+    )
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o555)
+    for each in (tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o755)
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        f"cannot write {folder}/{name}: you may not write in {folder}." for name in ("out.csv", "new/out.csv")
+    ]
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])

@@ -18,7 +18,7 @@ from cabai.families import family_of
 from cabai.thresholds import Contrast, Hedged, hedged, tilts
 from cabai.thresholds.hedged import HedgedOfPairs
 from folding import check_order_of_asking
-from pairs import check_never_above, check_quick_look, log_e, mean_after
+from pairs import check_never_above, check_quick_look, least_in, log_e, mean_after
 from studies import check_same_pulls, new, reloaded
 from test_contrast import without_large_tilts
 from test_study_order import run_with_delays
@@ -129,12 +129,7 @@ def test_the_least_e_is_never_above_a_scan(epsilon):
         computed.append(test(setup.rules, 0, records[0], records[1]) + setup.rules["level"])
         means = [rewards[pulled == a].mean() for a in (0, 1)]
         low, high = min(means) - epsilon - 2 * SD, max(means) + 2 * SD
-        for points in (60, 20, 20, 20):
-            scan = np.linspace(low, high, points)
-            values = [log_sum(pulled, rewards, m, epsilon) for m in scan]
-            at = int(np.argmin(values))
-            low, high = scan[max(at - 1, 0)], scan[min(at + 1, points - 1)]
-        exact.append(min(values))
+        exact.append(least_in(lambda m, run=(pulled, rewards): log_sum(*run, m, epsilon), low, high))
     check_never_above(computed, exact, share=37 / 40, slack=1e-9)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import cabai
+from plant import FAULTS
 
 PACKAGE = Path(cabai.__file__).parent
 ROOMS = [  # from the top; each may use those before it, and itself
@@ -158,3 +159,12 @@ def test_the_table_of_slots_is_what_the_source_says():
     assert module.PAGE.read_text() == module.page(), "run: python docs/slots.py"
     listed = module.table()
     assert [name for name in SLOTS if f"|`{name}`|" not in listed and not name.startswith(module.INNER)] == []
+
+
+def test_every_planted_fault_applies_and_names_tests_that_are_there():
+    """Else `python tests/plant.py` would plant less than it says."""
+    assert [f"{fault.file}: {fault.old}" for fault in FAULTS if not fault.applies] == []
+    for file, _, test in (name.partition("::") for fault in FAULTS for name in fault.tests.split()):
+        path = Path(__file__).parent / f"{file}.py"
+        assert path.exists(), file
+        assert f"def {test.partition('[')[0]}" in path.read_text(encoding="utf-8"), test

@@ -343,7 +343,7 @@ def test_the_page_of_a_race_and_inspects_own_display(display, tmp_path):
         told = json.loads(look(f"/api{address.path}"))["pulls"]
     assert told
     (tmp_path / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")  # nothing of the page's server disturbs the display
     assert "fake/held-75 has the highest mean" in out
     own = {model for model in ("fake/a-50", "fake/held-75") if re.search(rf"{model}.* Samples: +\d+/", out)}

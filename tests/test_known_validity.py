@@ -14,20 +14,10 @@ from cabai.core.stopping import beats, is_settled
 from cabai.datasets.capital import first_bets, largest_capital
 from cabai.thresholds import Bets, Contrast, threshold_of
 from combinations import covering
+from samplers import in_turn, spoil
 
 DELTA, CHANCE = 0.1, 1e-6
 TIES = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0, "bounded": 0.5}
-
-
-def in_turn(arms, run, rules):
-    return run.t % len(arms)
-
-
-def spoil(arms, run, rules):
-    """Knows that the last arm is the best: pulls it while it is ahead, so that it falls back, and leaves it then."""
-    best = len(arms) - 1
-    other = run.t % best
-    return best if arms[best].mean >= arms[other].mean else other
 
 
 def best_is_excluded(arms, run, rules):

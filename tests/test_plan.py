@@ -330,7 +330,7 @@ def test_a_pilot_of_rewards_that_vary_little_keeps_their_deviation():
     ("table", "message"),
     [
         ("arm,cost\na,1\nb,1\n", "needs a name|score|reward|arm"),
-        ("arm,reward\na,1\na,0\nb,1\n", "the pilot has 1 rewards for arm 'b': it needs at least 2 for each arm."),
+        ("arm,reward\na,1\na,0\nb,1\n", "the pilot needs at least 2 rewards of each arm, got 1 of arm 'b'."),
         ("arm,reward\na,1\na,0\nb,1\nb,0.5\n", "a reward of arm 'b' must be 0 or 1"),
         ("arm,reward,cost\na,1,0\na,0,0\nb,1,1\nb,0,1\n", "the pilot has no positive cost for arm 'a'"),
     ],
@@ -339,6 +339,12 @@ def test_a_pilot_that_says_too_little_is_refused(tmp_path, table, message):
     (tmp_path / "pilot.csv").write_text(table)
     with pytest.raises(cabai.InvalidInput, match=message):
         cabai.plan(tmp_path / "pilot.csv", family="bernoulli", draws=20)
+
+
+@pytest.mark.parametrize("rewards", [["x", "y"], None, 1, [[1, 0]]])
+def test_rewards_that_are_not_a_list_of_numbers_are_refused(rewards):
+    with pytest.raises(cabai.InvalidInput, match="the rewards of arm 'b' must be a list of numbers, got "):
+        cabai.plan({"a": [1, 0], "b": rewards}, family="bernoulli", draws=20)
 
 
 @BOTH

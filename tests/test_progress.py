@@ -176,6 +176,18 @@ def test_a_race_that_is_decided_ends_where_the_decision_fell():
     assert f"{found.full_cost:,g} that evaluating everything costs" in report
 
 
+def test_the_rival_of_a_decided_race_is_the_arm_least_behind():
+    """With an epsilon it was the one with the least evidence, which had stopped first: often the worst of all."""
+    means = {"bad": 0.6, "better": 0.75, "close": 0.87, "best": 0.9}
+    for seed in range(4):
+        scores = {arm: [float(random.Random(f"{seed} {arm} {i}").random() < p) for i in range(500)]
+                  for arm, p in means.items()}  # fmt: skip
+        found = cabai.evaluate(list(means), range(500), lambda arm, item: scores[arm][item], epsilon=0.05, seed=seed)  # noqa: B023
+        behind = {arm.name: arm.behind for arm in found.status.arms if arm.name != found.decision}
+        assert found.status.rival == min(behind, key=behind.get)
+        assert found.status.lead == behind[found.status.rival]
+
+
 def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
     study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
     for i in range(150):
@@ -240,6 +252,26 @@ def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
         found = least_log_e(family, (30, 30), (means[status.rival], means[status.leader]), most)
         assert (found > level) == is_shown
     assert f"leads, ahead of {status.rival} by " in status.sentence
+
+
+@pytest.mark.parametrize("items", [None, 400])
+def test_the_history_has_the_lead_over_the_next_best_whoever_the_closest_rival_is(items):
+    about = {"items": items} if items else {}
+    study = cabai.create_study(f"lead {items}", arms=["a", "b", "c"], family="bernoulli", costs=[1, 2, 9], seed=1,
+                               storage="memory", **about)  # fmt: skip
+    chance, rivals = random.Random(5), set()
+    seen = 0
+    for _ in range(150):
+        pull = study.ask()
+        study.tell(pull, int(chance.random() < {"a": 0.8, "b": 0.75, "c": 0.5}[pull.arm]))
+        *_, point = study.history()
+        if len(study.history()) > seen and point.lead is not None:
+            arms = study.status().arms
+            behind = {arm.name: arm.behind for arm in arms if arm.in_play and arm.behind is not None}
+            assert point.lead == pytest.approx(min(behind.values()))
+            rivals.add(point.rival == min(behind, key=behind.get))
+        seen = len(study.history())
+    assert rivals == {True, False}
 
 
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):

@@ -42,10 +42,9 @@ def check_all_orders(race, columns, items, delta, epsilon=0.0):
     columns = np.asarray(columns, float).T.copy()
     arms, kinds = columns.shape
     start = TESTS[race].start
-    found = np.zeros(kinds**items, np.bool_)
-    kernel("all_orders", race)(
-        start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, found
-    )  # fmt: skip
+    seen = np.zeros((kinds**items, 3), np.bool_)
+    kernel("all_orders", race)(start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, seen)
+    found = seen[:, 0] | seen[:, 2]
     digits, same = arrangements(kinds, items)
     sums = columns[:, digits].sum(axis=2)  # exact: all in halves
     null = (sums[0] >= sums).all(axis=0) if epsilon == 0 else sums[0] > sums[1] + epsilon * items
@@ -206,33 +205,21 @@ def test_an_arm_that_is_worse_by_epsilon_and_one_item_is_seldom_chosen(arms, ite
 
 DELAYED = [(5, 300, "late truth"), (5, 300, "late successes"), (5, 300, "for ever")]
 DELAYED += [(2, 1000, "late truth"), (30, 30, "late truth")]
+WORKERS = [(16, 0.1), (16, math.inf), (64, 0.1), (64, math.inf)]
+DELAYED = [
+    *((race, *case, 0.0, *workers) for race in RACES for case in DELAYED for workers in WORKERS),
+    *((race, 30, 1000, "late truth", 0.0, 64, 0.1) for race in RACES),
+    *((PAIRED, 5, 300, "late truth", each, *workers) for each in (0.01, 0.1) for workers in (WORKERS[0], WORKERS[3])),
+]
 
 
 @SLOW
-@pytest.mark.parametrize(("workers", "speculate"), [(16, 0.1), (16, math.inf), (64, 0.1), (64, math.inf)])
-@pytest.mark.parametrize(("arms", "items", "kind"), DELAYED)
-@pytest.mark.parametrize("race", RACES)
-def test_delays_that_depend_on_scores_do_not_mislead(race, arms, items, kind, workers, speculate):
-    wrong = wrong_with_workers(race, table_of(arms, items, 1), workers, speculate, kind)
-    print(f"\n{race} K={arms} n={items} workers {workers} speculate {speculate} {kind}: wrong {wrong / RUNS:.4f}")
-    assert wrong <= AT_MOST
-
-
-@SLOW
-@pytest.mark.parametrize("race", RACES)
-def test_thirty_arms_on_a_thousand_items_with_64_workers(race):
-    wrong = wrong_with_workers(race, table_of(30, 1000, 1), 64, 0.1, "late truth")
-    print(f"\n{race} K=30 n=1000 workers 64: wrong {wrong / RUNS:.4f}")
-    assert wrong <= AT_MOST
-
-
-@SLOW
-@pytest.mark.parametrize(("workers", "speculate"), [(16, 0.1), (64, math.inf)])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1])
-def test_delays_and_an_epsilon(workers, speculate, epsilon):
-    table = table_of(5, 300, round(300 * epsilon) + 1)
-    wrong = wrong_with_workers(PAIRED, table, workers, speculate, "late truth", epsilon)
-    print(f"\npaired K=5 n=300 epsilon {epsilon} workers {workers} speculate {speculate}: wrong {wrong / RUNS:.4f}")
+@pytest.mark.parametrize(("race", "arms", "items", "kind", "epsilon", "workers", "speculate"), DELAYED)
+def test_delays_that_depend_on_scores_do_not_mislead(race, arms, items, kind, epsilon, workers, speculate):
+    table = table_of(arms, items, round(items * epsilon) + 1)
+    wrong = wrong_with_workers(race, table, workers, speculate, kind, epsilon)
+    about = f"{race} K={arms} n={items} epsilon {epsilon} workers {workers} speculate {speculate} {kind}"
+    print(f"\n{about}: wrong {wrong / RUNS:.4f}")
     assert wrong <= AT_MOST
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import inspect
 import json
 import re
@@ -22,7 +21,7 @@ import pytest
 import cabai
 from cabai.server import Access, tokens_in
 from cabai.server.access import ATTEMPTS, Rates
-from cabai.server.studies import Studies, scores_of
+from cabai.server.studies import OpenStudies, scores_of
 from cabai.study.wire import LARGEST
 from served import InThread, Process
 from shell import here
@@ -360,15 +359,6 @@ def test_a_study_that_stopped_at_its_limit_says_what_would_let_it_go_on(server):
     assert answer[2]["next"] == "Amend it with a larger max_pulls to continue."
 
 
-def test_the_same_request_is_answered_with_the_same_pulls(server, study):
-    first, again, other = (
-        server.send("POST", f"{study.path}/ask", {"n": 2}, idempotency_key=key)[2]["pulls"] for key in "aab"
-    )
-    assert [pull["id"] for pull in first] == [pull["id"] for pull in again]
-    assert not {pull["id"] for pull in first} & {pull["id"] for pull in other}
-    assert study.status().under_way == 4
-
-
 def test_creating_again_is_refused_unless_it_is_the_same_request(server, storage):
     body = {"name": "made once", **ARMS}
     codes = [server.send("POST", "/api/studies", body, idempotency_key=key)[0] for key in "aab"]
@@ -468,9 +458,7 @@ def test_an_export_is_that_of_the_shell_formulas_and_all(server, study, storage)
 
 
 def test_events_tell_how_a_study_stands_after_every_change(server, study):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    connection.request("GET", f"{study.path}/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
-    answer = connection.getresponse()
+    connection, answer = server.listen(f"{study.path}/events")
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
 
     def next_status() -> dict:
@@ -490,9 +478,7 @@ def test_events_tell_how_a_study_stands_after_every_change(server, study):
 def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, storage, monkeypatch):
     monkeypatch.setattr("cabai.server.events.QUIET", 0.2)
     cabai.create_study("quiet", **ARMS, storage=storage)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    connection.request("GET", "/api/studies/quiet/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
-    answer = connection.getresponse()
+    connection, answer = server.listen("/api/studies/quiet/events")
     while answer.readline() != b": nothing new\n":
         pass
     cabai.delete_study("quiet", storage=storage)
@@ -503,15 +489,11 @@ def test_a_stream_is_never_silent_for_long_and_ends_with_its_study(server, stora
 def test_no_stream_more_gets_in_when_many_come_at_once(server, study, monkeypatch):
     """Of 30 that ask at the same moment, 5 get in; when one goes, another may come."""
     monkeypatch.setattr("cabai.server.events.MOST_STREAMS", 5)
-    token = {"Authorization": f"Bearer {server.tokens['read']}"}
     everybody = threading.Barrier(30)
 
     def ask(_):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.connect()
         everybody.wait(20)
-        connection.request("GET", f"{study.path}/events", headers=token)
-        return connection, connection.getresponse()
+        return server.listen(f"{study.path}/events")
 
     with ThreadPoolExecutor(30) as pool:
         found = list(pool.map(ask, range(30)))
@@ -520,13 +502,10 @@ def test_no_stream_more_gets_in_when_many_come_at_once(server, study, monkeypatc
         answer.close()
         connection.close()
     for _ in range(100):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("GET", f"{study.path}/events", headers=token)
-        answer = connection.getresponse()
-        code = answer.status
+        connection, answer = server.listen(f"{study.path}/events")
         answer.close()
         connection.close()
-        if code == 200:
+        if answer.status == 200:
             return
         time.sleep(0.1)
     raise AssertionError("the streams that have ended still count")
@@ -543,9 +522,7 @@ def half_sent(server, count=1, sent=b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slo
 def test_headers_that_do_not_end_end_the_connection(server, study, monkeypatch, sent):
     """Also of a second request; and also if a byte comes now and then. Who waits for an answer is left alone."""
     monkeypatch.setattr("cabai.server.connections.SLOWEST", 0.5)
-    stream = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    stream.request("GET", f"{study.path}/events", headers={"Authorization": f"Bearer {server.tokens['read']}"})
-    events = stream.getresponse()
+    stream, events = server.listen(f"{study.path}/events")
     [slow] = half_sent(server, sent=sent[:40])
     if sent[40:]:
         assert slow.recv(12) == b"HTTP/1.1 421"
@@ -589,7 +566,7 @@ def test_half_sent_requests_keep_nobody_out(server, study, monkeypatch):
 
 def test_few_large_studies_are_kept_open(storage, monkeypatch):
     monkeypatch.setattr("cabai.server.studies.MOST_SCORES", 500)
-    studies = Studies(storage)
+    studies = OpenStudies(storage)
     for number in range(4):
         cabai.create_study(f"large {number}", arms=["a", "b"], items=100, storage=storage, load_if_exists=True)
         studies.do(f"large {number}", lambda study: study.status())
@@ -600,11 +577,7 @@ def test_few_large_studies_are_kept_open(storage, monkeypatch):
 def test_a_server_ends_though_somebody_still_listens(storage):
     server = InThread(storage)
     cabai.create_study("watched", **ARMS, storage=storage, load_if_exists=True)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    connection.request(
-        "GET", "/api/studies/watched/events", headers={"Authorization": f"Bearer {server.tokens['read']}"}
-    )
-    answer = connection.getresponse()
+    connection, answer = server.listen("/api/studies/watched/events")
     answer.readline()
     server.close()
     connection.close()
@@ -639,7 +612,7 @@ def test_sentences_do_not_say_where_the_storage_is(server, study, monkeypatch, f
     assert refused(answer, 503, "storage-failed") == f"storage {here} failed: no."
     assert answer[1]["retry-after"] == "1"
     monkeypatch.undo()
-    studies = Studies(f"sqlite:///{folder}/cabai.db")
+    studies = OpenStudies(f"sqlite:///{folder}/cabai.db")
     kept = "Everything acknowledged before is stored; this call was not acknowledged."
     said = f'storage sqlite:///{folder}/cabai.db failed: connection to server at "10.1.2.3", port 5432 failed. {kept}'
     assert studies.without_place(said, "http://here") == f"storage http://here failed. {kept}"

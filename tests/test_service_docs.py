@@ -33,7 +33,7 @@ def results(language, worker, server, workers=1):
 
     def run(_):
         done = subprocess.run(
-            PROGRAMS[language], input=worker, env=os.environ | about, capture_output=True, text=True, timeout=60
+            PROGRAMS[language], input=worker, env=os.environ | about, capture_output=True, text=True, timeout=300
         )
         return done.returncode, done.stdout, done.stderr
 

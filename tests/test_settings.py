@@ -13,6 +13,7 @@ from cabai.settings import PLACES, REQUIRED, SETTINGS, defaults_for, settings_fo
 
 CALLS = {
     "study": cabai.create_study, "evaluate": cabai.evaluate, "run": cabai.Study.run, "amend": cabai.Study.amend,
+    "accept": cabai.Study.accept, "drop": cabai.Study.drop, "add_arm": cabai.Study.add_arm,
     "plan": cabai.plan, "simulate": cabai.simulate, "compare": cabai.compare, "calibrate": cabai.calibrate,
     "replay": cabai.replay, "scores": read_table, "instance": cabai.Instance,
 }  # fmt: skip

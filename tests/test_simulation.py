@@ -43,10 +43,10 @@ def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
     assert not np.array_equal(other.steps, whole.steps)
 
 
-@pytest.mark.parametrize("policy", ["ctas", "top-two"])
-def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy):
+@pytest.mark.parametrize(("policy", "threshold"), [("ctas", "paper"), ("top-two", "paper"), ("top-two", "champion")])
+def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, policy, threshold):
     deltas = [0.01, 0.3, 1e-6]
-    options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500], "threshold": "paper"}
+    options = {"trajectories": 50, "max_pulls": 600, "grid": [10, 50, 300, 500], "threshold": threshold}
     together = cabai.simulate(paper_instance, policy, delta=deltas, **options)
     assert [runs.delta for runs in together] == deltas
     for runs in together:

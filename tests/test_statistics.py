@@ -6,14 +6,11 @@ import math
 from itertools import product
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from scipy.stats import binom
 
 import cabai
-import reference
 from combinations import WITHOUT_BUDGET
-from conftest import drawer
 from samplers import ATTACKS, BOUNDED, MEANS, PLAIN, SAMPLERS, SYMMETRIC, tied
 
 ALL = ["co", "ctas", "tas", "d-lucb", "uniform", "racing", "top-two"]
@@ -71,15 +68,12 @@ class Tie(NamedTuple):
 
 
 QUICK_TIES = [
-    Tie("contrast", "gaussian", "co", 2, 5000, 500), Tie("contrast", "bernoulli", "spoil", 2, 5000, 500),
+    Tie("contrast", "gaussian", "co", 2, 5000, 500),
     Tie("contrast", "poisson 3000", "co", 2, 5000, 250),  # also where two ranges of means meet
-    Tie("evalue", "gaussian", "uniform", 2, 2000, 1500),
-    Tie("champion", "gaussian", "press", 3, 5000, 333), Tie("champion", "exponential", "co", 3, 5000, 333),
-    Tie("hedged", "gaussian", "co", 2, 5000, 500), Tie("hedged", "gaussian", "stake", 2, 5000, 500),
+    Tie("evalue", "gaussian", "uniform", 2, 2000, 1500), Tie("champion", "gaussian", "press", 3, 5000, 333),
     Tie("champion", "gaussian", "tip_rivals", 3, 5000, 333), Tie("champion", "gaussian", "stake_rivals", 4, 5000, 250),
-    Tie("bets", "bimodal", "co", 2, 2000, 200), Tie("bets", "rare zeros", "spoil", 2, 2000, 200),
-    Tie("champion", "beta", "press", 3, 3000, 133), Tie("champion", "0 or 1", "in_turn", 3, 3000, 133),
-    Tie("symmetric", "unknown variance", "top-two", 2, 3000, 200), Tie("symmetric", "t3", "hunt", 2, 3000, 200),
+    Tie("champion", "beta", "press", 3, 3000, 133), Tie("hedged", "gaussian", "stake", 2, 5000, 500),
+    Tie("bets", "rare zeros", "spoil", 2, 2000, 200), Tie("symmetric", "t3", "hunt", 2, 3000, 200),
 ]  # fmt: skip
 LAWS = ["rare zeros", *BOUNDED]
 LARGE = [f"poisson {mean}" for mean in (4, 64, 3000, 1024**2)]
@@ -178,40 +172,3 @@ def test_errors_beyond_epsilon_stay_below_delta(family, threshold, policy):
     (instance, epsilon), is_quick = HARD_WITHIN[family], (family, threshold, policy) in QUICK_WITHIN
     for trajectories, most in ((2000, 30_000),) if is_quick else ((20_000, 30_000), (20_000, 60)):
         errors_of(instance, policy, threshold, trajectories, most, tests=300, epsilon=epsilon, seed=11)
-
-
-def test_stylized_with_elimination_breaks_its_promise():
-    """With ten arms all but tied, racing drops the best arm in far more than a delta share of the runs."""
-    from cabai.policies.co import CO, choose, stop
-
-    def best_arm_is_out(arms, run, rules):
-        stop(arms, run, rules)
-        return arms[0].in_play == 0
-
-    racing = cabai.policy(choose, stop=best_arm_is_out, cost_blind=True, run_memory=CO.run_memory)
-    tied = cabai.Instance("gaussian", [1e-9] + [0.0] * 9, [1.0] * 10)
-    runs = cabai.simulate(tied, racing, threshold="stylized", delta=0.1, trajectories=4000, max_pulls=5000)
-    assert runs.summary().errors > binom.isf(ONCE_IN_A_MILLION, 4000, 0.1)
-
-
-def test_the_unsigned_statistic_stops_wrongly_and_ours_does_not():
-    """Read literally, the paper's Z(t) = max_a min_b Z_{a,b} lets the worst arm, far below the others, end the test."""
-    instance = cabai.Instance("gaussian", [1.0, 0.98, -4.0], [1, 1, 1])
-    delta, trajectories = 0.01, 200
-
-    def unsigned_decision(trajectory: int) -> int:
-        draw = drawer(instance, 0, trajectory)
-        rewards = np.zeros(3)
-        for n in range(1, 100):
-            rewards += [draw(a)[0] for a in range(3)]
-            z = [[abs(reference.evidence("gaussian", n, max(x, y), n, min(x, y))) for y in rewards] for x in rewards]
-            if max(min(row[:a] + row[a + 1 :]) for a, row in enumerate(z)) > reference.beta_paper(3 * n, delta, 3):
-                return int(rewards.argmax())
-        return -1
-
-    wrong = sum(unsigned_decision(i) in (1, 2) for i in range(trajectories))
-    assert wrong > binom.isf(ONCE_IN_A_MILLION, trajectories, delta)
-    ours = cabai.simulate(
-        instance, "uniform", delta=delta, trajectories=trajectories, max_pulls=300, threshold="paper"
-    ).summary()
-    assert ours.errors == 0

@@ -42,7 +42,7 @@ WRONG = [
     (f"postgresql://u:secret@{NOWHERE}/d?prepare_threshold=x", "has options that the database does not know"),
     ("postgresql://u:secret@a..b/d", "names a host that cannot exist"),
     (f"postgresql://u:secret@{'h' * 80}/d", "names a host that cannot exist"),
-    (["postgresql://u:secret@h/d"], "must be a URL such as sqlite:///cabai.db, got a list"),
+    (["postgresql://u:secret@h/d"], "must be a URL such as sqlite:///cabai.db, got a value of type list"),
 ]
 
 

@@ -351,3 +351,11 @@ def test_a_file_says_that_metadata_has_changed(tmp_path):
     (tmp_path / "study.toml").write_text(text + '[arms.a]\nmodel = "m"\n[arms.b]\n')
     assert "its metadata is" in here("run", "study.toml", cwd=tmp_path).stderr
     assert here("run", "study.toml", "--changed", cwd=tmp_path).returncode == 3
+
+
+def test_a_thread_that_reads_what_was_before_an_amendment_does_not_bring_the_old_settings_back():
+    study = cabai.create_study("study", arms=["a", "b"], family="bernoulli", reserve=0.1, storage="memory")
+    before = study._current.look(lambda state: state.trial())
+    study.add_arm("c")
+    study._current._see(before)
+    assert study.arms == ("a", "b", "c")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from cabai import AlreadyTold, StorageError
 from cabai.study import Study, create_study, load_study, stored
 from cabai.study.log import database
-from cabai.study.log.postgres import PostgresStorage
+from cabai.study.log.postgres import CONNECTIONS, Driver, PostgresStorage
 from cabai.study.log.sqlite import SqliteStorage
 from cabai.study.show import exporting
 from storages import BOTH, POSTGRES, before_commits
@@ -255,3 +256,78 @@ def test_a_process_that_ends_says_nothing_of_its_connections(tmp_path, storage):
     command = [sys.executable, "-X", "dev", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@POSTGRES
+def test_statements_that_were_prepared_only_in_part_are_prepared_again(url, postgres):
+    """As where an administrator's lock on a table, or a time limit, cuts it off."""
+    study = study_at(url)
+    study.ask()
+    storage = study._storage
+    storage.close()
+    connection = storage.pool.connection()
+    connection.execute("SET lock_timeout = 100")
+    storage.pool.give_back(connection)
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE cabai_event IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StorageError, match="lock timeout"):
+            study.ask()
+    assert connection in storage.pool.idle
+    assert connection.execute("SELECT name FROM pg_prepared_statements").fetchall() == [("cabai_lock",)]
+    assert study.ask().number == 2
+
+
+@POSTGRES
+def test_threads_that_come_at_the_same_time_have_no_more_connections_than_are_allowed(url):
+    threads = 4 * CONNECTIONS
+    studies = [create_study(f"{i}", arms=["a", "b"], family="bernoulli", storage=url) for i in range(threads)]
+    pool, begin = studies[0]._storage.pool, threading.Barrier(threads)
+    studies[0]._storage.close()
+
+    def ask(study: Study) -> int:
+        begin.wait()
+        study.ask()
+        return len(pool.made)
+
+    with ThreadPoolExecutor(threads) as workers:
+        assert max(workers.map(ask, studies)) <= CONNECTIONS
+    assert len(pool.made) == len(pool.permits) == len(pool.idle)
+    pool.close()
+    assert not pool.made
+    assert not pool.permits
+
+
+@POSTGRES
+def test_a_connection_that_was_interrupted_as_it_was_made_leaves_room_for_another(url, monkeypatch):
+    study, kept = study_at(url), []
+    study._storage.close()
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Driver, "connect", interrupted)
+        for _ in range(CONNECTIONS):
+            with pytest.raises(KeyboardInterrupt) as error:
+                study.ask()
+            kept.append(error.value)
+    assert study.ask().number == 1
+
+
+@POSTGRES
+@pytest.mark.parametrize("encoding", ["UTF8", "latin1", "SQL_ASCII"])
+def test_any_text_and_any_number_is_stored_as_it_is(url, encoding):
+    """Whatever encoding the URL or the server asks for; a commit has all values in its text."""
+    arms = ["größte", "最大", "it's; DROP TABLE cabai_event; --", 'a\\"b', "%s ? $1 {}"]
+    name, options = "'s \\' ?", f"?client_encoding={encoding}"
+    study = create_study(name, arms=arms, family="gaussian(variance=1)", storage=url + options)
+    told = {}
+    for reward, cost in ((0.1, 5e-324), (-123456789.1, 1e-7), (1 / 3, 1e308), (5e-324, 2.0), (-0.0, 1 / 7)):
+        pull = study.ask(worker=f"'{arms[3]}' ?", request="E'\\x00'")
+        study.tell(pull, reward, cost=cost)
+        told[pull.id] = (reward, cost, None)
+    study.tell(study.ask(), failed="' \\ \n ? %s 最", cost=1.0)
+    assert load_study(study.name, storage=url).arms == tuple(arms)
+    found = load_study(study.name, storage=url).observations()
+    assert {each["pull"]: (each["reward"], each["cost"], each["failed"]) for each in found[:-1]} == told
+    assert (found[-1]["failed"], found[0]["worker"]) == ("' \\ \n ? %s 最", f"'{arms[3]}' ?")

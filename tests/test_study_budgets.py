@@ -83,27 +83,6 @@ def test_known_costs_are_never_overdrawn_by_any_number_of_workers(policy):
         assert budget - status.spent < 1.0
 
 
-def test_a_batch_before_any_cost_is_known_has_one_pull_of_each_arm():
-    study = new(max_cost=1)
-    pulls = study.ask(1000)
-    assert [pull.arm for pull in pulls] == ["a", "b", "c"]
-    with pytest.raises(
-        cabai.NoPull, match=r"the cost of a pull of arm 'a' is not known yet, and the first one is under way"
-    ):
-        study.ask()
-    study.tell(pulls[0], failed="broke", cost=0.0)  # says nothing of what a pull costs
-    again = study.ask(1000)
-    assert [pull.arm for pull in again] == ["a"]
-    study.tell(pulls[1], 1, 0.25)
-    more = study.ask(1000)  # as far as is known, a and c cost 0.25 as well
-    assert [pull.arm for pull in more] == ["b"]
-    for pull in (*again, *more, pulls[2]):
-        study.tell(pull, 1, 0.25)
-    while not study.stopped:
-        study.tell(study.ask(), 1, 0.25)
-    assert (study.status().spent, study.status().failures) == (1.0, 1)
-
-
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 def test_what_is_left_for_pulls_of_a_dropped_arm_that_nobody_tells_does_not_block_a_study(clock):
     """A pull of a dropped arm is not offered again, and nothing waits for it. What it has reserved stays

@@ -100,15 +100,12 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
     [
         (["study", "status", "nope"], "there are no studies in sqlite:///cabai.db: the file does not exist"),
         (["study", "create", "x", "--arms", "a,b", "--family", "bernouli"], "did you mean bernoulli"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--delta", "0"], "strictly between 0 and 1"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 numbers, one per arm"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "9" * 5000 + "}"],
          "--metadata must be JSON, got '{\"a\": 999"),
         (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "[" * 50_000],
          "--metadata must be JSON"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--max-pulls", str(2**63)],
-         "max_pulls must be below 2**63"),
         (["study", "list", "--storage", "mysql://u:secret@h/d"], "got mysql://..."),
         (["study", "export", "x", "--out", ""], "--out must end in .csv, .json, .parquet or .jsonl, got ''"),
         (["run", "nope.toml"], "cannot read nope.toml"),
@@ -368,7 +365,7 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
             break
         time.sleep(0.05)
     process.send_signal(ending)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
     assert re.fullmatch(r"cabai: .*spent.*\. Run the same command again to continue\.\n", err)
     before = cabai.load_study("judges", storage=storage).observations()
@@ -399,7 +396,7 @@ def run_on_a_terminal(folder):
         if not part:
             break
         shown += part
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     os.close(main)
     return out, shown.decode()
 
@@ -418,15 +415,3 @@ def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):
     assert out == ""
     assert "was deleted or replaced while it was in use" in shown
     assert "Traceback" not in shown
-
-
-def test_a_pull_that_takes_longer_than_its_lease_is_tried_once(tmp_path):
-    """`run` renews the leases of what it tries: no other worker is sent after the same pull, nothing is paid twice."""
-    (tmp_path / "count.py").write_text("import time\nopen('tries', 'a').write('x')\ntime.sleep(1)\nprint(1)\n")
-    (tmp_path / "study.toml").write_text(
-        f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{sys.executable} count.py"\ncost = "seconds"\n'
-        "lease = 0.4\nmax_pulls = 4\nworkers = 3\n"
-    )
-    done = apart("run", "study.toml", "--json", cwd=tmp_path)
-    assert done.returncode == 3  # stopped at its budget, without a decision
-    assert (json.loads(done.stdout)["pulls"], (tmp_path / "tries").read_text()) == (4, "xxxx")

@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Study, load_study
+from cabai.study import Study, create_study, delete_study, import_study, list_studies, load_study
 from cabai.study.log import database, storage
 from cabai.study.log.postgres import PostgresConnection
 from cabai.study.log.storage import open_storage
+from cabai.study.show.exporting import exported
 from storages import BOTH, POSTGRES, before_commits, close
 from workers import (
     Child,
@@ -454,6 +455,33 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
 
 
 @POSTGRES
+def test_what_is_created_imported_or_deleted_as_the_connection_breaks_is_so_once(
+    url: str, postgres: Any, folder: Path
+) -> None:
+    """The server has done it, but nobody hears of it."""
+    study, broken = new_study(url), [True]
+    (folder / "study.jsonl").write_bytes(exported(study, "jsonl"))
+
+    def break_once(connection: Any) -> None:
+        if not broken[0]:
+            connection.commit()
+            broken[0] = True
+            postgres.end_connections()
+            connection.fetch("SELECT 1")
+
+    before_commits(study._storage, break_once)
+    for change in (
+        lambda: create_study("new", arms=["a", "b"], family="bernoulli", storage=url),
+        lambda: import_study(folder / "study.jsonl", name="imported", storage=url),
+        lambda: delete_study("study", storage=url),
+    ):
+        broken[0] = False
+        change()
+        assert broken[0]
+    assert list_studies(storage=url) == ["new", "imported"]
+
+
+@POSTGRES
 def test_a_process_that_hangs_in_a_transaction_does_not_hold_up_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -540,32 +568,6 @@ def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: An
 
 
 # 5. Forks
-
-
-@BOTH
-def test_parent_and_forked_child_both_go_on(url: str) -> None:
-    study = new_study(url)
-    told = {}
-
-    def tell(count: int) -> dict[str, Any]:
-        pulls = [study.ask() for _ in range(count)]
-        for pull in pulls:
-            study.tell(pull, 0.0, cost=1.0)
-        return {pull.id: (0.0, 1.0, None) for pull in pulls}
-
-    told |= tell(5)
-
-    def work(report: Any) -> None:
-        for _ in range(20):
-            for pull in tell(1):
-                report("told", pull, 0.0, 1.0, None)
-
-    children = [Child(work) for _ in range(2)]
-    told |= tell(20)
-    told |= told_in(join(children))
-    told |= tell(5)
-    assert len(told) == len(study.observations()) == 70
-    check_log(study, told)
 
 
 def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Path) -> None:

@@ -6,7 +6,9 @@ import contextlib
 import json
 import random
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, current, load_study
+from cabai.study import Study, create_study, current, load_study, service
 from cabai.study.current import new_state
 from shell import here
 from storages import BOTH, looked
@@ -422,7 +424,7 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
         return json.dumps(json.loads(line) | values)
 
     return {
-        "nothing": [], "no JSON": ["nonsense"], "a list": ["[]"],
+        "nothing": [], "no JSON": ["nonsense"], "only a list": ["[]"],
         "another format": [changed(about, format=99), *lines[1:]],
         "no recipe": [json.dumps({"format": 1}), *lines[1:]], "half of it": [about, first, second[: len(second) // 2]],
         "a gap": [about, second, *rest], "the same twice": [about, first, first], "no event": [about, "{}"],
@@ -434,6 +436,12 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
         "a bad recipe": [changed(about, recipe={}), *lines[1:]],
         "another reward at a later place": [*lines[:-1], changed(lines[-1], place=99)],
         "a time that is no number": [about, changed(first, time="x")],
+        "another pull": [about, changed(first, pull=2), second],
+        "a large number": [about, changed(first, reward=2**70)],
+        "a list": [about, changed(first, worker=[1])], "no text": [about, changed(first, worker="\ud800")],
+        "a long name": [about, changed(first, worker="w" * 201)],
+        "a time without end": [changed(about, created=float("inf")), *lines[1:]],
+        "a list of tests": [changed(about, tests=[1]), *lines[1:]],
         "no JSON number": [about, first, changed(second, cost=float("nan"))],
     }  # fmt: skip
 
@@ -457,21 +465,54 @@ def test_a_damaged_file_is_refused_in_one_line_and_nothing_is_made(folder):
     assert cabai.list_studies(storage=other) == []
 
 
+@BOTH
+def test_a_log_with_a_period_twice_is_refused_in_one_line(url, folder):
+    study = create_study("study", arms=["a", "b"], family="bernoulli", threshold="evalue", costs=[1, 1], storage=url)
+    for period in ("Monday", "Tuesday"):
+        study.tell_counts({"a": (10, 5), "b": (10, 6)}, period=period)
+    whole(study, folder / "study.jsonl")
+    (folder / "study.jsonl").write_text((folder / "study.jsonl").read_text().replace("Tuesday", "Monday"))
+    with pytest.raises(cabai.InvalidInput, match="it has a pull or a period twice"):
+        cabai.import_study(folder / "study.jsonl", name="copy", storage=url)
+    assert cabai.list_studies(storage=url) == ["study"]
+
+
+@BOTH
+def test_one_of_two_imports_of_a_name_at_the_same_time_is_refused(url, folder):
+    study = played(create_study("study", **ARMS, storage=url), 6, seed=1)
+    whole(study, folder / "study.jsonl")
+    begin = threading.Barrier(2)
+
+    def again(_: int) -> str:
+        begin.wait()
+        try:
+            return cabai.import_study(folder / "study.jsonl", name="copy", storage=url).name
+        except cabai.InvalidInput as error:
+            return str(error)
+
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as threads:
+            refused = "study 'copy' already exists: choose another name, or delete it."
+            assert sorted(threads.map(again, range(2))) == ["copy", refused]
+        cabai.delete_study("copy", storage=url)
+
+
 # 4. Ids and tokens
 
 
 @BOTH
 def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
-    ids, tokens = set(), set()
+    ids, tokens, revisions = set(), set(), set()
     for _ in range(4):
         study = create_study("study", **ARMS, storage=url)
         ids.add(study._row.id)
         tokens.add(token(study))
+        revisions.add(service.revision(study))
         study.tell(study.ask(), 1, 1.0)
         cabai.delete_study("study", storage=url)
         assert looked(study._storage, "SELECT count(*) FROM cabai_event") == [(0,)]
         assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(0,)]
-    assert len(ids) == len(tokens) == 4
+    assert len(ids) == len(tokens) == len(revisions) == 4
 
 
 # 5. Studies with items

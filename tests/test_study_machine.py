@@ -239,18 +239,22 @@ class StudyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.missing)
     @rule(data=st.data(), rewards=st.lists(st.booleans(), min_size=1, max_size=4), cost=st.sampled_from(COSTS))
     def tell(self, data, rewards, cost):
-        """Also after the lease ran out, and after the study has stopped."""
+        """One by one or at once; also after the lease ran out, and after the study has stopped."""
+        at_once, results = data.draw(st.booleans()), []
         for reward in rewards:
             if not self.missing:
-                return
+                break
             number = data.draw(st.sampled_from(sorted(self.missing)))
-            paid = cost
+            paid, given = cost, {"reward": reward, "cost": cost}
             if self.model.known is not None and data.draw(st.booleans()):
                 paid = self.model.known[ARMS.index(self.missing[number]["arm"])]
-                self.tell_study(number, reward=reward)
-            else:
-                self.tell_study(number, reward=reward, cost=cost)
+                del given["cost"]
+            results.append({"pull": f"{self.token}-{number}"} | given)
+            if not at_once:
+                self.tell_study(number, **given)
             self.model.tell(number, float(reward), paid, None)
+        if at_once:
+            self.study.tell_many(results)
 
     @precondition(lambda self: not self.model.stopped)
     @rule(good=st.sampled_from(ARMS), n=st.sampled_from([1, 5, 25]))

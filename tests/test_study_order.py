@@ -11,7 +11,9 @@ import pytest
 from scipy.stats import binom
 
 import cabai
+from folding import check_order_of_asking
 from studies import new, reloaded, start
+from workers import check_replay
 
 
 def run_with_delays(study, clock, workers, draw, *, most=10**6):
@@ -67,27 +69,17 @@ def test_hostile_delays_in_2000_studies(clock):
     assert wrong_decisions(2000, 0.2, {"good": 0.8, "bad": 0.5}, clock) <= binom.isf(1e-6, 2000, 0.2)
 
 
+@pytest.mark.parametrize("workers", [8, 32])
 @pytest.mark.parametrize("policy", ["top-two", "co", "racing", "ctas", "uniform"])
-def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_decides(clock, policy):
-    """A study of one worker that is handed the same arms, and told the same rewards in the order of asking, stops at
-    the same pull. Its pulls are not chosen but replayed."""
-    from folding import Play
-
-    for seed in range(4):
+def test_the_decision_is_that_of_the_first_prefix_in_the_order_of_asking_that_decides(clock, policy, workers):
+    """By `champion`, whose credits depend on the order of the pulls; also when the log is folded again."""
+    for seed in range(2):
         study = new(policy=policy, lease=1e9, delta=0.1, seed=seed)
-        run_with_delays(study, clock, 8, hostile({"a": 0.9, "b": 0.5, "c": 0.4}, "c", seed))
-        told = sorted(study.observations(), key=lambda each: int(each["pull"].partition("-")[2]))
-        play = Play(study.settings)
-        counted = 0
-        for each in told:
-            counted += 1
-            play.observe(study.arms.index(each["arm"]), each["reward"], each["cost"])
-            if play.stops():
-                break
-        assert study.decision == study.arms[play.leader]
-        assert [each["counted"] for each in told] == [i < counted for i in range(len(told))]
+        run_with_delays(study, clock, workers, hostile({"a": 0.9, "b": 0.5, "c": 0.4}, "c", seed))
+        check_order_of_asking(study, "rivals", "rival_rewards")
+        check_replay(study)
         status = study.status()
-        assert (status.pulls, status.waiting) == (counted, len(told) - counted)
+        assert status.pulls + status.waiting == len(study.observations())
         if status.waiting:
             what, them = ("result is", "it") if status.waiting == 1 else ("results are", "them")
             assert f"\n{status.waiting} {what} not counted: the decision did not need {them}\n" in str(status)
@@ -251,17 +243,6 @@ def test_several_results_are_told_in_one_transaction_or_not_at_all(clock):
     study.tell_many(results)  # the same again
     study.tell_many([])
     assert study.status() == status
-
-
-def test_several_results_stop_the_study_where_one_by_one_they_would(clock):
-    one_by_one = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3)
-    for pull in one_by_one.ask(60):
-        one_by_one.tell(pull, int(pull.arm == "a"), 1.0)
-    at_once = new(arms=["a", "b"], policy="uniform", threshold="paper", delta=0.3)
-    at_once.tell_many({"pull": pull, "reward": int(pull.arm == "a"), "cost": 1.0} for pull in at_once.ask(60))
-    assert at_once.decision == one_by_one.decision == "a"
-    counted = [sum(each["counted"] for each in study.observations()) for study in (one_by_one, at_once)]
-    assert counted[0] == counted[1] < 60
 
 
 @pytest.mark.parametrize("policy", ["d-lucb", "top-two", "co"])

@@ -59,6 +59,8 @@ def test_run_reads_what_a_test_returns(result):
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
         (1, "tell needs a cost", 0.0),
         (None, "must return (reward, cost), got None", 0.0),
+        ((None, 2.0), "must return (reward, cost), got (None, 2.0)", 0.0),
+        ({"reward": None, "cost": 2.0}, "must return (reward, cost), got {'reward': None", 0.0),
         ("1", "must be a finite number", 0.0),
     ],
 )

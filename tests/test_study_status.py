@@ -242,20 +242,6 @@ def test_a_study_stops_without_a_decision_where_its_certificate_ends(clock):
         study.ask()
 
 
-def test_a_certified_decision_is_said_to_be_certified_and_not_proven():
-    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
-    start(study, [5.0, 0.0, 0.0])
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, 5.0 if pull.arm == "a" else 0.0, 1.0)
-    status = study.status()
-    assert (status.decision, status.proven, status.certified, status.reason) == ("a", False, True, "evidence")
-    assert status.sentence == (
-        "Decided: a has the largest mean, certified by simulation up to 50 pulls to be wrong with probability at most "
-        f"0.05, not proven; {status.pulls} spent on {status.pulls} pulls."
-    )
-
-
 def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_it_is_none():
     def decided(limit):
         threshold = CERTIFIED.replace("max_pulls=50", f"max_pulls={limit}")
@@ -263,13 +249,16 @@ def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_
         while not study.stopped:
             pull = study.ask()
             study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
-        return study.status().pulls, study.decision
+        return study.status()
 
-    n, decision = decided(50)
-    assert 3 < n < 50
-    assert decision == "a"
-    assert decided(n) == (n, "a")
-    assert decided(n - 1) == (n - 1, None)
+    status = decided(50)
+    assert 3 < (n := status.pulls) < 50
+    assert (status.decision, status.proven, status.certified, status.reason) == ("a", False, True, "evidence")
+    assert status.sentence == (
+        "Decided: a has the largest mean, certified by simulation up to 50 pulls to be wrong with probability at most "
+        f"0.05, not proven; {n} spent on {n} pulls."
+    )
+    assert [(each.pulls, each.decision) for each in map(decided, (n, n - 1))] == [(n, "a"), (n - 1, None)]
 
 
 def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothing():
@@ -410,7 +399,7 @@ def test_a_list_shows_of_each_study_what_its_status_does_and_reads_only_those_th
         for one, (place, listed) in zip(studies, found.values(), strict=True):
             status = one.status()
             assert listed._asdict() == {name: getattr(status, name) for name in listed._fields}
-            assert place == service.revision(one)
+            assert place == service.revision(one)[1]
         assert sum(each is not kept.get(id_) for id_, each in found.items()) <= (1 if kept else 3)
         kept = found
     assert {each.stopped for _, each in kept.values()} == {True, False}

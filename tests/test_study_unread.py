@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, load_study
-from storages import BOTH, before_commits, looked
-from workers import Broken, check_known, check_log, stored
+from cabai.study import Study, create_study
+from storages import BOTH
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 
@@ -45,37 +44,6 @@ def test_a_single_worker_reads_no_event_again(folder):
         assert f"place > {place} " in found[1]
 
 
-def added(study: Study, **values: Any) -> None:
-    """One more event in the log, which this process did not write."""
-    row = {"study": study._row.id, "place": len(stored(study)) + 1, "time": 5.0, **values}
-    marks = ", ".join("?" * len(row))
-    looked(study._storage, f"INSERT INTO cabai_event ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
-
-
-OTHERS = {
-    "another handle of this process": lambda study: told(load_study(study.name, storage=study.storage)),
-    "another study in the same file": lambda study: told(
-        create_study("other", arms=["a", "b"], family="bernoulli", storage=study.storage)
-    ),
-    "another connection": lambda study: added(study, kind="ask", pull=4, arm=0, worker="them"),
-    "a lease": lambda study: study.release(study.ask()),
-    "an amendment": lambda study: study.amend(lease=17.0),
-}
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_whatever_others_write_is_noticed(folder, other):
-    study = new(folder)
-    told(study)
-    assert check_known(study)
-    OTHERS[other](study)
-    log = stored(study)
-    study.ask()
-    assert stored(study)[: len(log)] == log
-    check_log(study, {})
-    assert check_known(study)
-
-
 @BOTH
 def test_a_study_that_others_have_deleted_is_not_gone_on_with(url):
     study = create_study("study", arms=["a", "b"], family="bernoulli", storage=url)
@@ -93,31 +61,6 @@ def test_a_study_that_others_have_deleted_is_not_gone_on_with(url):
     with pytest.raises(cabai.InvalidInput, match="is not the id of a pull of study 'study'"):
         again.tell(pull, 1, cost=1.0)
     assert again.observations() == []
-
-
-@pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_transaction_that_was_undone_is_not_taken_for_known(folder, where):
-    """As its commit begins, the process knows what it is about to leave: which never comes to be."""
-    study = new(folder) if where == "file" else new(folder, storage="memory", load_if_exists=True)
-    told(study)
-    breaks = [True]
-
-    def fail(connection: Any) -> None:
-        if breaks:
-            raise Broken
-
-    log, commit = stored(study), study._storage.commit
-    before_commits(study._storage, fail)
-    with pytest.raises(Broken):
-        study.ask()
-    assert stored(study) == log
-    breaks.clear()
-    pull = study.ask()
-    study._storage.commit = commit
-    assert pull.number == 4
-    study.tell(pull, 1, cost=1.0)
-    assert check_known(study)
-    check_log(study, {})
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -62,6 +61,10 @@ def test_the_shell_takes_a_file_for_studies_too(files, certificate):
     assert again.returncode == 0
     refused = here("study", "create", "y", *options[:-1], "0.1", "--threshold", "trial.json", cwd=files)
     assert refused.stderr.startswith("cabai: the threshold is certified for delta 0.2, got 0.1")
+    options[3] = "gaussian"
+    refused = here("study", "create", "y", *options, "--threshold", "trial.json", cwd=files)
+    assert refused.stderr.startswith("cabai: the threshold is certified for family gaussian, got gaussian(")
+    assert "name a variance" in refused.stderr
 
 
 def test_a_study_file_finds_it_beside_itself(files, certificate):
@@ -149,9 +152,3 @@ def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
     assert sum(abs(gap - epsilon) < 1e-6 * max(1.0, epsilon) for gap in nearest) >= len(found) / 2
     [half] = some_within(found[:1], epsilon)
     assert right_arms(half.instance, epsilon).tolist() == [0, 2]
-
-
-def test_a_certificate_that_was_changed_by_hand_is_not_one(certificate, tmp_path):
-    dataclasses.replace(certificate, threshold="paper").save(tmp_path / "x.json")
-    with pytest.raises(cabai.InvalidInput, match="its threshold is paper"):
-        cabai.create_study("no", **STUDY, threshold=str(tmp_path / "x.json"), storage="memory")

@@ -169,28 +169,6 @@ def test_any_smaller_B_violates_the_condition_of_the_proof(arms):
         assert condition(smaller, arms, alpha, delta, last=1000)[0] > 1
 
 
-def smallest_by_iteration(arms, alpha, delta):
-    log_b = 5.0 * arms  # well below
-    while True:
-        new = log_b + math.log(sum(condition(log_b, arms, alpha, delta, last=20_000)) / 2)
-        if new - log_b < 1e-9:
-            return new
-        log_b = new
-
-
-@pytest.mark.parametrize("arms", [2, 3, 10, 50])
-@pytest.mark.parametrize("alpha", [1.2, math.e / 2])
-def test_the_papers_own_condition_on_B_is_too_weak_for_its_proof(alpha, arms):
-    """The paper's condition has log²(B t^alpha), its proof log²(B t^alpha / delta): 2 to 8 times as much."""
-    papers = smallest_by_iteration(arms, alpha, delta=1.0)
-    low, high = condition(papers, arms, alpha, 1.0)
-    assert 1 - 1e-5 < low <= high < 1 + 1e-5  # the paper's condition holds with equality there
-    low, high = condition(papers, arms, alpha, 1e-6)
-    assert 2 < low <= high < 8
-    assert smallest_log_B(alpha, arms, 1e-6) > papers
-    assert smallest_log_B(alpha, arms, 1.0) == pytest.approx(papers, abs=1e-4)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
     for pulls, delta in itertools.product(PULLS[:4], [0.1, 1e-6]):
@@ -254,6 +232,9 @@ def test_a_threshold_is_proven_for(threshold, proven):
 
 # --- Names and parameters --------------------------------------------------------------------------------------------
 
+FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
+CALIBRATED = ["calibrated(c=0.6)", FULL, FULL.replace("=co", "=ctas(exploration=0.5, tracking=ratio)")]
+
 
 @pytest.mark.parametrize(
     ("written", "value", "normal"),
@@ -271,6 +252,7 @@ def test_a_threshold_is_proven_for(threshold, proven):
         ("mixture", Mixture(), "mixture"),
         ("mixture(pairwise=false)", Mixture(pairwise=False), "mixture(pairwise=False)"),
         ("EVALUE", EValue(), "evalue"),
+        *((each, threshold_of(each), each) for each in CALIBRATED),
     ],
 )
 def test_a_threshold_is_written_and_read_the_same_way(written, value, normal):

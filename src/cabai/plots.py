@@ -154,9 +154,9 @@ def runs_figure(runs: Runs) -> Figure:
     return figure
 
 
-def study_figure(seen: StudyView) -> Figure:
+def study_figure(view: StudyView) -> Figure:
     """A study: the arms with intervals and spending, progress, the leader's lead, and the bill."""
-    status = seen.status
+    status = view.status
     shown = sorted(status.arms, key=lambda arm: (arm.name != status.leader, not arm.in_play))[:40]
     rows = max(3.0, 0.8 + 0.22 * len(shown))
     figure, panels = new_figure(rows=3, columns=2, height=rows + 4.8, height_ratios=[rows, 2.4, 2.4])
@@ -177,9 +177,9 @@ def study_figure(seen: StudyView) -> Figure:
     spending.set_yticks(heights, ["" for _ in shown])
     spending.set_ylim(-0.6, len(shown) - 0.4)
     title(spending, f"spent: {status.spent:.4g}")
-    lines(progress, progress_over_bill(seen), "progress, by amount spent")
-    lines(lead, lead_over_bill(seen), "lead over the closest rival, by amount spent")
-    lines(bill, bill_over_time(seen), "the bill, by seconds since the start")
+    lines(progress, progress_over_bill(view), "progress, by amount spent")
+    lines(lead, lead_over_bill(view), "lead over the closest rival, by amount spent")
+    lines(bill, bill_over_time(view), "the bill, by seconds since the start")
     return figure
 
 

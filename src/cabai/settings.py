@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     """One row of the table."""
 
     name: str
-    kind: str  # how it is written: text, number, whole, flag, numbers, names, json, items, score or object
+    kind: str  # how it is written: text, number, whole, flag, numbers, names, json, any json, items, score or object
     default: Any  # REQUIRED if there is none
     sentence: str
     where: str  # the calls, files and requests that take it: see PLACES
@@ -87,14 +87,14 @@ def checked_reserve(value: Any, name: str) -> float:
 
 from_0, from_1 = partial(whole, least=0), partial(whole, least=1)
 
-# The calls of Python: study (create_study), evaluate, run (Study.run), amend (Study.amend), plan, simulate, compare,
-# calibrate, replay, scores (datasets.read_table), instance (Instance), inspect (inspect.evaluate) and bound. A shell
-# command takes what its call takes. file: a study file. http: a request that creates a study.
+# The calls of Python: study (create_study), evaluate, run, amend, accept, drop and add_arm (of Study), plan, simulate,
+# compare, calibrate, replay, scores (datasets.read_table), instance (Instance), inspect (inspect.evaluate) and bound. A
+# shell command takes what its call takes. file: a study file. http: a request that creates a study.
 CREATED = "study file http"
 SIMULATED = "simulate compare"
 PLACES = (
-    "study", "evaluate", "run", "amend", "plan", "simulate", "compare", "calibrate", "replay", "scores", "instance",
-    "bound", "reproduce", "bench", "inspect", "file", "http",
+    "study", "evaluate", "run", "amend", "accept", "drop", "add_arm", "plan", "simulate", "compare", "calibrate",
+    "replay", "scores", "instance", "bound", "reproduce", "bench", "inspect", "file", "http",
 )  # fmt: skip
 REWARDS = (
     f"How rewards are distributed: {', '.join(FAMILIES.names)}. Parameters go in brackets: gaussian(variance=4), "
@@ -222,7 +222,11 @@ SETTINGS = (
     Setting("unseen", "flag", False,
             "Declare that the imported data are complete and did not influence the choice of arms.", "study"),
     Setting("metadata", "json", None, 'Data to keep with the arms, as JSON: {"small": {"model": "m1"}}.', "amend"),
-    Setting("by", "text", None, "Who makes the change; kept in the log.", "amend"),
+    Setting("epsilon", "number", None, "How much worse than the best it may be. Default: what is proven.", "accept"),
+    Setting("arm", "text", REQUIRED, "Name of the arm.", "drop add_arm"),
+    Setting("cost", "number", None, "Its mean cost per pull, if the study was created with costs.", "add_arm"),
+    Setting("metadata", "any json", None, "Data to keep with it, as JSON.", "add_arm"),
+    Setting("by", "text", None, "Who makes the change; kept in the log.", "amend accept drop add_arm"),
     # Where it is stored
     Setting("storage", "text", STORAGE,
             "Where studies are stored: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or http://HOST:PORT of a cabai "

@@ -67,7 +67,8 @@ def page(rows: Rows, command: str = "") -> str:
         {"title": title, "about": about, "rows": cells(group), "plots": plots(group)}
         for title, about, group in cases_of(rows)
     ]
-    return views.leaderboard(tables, command, __version__)
+    style = views.asset("style.css")
+    return views.render("leaderboard.html", style=style, tables=tables, command=command, version=__version__)
 
 
 def plots(group: Rows) -> list[dict[str, Any]]:

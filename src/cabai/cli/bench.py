@@ -8,7 +8,7 @@ from typing import Any
 
 from cabai.cli.options import argument, option, read_names, takes
 from cabai.cli.tools import progress_shown
-from cabai.support.validation import InvalidInput
+from cabai.support.files import file_to_write
 
 SUITES = "kanarios24, gk16, menard19, cr23, shrr24, random"
 
@@ -44,8 +44,8 @@ def bench(
     if bibtex:
         found = "\n".join(dict.fromkeys(filter(None, map(entries, chosen or [*CONFIDENT, *SPENDING]))))
         return {"bibtex": found}, found
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise InvalidInput(f"--out must be a folder, got {out!r}, which is a file.")
+    if out is not None:
+        file_to_write(Path(out) / "bench.parquet")
     number = sum(
         len(chosen_policies(chosen, case))
         for case in chosen_cases(suites or (), settings["seed"], quick, delta, budget)

@@ -116,7 +116,7 @@ def system_error(error: OSError) -> str:
     except OSError:  # so that Python does not try to write it again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is not None:
-        return f"{reason}: {error.filename}"
+        return f"cannot open {error.filename}: {reason}."
     if errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EBADF"):
         return f"cannot write to standard output: {reason}. What was stored before is kept."
     return reason

@@ -23,7 +23,6 @@ NameArgument = Annotated[str, typer.Argument(help=settings_for("study")["name"].
 StorageOption = Annotated[
     str, typer.Option("--storage", envvar="CABAI_STORAGE", help=settings_for("study")["storage"].sentence)
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help=settings_for("amend")["by"].sentence)]
 Function = Callable[..., tuple[Any, Any] | None]
 OF_STUDY = {"name": (NameArgument, REQUIRED), "storage": (StorageOption, STORAGE)}
 
@@ -178,7 +177,8 @@ def read_score(text: str, option: str) -> str | float:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
-    "names": read_names, "numbers": read_numbers, "json": read_json, "items": read_items, "score": read_score,
+    "names": read_names, "numbers": read_numbers, "json": read_json, "any json": read_json,
+    "items": read_items, "score": read_score,
 }  # fmt: skip
 
 
@@ -196,7 +196,10 @@ def read_instances(file: str) -> dict[str, Instance]:
     try:
         tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"cannot read the instances in {file}: {error}.") from None
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"cannot read the instances in {file}: {why}.") from None
+    if not tables:
+        raise InvalidInput(f"{file} has no instances: write a table of each, with family, means and costs.")
     found, known = {}, settings_for("instance")
     for name, given in tables.items():
         if not isinstance(given, dict) or not {"family", "means", "costs"} <= set(given) <= set(known):

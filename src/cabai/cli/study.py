@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cabai.cli.options import ByOption, JsonOption, argument, file_option, option, read_json, takes
+from cabai.cli.options import JsonOption, argument, file_option, option, read_json, takes
 from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
 from cabai.printed import asked, told
+from cabai.settings import settings_for
 from cabai.study import create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
 from cabai.study.show.exporting import exported
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cabai.study import Study
 
 Answer = tuple[Any, Any]  # as JSON, and as text
-ArmArgument = Annotated[str, typer.Argument(help="Name of the arm.")]
+ArmArgument = Annotated[str, typer.Argument(help=settings_for("drop")["arm"].sentence)]
 study_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 
@@ -266,12 +267,8 @@ def amend(study: Study, **settings: Any) -> Answer:
 
 
 @study_app.command()
-@takes(study=True)
-def accept(
-    study: Study,
-    epsilon: float | None = option("How much worse than the best it may be. Default: what is proven."),
-    by: ByOption = None,
-) -> Answer:
+@takes("accept", study=True)
+def accept(study: Study, **settings: Any) -> Answer:
     """Take what is proven as the decision.
 
     The status says how much worse than the best the leader is at most. If that is close enough, accept it: the study
@@ -279,14 +276,14 @@ def accept(
 
     Example: cabai study accept judges --epsilon 0.01
     """
-    study.accept(epsilon=epsilon, by=by)
+    study.accept(**settings)
     found = study.status()
     return {"decision": found.decision, "epsilon": found.epsilon, "statement": found.statement}, found.sentence
 
 
 @study_app.command()
-@takes(study=True)
-def drop(study: Study, arm: ArmArgument, by: ByOption = None) -> Answer:
+@takes("drop", leave_out=["arm"], study=True)
+def drop(study: Study, arm: ArmArgument, **settings: Any) -> Answer:
     """Drop an arm by hand.
 
     It is not pulled again and cannot be the decision. The decision is then about the arms still in play. You may have
@@ -295,25 +292,18 @@ def drop(study: Study, arm: ArmArgument, by: ByOption = None) -> Answer:
 
     Example: cabai study drop judges small
     """
-    study.drop(arm, by=by)
+    study.drop(arm, **settings)
     return amendments(study)
 
 
 @study_app.command()
-@takes(study=True)
-def add_arm(
-    study: Study,
-    arm: ArmArgument,
-    cost: float | None = option("Its mean cost per pull, if the study was created with --costs."),
-    metadata: str | None = option("Data to keep with it, as JSON."),
-    by: ByOption = None,
-) -> Answer:
+@takes("add_arm", leave_out=["arm"], study=True)
+def add_arm(study: Study, arm: ArmArgument, **settings: Any) -> Answer:
     """Add an arm to a study created with --reserve.
 
     Example: cabai study add-arm judges medium
     """
-    kept = None if metadata is None else read_json(metadata, "--metadata")
-    study.add_arm(arm, cost=cost, metadata=kept, by=by)
+    study.add_arm(arm, **settings)
     return amendments(study)
 
 

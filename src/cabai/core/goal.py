@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.support.validation import InvalidInput, amount, number, shown
+from cabai.support.validation import InvalidInput, not_negative, number, shown
 
 BEST, CHEAPEST = GOALS = ("best", "cheapest")
 LEAST_SLACK = 1e-9  # as a share of epsilon: with less, rounding would keep a run from ever stopping
@@ -80,11 +80,7 @@ def checked_costs(given: Any, names: Sequence[str], what: str) -> tuple[float, .
         given = in_order(given, names, what)
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(names):
         raise InvalidInput(f"{what} must be {len(names)} numbers, one per arm, got {shown(given)}.")
-    found = tuple(amount(cost, f"{what}[{i}]") for i, cost in enumerate(given))
-    for i, cost in enumerate(found):
-        if cost < 0:
-            raise InvalidInput(f"{what}[{i}] must not be negative, got {shown(given[i])}.")
-    return found
+    return tuple(not_negative(cost, f"{what}[{i}]") for i, cost in enumerate(given))
 
 
 def in_order(given: Mapping[str, Any], names: Sequence[str], what: str) -> list[Any]:

@@ -190,6 +190,12 @@ def paid_for(table: ScoreTable) -> NDArray[np.float64]:
     return np.ones(table.scores.shape) if table.costs is None else table.costs
 
 
+def lead(scores: NDArray[np.float64], a: int, b: int, minimize: bool) -> float:
+    """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
+    difference = math.fsum([*scores[a].tolist(), *(-scores[b]).tolist()])
+    return -difference if minimize else difference
+
+
 class SampleScore(NamedTuple):
     arm: str
     item: str

@@ -27,7 +27,7 @@ ADVICE = "Leave one of the files out, or name arms by a field that differs, such
 
 
 @dataclass(frozen=True)
-class Log:
+class InspectLog:
     path: Path
     about: dict[str, Any]  # the section `eval`: model, task, task_args, config
     samples: list[dict[str, Any]]
@@ -86,9 +86,9 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     return table if table.costs is None else dataclasses.replace(table, billed=bill.how)
 
 
-def logs_in(*paths: str | Path) -> list[Log]:
+def logs_in(*paths: str | Path) -> list[InspectLog]:
     """The logs to read: in a folder, all of them, at any depth; other JSON files in it are ignored."""
-    found: list[Log] = []
+    found: list[InspectLog] = []
     for path in map(Path, paths):
         if not path.is_dir():
             found.append(load(path))
@@ -105,7 +105,7 @@ def logs_in(*paths: str | Path) -> list[Log]:
     return found
 
 
-def load(path: Path) -> Log:
+def load(path: Path) -> InspectLog:
     try:
         about, samples = from_zip(path) if is_zip(path) else from_json(path)
         last = {(str(each["id"]), str(each.get("epoch", 1))): each for each in samples}  # the last entry of each
@@ -119,10 +119,10 @@ def load(path: Path) -> Log:
         Exception
     ) as error:  # each compression has errors of its own, and so has what is encrypted or nested too deep
         raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
-    return Log(path, about, [*last.values()])
+    return InspectLog(path, about, [*last.values()])
 
 
-def check(log: Log) -> None:
+def check(log: InspectLog) -> None:
     """Refuse a log with values of the wrong kind where the rest of this file looks."""
 
     def expect(is_right: bool, where: str, what: str, got: Any) -> None:
@@ -220,7 +220,7 @@ def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def evaluations(log: Log, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[SampleScore]:
+def evaluations(log: InspectLog, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[SampleScore]:
     name = field(log, arm)
     for sample in log.samples:
         item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
@@ -242,7 +242,7 @@ def means(found: list[SampleScore], epochs: dict[str, int]) -> list[SampleScore]
     return result
 
 
-def field(log: Log, name: str) -> str:
+def field(log: InspectLog, name: str) -> str:
     """The value of a field such as `model` or `task_args.prompt`."""
     found: Any = log.about
     for part in name.split("."):
@@ -252,7 +252,7 @@ def field(log: Log, name: str) -> str:
     return found if isinstance(found, str) else json.dumps(found)
 
 
-def score_of(log: Log, sample: dict[str, Any], scorer: str) -> float:
+def score_of(log: InspectLog, sample: dict[str, Any], scorer: str) -> float:
     value = scores_in(sample).get(scorer)
     if isinstance(value, str):
         value = GRADES.get(value, WORDS.get(value.lower(), value))

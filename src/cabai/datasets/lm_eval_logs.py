@@ -22,7 +22,7 @@ ADVICE = "Give the files that you mean instead of their folder."
 
 
 @dataclass(frozen=True)
-class Log:
+class SampleLog:
     path: Path
     arm: str
     task: str
@@ -71,7 +71,7 @@ def files_in(*paths: str | Path) -> list[Path]:
     return found
 
 
-def load(path: Path) -> Log:
+def load(path: Path) -> SampleLog:
     samples = []
     try:
         with path.open(encoding="utf-8") as file:
@@ -96,7 +96,7 @@ def load(path: Path) -> Log:
         raise InvalidInput(f"{path} has no samples.")
     parts = FILE_NAME.fullmatch(path.stem)
     task, date = (parts["task"], parts["date"]) if parts else (path.stem.removeprefix("samples_"), None)
-    return Log(path, model_of(path, date) or path.resolve().parent.name, task, samples)
+    return SampleLog(path, model_of(path, date) or path.resolve().parent.name, task, samples)
 
 
 def model_of(path: Path, date: str | None) -> str | None:
@@ -119,7 +119,7 @@ def scores_in(sample: dict[str, Any]) -> dict[str, float]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
+def the_metric(logs: list[SampleLog], wanted: str | None) -> tuple[str, str | None]:
     """The metric to use and, if there are several filters, the filter."""
     filters = {sample.get("filter") for log in logs for sample in log.samples}
     if len(filters) == 1 and wanted is not None:
@@ -134,7 +134,7 @@ def the_metric(logs: list[Log], wanted: str | None) -> tuple[str, str | None]:
     return name, filtered or None
 
 
-def evaluations(log: Log, metric: tuple[str, str | None], several_tasks: bool) -> Iterator[SampleScore]:
+def evaluations(log: SampleLog, metric: tuple[str, str | None], several_tasks: bool) -> Iterator[SampleScore]:
     name, filtered = metric
     for sample in log.samples:
         if filtered is None or sample.get("filter") == filtered:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.datasets import board, champion, cheapest, pairs
 from cabai.datasets.capital import ROUNDED_UP
+from cabai.datasets.dataset import lead
 from cabai.support.specialise import binding
-from cabai.support.validation import InvalidInput, amount, shown
+from cabai.support.validation import InvalidInput, not_negative, shown
 
 PAIRED, CHAMPION = RACES = ("paired", "champion")
 TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
@@ -36,12 +37,8 @@ def started(
 
 def finish_of(finish: float | None, goal: str) -> float:
     """As given, or what is usual for the goal."""
-    if finish is None:
-        return 0.1 if goal == CHEAPEST else 0.0
-    share = amount(finish, "finish")
-    if share < 0:
-        raise InvalidInput(f"finish must not be negative, got {shown(finish)}.")
-    return share
+    usual = 0.1 if goal == CHEAPEST else 0.0
+    return usual if finish is None else not_negative(finish, "finish")
 
 
 def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
@@ -57,6 +54,11 @@ def race_of(race: str | None, epsilon: float, goal: str = BEST) -> str:
     if race == CHAMPION and epsilon > 0:
         raise InvalidInput("race 'champion' looks for the best arm itself: it needs epsilon 0; 'paired' accepts any.")
     return race
+
+
+def share_of(scores: Any, low: float, high: float, minimize: bool) -> Any:
+    """Scores as shares of their range, larger is better."""
+    return ((high - scores) if minimize else (scores - low)) / (high - low)
 
 
 class Race:
@@ -95,10 +97,6 @@ class Race:
     def items(self) -> int:
         return self.scores.shape[1]
 
-    def share(self, score: Any) -> Any:
-        """A score as a share of the range, larger is better."""
-        return ((self.high - score) if self.minimize else (score - self.low)) / (self.high - self.low)
-
     def tell(self, arm: int, position: int, score: float) -> None:
         """An arm's score on the item at that position."""
         self.tell_many([(arm, position, score)])
@@ -108,7 +106,7 @@ class Race:
         for arm, position, score in results:
             assert math.isnan(self.scores[arm, position])
             self.scores[arm, position] = score
-            self.board.shares[arm, position] = self.share(score)
+            self.board.shares[arm, position] = share_of(score, self.low, self.high, self.minimize)
             self.told += 1
         before = self.board.prefix.copy()
         for arm in {arm for arm, _, _ in results}:
@@ -170,9 +168,7 @@ class Race:
         return int(best)
 
     def lead(self, a: int, b: int) -> float:
-        """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
-        difference = math.fsum([*self.scores[a], *-self.scores[b]])
-        return -difference if self.minimize else difference
+        return lead(self.scores, a, b, self.minimize)
 
     def next(
         self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,

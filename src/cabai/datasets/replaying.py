@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
 from cabai.datasets import cheapest
-from cabai.datasets.dataset import ScoreTable, paid_for, permutation
+from cabai.datasets.dataset import ScoreTable, lead, paid_for, permutation
 from cabai.datasets.loop import run_race
-from cabai.datasets.race import Race, finish_of, functions_of, race_of, started
+from cabai.datasets.race import finish_of, functions_of, race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.errors import MissingScores
 from cabai.support.interruptible import interruptible
@@ -84,7 +83,7 @@ class Replay:
         if self.goal is not None:
             return float((self.decisions == self._answer(self.goal)).mean())
         best = self.ranking[0]
-        ties = [a for a in self.ranking if lead(self.table, self.direction, best, a) == 0]
+        ties = [a for a in self.ranking if lead(self.table.scores, best, a, minimize=False) == 0]
         return float(np.isin(self.decisions, ties).mean())
 
     @cached_property
@@ -114,7 +113,7 @@ class Replay:
     def _answer(self, goal: Cheapest) -> int:
         """The cheapest arm that is at most epsilon worse than the best, by all scores."""
         items, best = len(self.table.items), self.ranking[0]
-        by_all = [lead(self.table, self.direction, a, best) for a in range(len(self.table.arms))]
+        by_all = [lead(self.table.scores, a, best, self.direction == "minimize") for a in range(len(self.table.arms))]
         good = [cheapest.is_close(each, items, self.epsilon) for each in by_all]
         return next(a for a in by_cost(running_costs_of(self.table, goal)) if good[a])
 
@@ -251,8 +250,7 @@ def replay(
         whole(workers, "workers", 1)
     arms, items = found.scores.shape
     name = race_of(race, epsilon, goal)
-    scaling = Race(2, 1, delta=delta, low=low, high=high, minimize=direction == "minimize")
-    shares = np.ascontiguousarray(scaling.share(found.scores))
+    shares = np.ascontiguousarray(share_of(found.scores, low, high, direction == "minimize"))
     each = np.ascontiguousarray(paid_for(found))
     prices, rank = each.mean(axis=1), np.empty(arms, np.int64)
     rank[sorted_arms(found, direction)] = np.arange(arms)
@@ -317,8 +315,8 @@ def running_costs_of(table: ScoreTable, goal: Cheapest) -> list[float]:
 
 def close_pairs(table: ScoreTable, direction: str, epsilon: float) -> NDArray[np.bool_]:
     """For each pair of arms, whether the first is at most epsilon worse by all scores."""
-    arms, items = range(len(table.arms)), len(table.items)
-    rows = [[cheapest.is_close(lead(table, direction, b, a), items, epsilon) for a in arms] for b in arms]
+    arms, items, minimize = range(len(table.arms)), len(table.items), direction == "minimize"
+    rows = [[cheapest.is_close(lead(table.scores, b, a, minimize), items, epsilon) for a in arms] for b in arms]
     return np.array(rows, np.bool_)
 
 
@@ -327,16 +325,10 @@ def sorted_arms(table: ScoreTable, direction: str) -> list[int]:
     prices = paid_for(table).mean(axis=1)
 
     def order(a: int, b: int) -> int:
-        by = -lead(table, direction, a, b) or prices[a] - prices[b]
+        by = -lead(table.scores, a, b, direction == "minimize") or prices[a] - prices[b]
         return int(by > 0) - int(by < 0)
 
     return sorted(range(len(table.arms)), key=cmp_to_key(order))
-
-
-def lead(table: ScoreTable, direction: str, a: int, b: int) -> float:
-    """By how much the total of arm a exceeds that of b; 0 only if they are equal."""
-    difference = math.fsum([*table.scores[a].tolist(), *(-table.scores[b]).tolist()])
-    return -difference if direction == "minimize" else difference
 
 
 def compiled_race(name: str) -> Any:

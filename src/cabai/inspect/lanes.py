@@ -16,7 +16,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalSample
 
 
-class Ended(BaseException):
+class InspectEnded(BaseException):
     """Inspect has ended: what still waits for a sample must stop waiting."""
 
 
@@ -45,7 +45,7 @@ class Lane(SampleSource):
         future: Future[list[EvalSample]] = Future()
         with self.lock:
             if self.over:
-                raise Ended(self.over)
+                raise InspectEnded(self.over)
             self.waiting[item] = future, {}
         self.call(self.add, item)
         return future.result()
@@ -63,7 +63,7 @@ class Lane(SampleSource):
         with self.lock:
             left, self.waiting = self.waiting, {}
         for future, _ in left.values():
-            future.set_exception(Ended(self.over))
+            future.set_exception(InspectEnded(self.over))
 
     def collect(self, sample: EvalSample) -> None:
         """Take a finished epoch of a sample; the last one ends the wait for it."""

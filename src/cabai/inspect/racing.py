@@ -23,7 +23,7 @@ from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset
 from cabai.errors import InvalidInput, RunFailed
 from cabai.families import Family
-from cabai.inspect.lanes import Ended, Lane
+from cabai.inspect.lanes import InspectEnded, Lane
 from cabai.inspect.samples import Prices, Reader, check_scorer, is_priced, item_of, samples_of
 from cabai.settings import WORST
 from cabai.study.given import Pull
@@ -143,7 +143,7 @@ def evaluate(
             finally:
                 collect_logged(lanes, mark, log_folder(log_dir))
         for error in errors:
-            if not isinstance(error, Ended):
+            if not isinstance(error, InspectEnded):
                 raise error
             if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
                 raise KeyboardInterrupt

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cabai.support.files import file_to_write
 from cabai.support.validation import InvalidInput, whole
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def reproduce(
     known = PARTS | MORE
     if part != "all" and part not in known:
         raise InvalidInput(f"unknown part {part!r}; known: {', '.join(known)}, all.")
+    if out is not None:
+        file_to_write(Path(out) / "report.html")
     count = 100 if quick else whole(trajectories, "trajectories", 20)
     sections = []
     with opened(engine, workers=workers, address=address) as place:

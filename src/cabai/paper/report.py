@@ -31,7 +31,7 @@ class Table:
 
 
 @dataclass
-class Figure:
+class Picture:
     """A figure with the name of its file, a caption, and the commands that repeat it."""
 
     name: str
@@ -49,7 +49,7 @@ class Section:
     title: str
     text: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[Picture] = field(default_factory=list)
     data: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def add(self, caption: str, header: list[str], rows: list[list[str]], save: str = "") -> None:
@@ -60,7 +60,7 @@ class Section:
 
     def draw(self, name: str, caption: str, drawing: Drawing) -> None:
         """Add a figure."""
-        self.figures.append(Figure(name, caption, drawing, self.commands()))
+        self.figures.append(Picture(name, caption, drawing, self.commands()))
 
     def commands(self) -> list[str]:
         return [self.lab.command(self.name), *self.lab.taken()]
@@ -126,4 +126,6 @@ def page(sections: list[Section], heading: str, contents: dict[Path, bytes]) -> 
         for section in sections
         for figure in section.figures
     }
-    return views.reproduction(sections, heading, pictures, left_columns)
+    return views.render(
+        "reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns
+    )

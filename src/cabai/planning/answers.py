@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cabai.planning.bills import Amount, Bills, Found
 from cabai.planning.results import ArmPlan, CurvePoint, Plan
 from cabai.study.settings import Settings
@@ -32,12 +35,18 @@ class Range(NamedTuple):
 class Subject(ABC):
     """What is planned, studies or races: what they pay on truths that were drawn once, with some settings changed."""
 
-    settings: Settings
-    words: list[tuple[str, str]]  # what is assumed of each arm's mean and cost
-    best: Sequence[float]  # by arm, the share of the truths in which it is the best
-    about: str
-    notes: list[str]
-    facts: dict[str, Any]  # further fields of the plan
+    def __init__(
+        self, settings: Settings, best: NDArray[np.int64], words: list[tuple[str, str]], notes: list[str],
+        about: tuple[str, str, str], **facts: Any,
+    ) -> None:  # fmt: skip
+        """`best` is the best arm of each truth; `words` is what is assumed of each arm's mean and cost; `about` says
+        what is planned, on what, and with what; `facts` are further fields of the plan."""
+        self.settings, self.words, self.notes, self.facts = settings, words, notes, facts
+        self.best = (np.bincount(best, minlength=len(settings.arms)) / len(best)).tolist()  # shares of the truths
+        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
+        what, on, more = about
+        delta = f"delta {settings.delta:g}{within}"
+        self.about = f"{what}, {settings.direction}, {len(settings.arms)} arms{on}, {delta}, {more}"
 
     @abstractmethod
     def bills(self, limit: float, *, searching: bool = True, **changed: Any) -> Bills:
@@ -107,7 +116,7 @@ def answered(
             say(f"what {name} adds")
             less = subject.bills(limit, without=a)
             adds, without = difference(bills, less, limit), None if budget is None else less.chance(budget)
-        arms.append(ArmPlan(name, *subject.words[a], float(subject.best[a]), adds, without))
+        arms.append(ArmPlan(name, *subject.words[a], subject.best[a], adds, without))
     return Plan(
         about=subject.about, direction=settings.direction, delta=settings.delta, epsilon=settings.epsilon, arms=arms,
         bills=bills, given_budget=budget, wanted=chance, seed=seed, solved=solved, limit=limit if can else math.inf,

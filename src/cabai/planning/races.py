@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.dataset import ScoreTable, paid_for, part_of
-from cabai.datasets.race import Race, race_of, started
+from cabai.datasets.race import race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
 from cabai.planning.bills import Bills
-from cabai.planning.sources import settings_for
+from cabai.planning.sources import study_settings
 from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 
@@ -24,7 +24,7 @@ SEARCHED = 200  # of the datasets, which are used for searches
 LEAST_ITEMS = 10  # of a pilot
 
 
-class Races(Subject):
+class SimulatedRaces(Subject):
     """Races on datasets that are drawn from a pilot.
 
     Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap, for the uncertainty of a small pilot)
@@ -36,22 +36,17 @@ class Races(Subject):
         self, table: ScoreTable, settings: Settings, notes: list[str], draws: int, seed: int, workers: int | None
     ) -> None:
         assert settings.items is not None
-        self.settings, self.notes, self.draws, self.seed, self.workers = settings, notes, draws, seed, workers
+        self.draws, self.seed, self.workers = draws, seed, workers
         self.race, self.items = settings.items.race, settings.items.count
         low, high = settings.family.mean_range
-        scaling = Race(2, 1, delta=0.5, low=low, high=high, minimize=settings.direction == "minimize")
-        self.shares = np.asarray(scaling.share(table.scores))  # of the range, larger is better
+        self.shares = share_of(table.scores, low, high, settings.direction == "minimize")
         self.costs = paid_for(table)
         scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
-        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
-        winners = [self.shares[:, places].mean(axis=1).argmax() for places in self.drawn]
-        self.best = (np.bincount(winners, minlength=len(table.arms)) / draws).tolist()
-        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
-        self.about = (
-            f"{self.race} race, {settings.direction}, {len(table.arms)} arms on {self.items} items, delta "
-            f"{settings.delta:g}{within}, from scores on {len(table.items)}"
-        )
-        self.facts = {"items": self.items, "full_cost": float(prices.sum() * self.items)}
+        words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
+        winners = np.array([self.shares[:, places].mean(axis=1).argmax() for places in self.drawn])
+        about = f"{self.race} race", f" on {self.items} items", f"from scores on {len(table.items)}"
+        full_cost = float(prices.sum() * self.items)
+        super().__init__(settings, winners, words, notes, about, items=self.items, full_cost=full_cost)
 
     @cached_property
     def drawn(self) -> list[NDArray[np.int64]]:
@@ -99,7 +94,7 @@ class Races(Subject):
 
 def races_of(
     data: Any, given: dict[str, Any], *, arms: Any, costs: Any, draws: int, seed: int, workers: int | None
-) -> Races:
+) -> SimulatedRaces:
     """Races with these settings, on the pilot's complete items for these arms."""
     if data is None:
         raise InvalidInput(
@@ -110,7 +105,7 @@ def races_of(
     costs = given.get("costs") if costs is None else costs
     items, notes = given.get("items"), []
     given = {name: value for name, value in given.items() if name not in ("max_pulls", "costs")}
-    low, high = settings_for(given, ["a", "b"], 1).family.mean_range
+    low, high = study_settings(given, ["a", "b"], 1).family.mean_range
     table = read_table(data, low=low, high=high)
     if names is not None:
         lacking = [arm for arm in names if arm not in table.arms]
@@ -131,7 +126,7 @@ def races_of(
     if table.costs is None:
         notes.append("No costs were given, so each evaluation costs 1.")
     count = len(table.items) if items is None else whole(items, "items", 1)
-    return Races(table, settings_for(given, table.arms, count), notes, draws, seed, workers)
+    return SimulatedRaces(table, study_settings(given, table.arms, count), notes, draws, seed, workers)
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:

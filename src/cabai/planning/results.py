@@ -81,20 +81,20 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The plan as a dictionary that JSON can hold: no NaN, no infinities."""
         mean, chance, gap, quantiles = self.bills.mean, self.chance, self.solved.get("gap"), quantiles_of(self.bills)
-        amounts = {"mean_cost": mean, "chance": chance}
+        amounts = {"mean_cost": mean, "chance": chance} | {f"cost_quantiles.{key}": x for key, x in quantiles.items()}
         return {
             "mean_cost": mean.value,
             "se_cost": mean.error,
             "cost_quantiles": values_of(quantiles),
-            "chance": value_of(chance),
-            "se_chance": error_of(chance),
+            "chance": chance and chance.value,
+            "se_chance": chance and chance.error,
             "budget": self.budget,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "gap": None if gap is None else gap.value,
-            "at_least": lower_limits(amounts | {f"cost_quantiles.{key}": each for key, each in quantiles.items()}),
+            "gap": gap and gap.value,
+            "at_least": lower_limits(amounts),
             "wanted_chance": self.wanted,
-            "solved": {name: None if found is None else found_dict(found) for name, found in self.solved.items()},
+            "solved": {name: found and found_dict(found) for name, found in self.solved.items()},
             "arms": [arm_dict(arm) for arm in self.arms],
             "adds_up_to": None if math.isinf(self.limit) else self.limit,
             "items": self.items,
@@ -112,9 +112,8 @@ class Plan:
         quantiles = quantiles_of(point.bills)
         chance = None if self.budget is None else point.bills.chance(self.budget)
         at_least = lower_limits(quantiles | {"chance": chance})
-        return {
-            "at": point.at, "cost_quantiles": values_of(quantiles), "at_least": at_least, "chance": value_of(chance)
-        }  # fmt: skip
+        found = {"at": point.at, "cost_quantiles": values_of(quantiles), "at_least": at_least}
+        return found | {"chance": chance and chance.value}
 
     def __repr__(self) -> str:
         lines = [*self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
@@ -212,14 +211,6 @@ def lower_limits(amounts: Mapping[str, Amount | None]) -> list[str]:
     return [name for name, amount in amounts.items() if amount is not None and amount.at_least]
 
 
-def value_of(amount: Amount | None) -> float | None:
-    return None if amount is None else amount.value
-
-
-def error_of(amount: Amount | None) -> float | None:
-    return None if amount is None else amount.error
-
-
 def values_of(amounts: Mapping[str, Amount]) -> dict[str, float]:
     return {name: amount.value for name, amount in amounts.items()}
 
@@ -231,10 +222,10 @@ def found_dict(found: Found) -> dict[str, Any]:
 
 
 def arm_dict(arm: ArmPlan) -> dict[str, Any]:
-    without = {"chance_without": arm.chance_without}
+    adds, without = arm.adds, arm.chance_without
     found = {name: getattr(arm, name) for name in ("name", "mean", "cost", "best")}
-    found |= {"adds": value_of(arm.adds), "se_adds": error_of(arm.adds)}
-    return found | {"chance_without": value_of(arm.chance_without), "at_least": lower_limits(without)}
+    found |= {"adds": adds and adds.value, "se_adds": adds and adds.error, "chance_without": without and without.value}
+    return found | {"at_least": lower_limits({"chance_without": without})}
 
 
 def pays(share: float, bill: Amount) -> str:

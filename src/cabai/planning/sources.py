@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def rewards_or_scores(data: Any) -> Any:
     """A pilot of rewards, if that is what a table or a mapping of each arm to its rewards holds; a table of scores on
     items is left as it is."""
     if isinstance(data, Mapping):
-        return Pilot(tuple(map(str, data)), tuple(np.asarray(rewards, float) for rewards in data.values()), None)
+        return Pilot(tuple(map(str, data)), tuple(rewards_of(*each) for each in data.items()), None)
     if not isinstance(data, (str, Path)) and not hasattr(data, "columns"):
         return data
     if isinstance(data, (str, Path)) and not Path(data).is_file():
@@ -145,7 +146,15 @@ def rewards_or_scores(data: Any) -> Any:
     return pilot_in(sheet) if is_long and columns["item"] is None else data
 
 
-def settings_for(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
+def rewards_of(arm: Any, given: Any) -> Numbers:
+    with suppress(TypeError, ValueError):
+        found: Numbers = np.asarray(given, float)
+        if found.ndim == 1:
+            return found
+    raise InvalidInput(f"the rewards of arm {shown(arm)} must be a list of numbers, got {shown(given)}.")
+
+
+def study_settings(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
     """The settings that `create_study` would make of these; a plan has its own budget."""
     known = {name: value for name, value in given.items() if value is not None}
     checked, of_items = described(**known | {"arms": list(arms), "items": items})

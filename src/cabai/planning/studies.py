@@ -13,13 +13,13 @@ from cabai.instance import arm_names, check_is_bounded
 from cabai.planning.answers import DELTAS, Subject
 from cabai.planning.bills import Bills
 from cabai.planning.priors import all_drawn, priors_of
-from cabai.planning.sources import Numbers, Pilot, settings_for
+from cabai.planning.sources import Numbers, Pilot, study_settings
 from cabai.planning.truths import Truths, posterior
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import rows_of
 from cabai.simulation.work import Work
 from cabai.study.settings import Settings
-from cabai.support.validation import InvalidInput, positive
+from cabai.support.validation import InvalidInput, not_negative, positive
 from cabai.thresholds import threshold_of
 
 EFFORT = 250_000_000  # pulls that may be simulated for the bill, and a quarter of that for each other number
@@ -28,23 +28,18 @@ FIRST = 10_000  # pulls after which a study is first cut
 GROWTH = 8  # the factor by which those that were cut are extended
 
 
-class Studies(Subject):
+class SimulatedStudies(Subject):
     def __init__(
         self, settings: Settings, truths: Truths, words: list[tuple[str, str]], notes: list[str], *, usual: bool
     ) -> None:
-        self.settings, self.truths, self.words, self.notes = settings, truths, words, notes
+        more = f"policy {settings.policy}, threshold {settings.threshold}"
+        super().__init__(settings, truths.best, words, notes, (str(settings.family), "", more), truths=truths)
+        self.truths = truths
         self.usual = usual  # whether the threshold is the default, which depends on epsilon
-        self.best = (np.bincount(truths.best, minlength=len(settings.arms)) / len(truths)).tolist()
-        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
-        self.about = (
-            f"{settings.family}, {settings.direction}, {len(settings.arms)} arms, delta {settings.delta:g}{within}, "
-            f"policy {settings.policy}, threshold {settings.threshold}"
-        )
-        self.facts = {"truths": truths}
         # fewer if the test computes something for every reward
         self.effort = EFFORT // 10 if "keep" in dict(settings.setup().binding) else EFFORT
 
-    def on(self, engine: Engine, seed: int) -> Studies:
+    def on(self, engine: Engine, seed: int) -> SimulatedStudies:
         """Where they are simulated, and from which seed."""
         self.engine, self.seed = engine, seed
         return self
@@ -134,7 +129,7 @@ class Studies(Subject):
 def studies_of(
     given: dict[str, Any], pilot: Pilot | None, *, means: Any, costs: Any, arms: Any, cost_model: str, law: str | None,
     sd: Any, pays_reward: bool, draws: int, seed: int,
-) -> Studies:  # fmt: skip
+) -> SimulatedStudies:  # fmt: skip
     """Studies with these settings, on truths drawn from what is known of each arm: from the means given, or else from
     the pilot."""
     if means is None and pilot is None:
@@ -144,7 +139,7 @@ def studies_of(
         )
     names = arms if arms is not None else given.get("arms", None if pilot is None else pilot.arms)
     priors = {"means": None if means is None else priors_of(means, "means", names)}
-    settings = settings_for(given, arm_names(None, len(priors["means"] or ())) if names is None else names)
+    settings = study_settings(given, arm_names(None, len(priors["means"] or ())) if names is None else names)
     names, family = settings.arms, settings.family
     costs = settings.costs if costs is None else costs
     priors["costs"] = None if costs is None else priors_of(costs, "costs", names)
@@ -184,10 +179,4 @@ def studies_of(
     minimize = settings.direction == "minimize"
     truths = Truths(family, minimize, drawn["means"], drawn["costs"], cost_model, law, drawn.get("sd"))
     in_words = list(zip(words["means"], words["costs"], strict=True))
-    return Studies(settings, truths, in_words, notes, usual=given.get("threshold") is None)
-
-
-def not_negative(value: float, name: str) -> float:
-    if value < 0:
-        raise InvalidInput(f"{name} must not be negative, got {value!r}.")
-    return value
+    return SimulatedStudies(settings, truths, in_words, notes, usual=given.get("threshold") is None)

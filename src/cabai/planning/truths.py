@@ -129,7 +129,7 @@ def posterior(
     for a, (arm, rewards) in enumerate(zip(pilot.arms, pilot.rewards, strict=True)):
         if len(rewards) < LEAST:
             raise InvalidInput(
-                f"the pilot has {len(rewards)} rewards for arm {shown(arm)}: it needs at least {LEAST} for each arm."
+                f"the pilot needs at least {LEAST} rewards of each arm, got {len(rewards)} of arm {shown(arm)}."
             )
         for reward in np.unique(rewards).tolist():
             family.check_reward(reward, f"a reward of arm {shown(arm)}")

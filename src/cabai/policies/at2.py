@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cabai.core.shares import halves
-from cabai.policies.pairs import CHALLENGERS, challenger
+from cabai.policies.pairs import SEPARATIONS, challenger
 from cabai.policies.tracking import Tracking
 
 
@@ -40,7 +40,7 @@ class AT2(Tracking):
     challenger: str = "tc"
     name = "at2"
 
-    choices: ClassVar[Any] = {"challenger": ("challenger", CHALLENGERS)}
+    choices: ClassVar[Any] = {"challenger": ("separation", SEPARATIONS)}
 
     @property
     def functions(self) -> tuple[Any, ...]:

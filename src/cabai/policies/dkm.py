@@ -14,7 +14,7 @@ from cabai.families.base import lower_end, upper_end
 from cabai.families.slots import divergence, variance_slope
 from cabai.policies.base import Policy
 from cabai.policies.cumulative import TRACKED, furthest_behind
-from cabai.policies.pairs import transport
+from cabai.policies.pairs import closest, of_weights
 
 
 def choose(arms, run, rules):
@@ -28,27 +28,22 @@ def choose(arms, run, rules):
     for a in range(K):
         least = min(least, arms[a].loss)
     for a in range(K):
-        arms[a].u = max(math.exp(-eta * (arms[a].loss - least)), 1e-300)
-        total += arms[a].u
+        arms[a].weight = max(math.exp(-eta * (arms[a].loss - least)), 1e-300)
+        total += arms[a].weight
     for a in range(K):
-        arms[a].u /= total
-        arms[a].tracked += arms[a].u
+        arms[a].weight /= total
+        arms[a].tracked += arms[a].weight
     chosen = furthest_behind(arms, run)
 
-    j, least = -1, np.inf  # the best response: b and j at their pooled mean x
-    for a in range(K):
-        if a != run.leader:
-            z = transport(rules, b, b.u / b.cost, arms[a], arms[a].u / arms[a].cost)
-            if j < 0 or z < least:
-                j, least = a, z
-    _, _, x, _ = halves(b, arms[j], b.u / b.cost / (arms[j].u / arms[j].cost), rules)
+    j = closest(arms, rules, run.leader)  # the best response: b and j at their pooled mean x
+    _, _, x, _ = halves(b, arms[j], b.weight / b.cost / (arms[j].weight / arms[j].cost), rules)
     largest, mean, mixed = 0.0, 0.0, 0.0
     for a in range(K):
         arms[a].gain = gain(arms[a], x if a == run.leader or a == j else arms[a].mean, run, rules) / arms[a].cost
         largest = max(largest, arms[a].gain)
-        mean += arms[a].u * arms[a].gain
+        mean += arms[a].weight * arms[a].gain
     for a in range(K):
-        mixed += arms[a].u * math.exp(eta * (arms[a].gain - largest))
+        mixed += arms[a].weight * math.exp(eta * (arms[a].gain - largest))
         arms[a].loss -= arms[a].gain
     run.gap += max(largest + math.log(max(mixed, 1e-300)) / eta - mean, 0.0)  # Δ += the mixability gap
     return chosen
@@ -79,7 +74,8 @@ class DKM(Policy):
 
     name = "dkm"
     choose = staticmethod(choose)
+    functions = (("separation", of_weights),)
     arm_memory: ClassVar[Fields] = {"loss": 0.0, **TRACKED}
-    arm_scratch: ClassVar[Fields] = {"u": 0.0, "gain": 0.0}
+    arm_scratch: ClassVar[Fields] = {"weight": 0.0, "gain": 0.0}
     run_memory: ClassVar[Fields] = {"known_for": -1, "gap": 0.01}
     keeps_of_arms = ("tracked",)

@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from cabai.policies.base import Policy
-from cabai.policies.pairs import CHALLENGERS, COINS, challenger, toss
+from cabai.policies.pairs import COINS, SEPARATIONS, challenger, toss
 from cabai.support.validation import InvalidInput, number
 
 
@@ -18,16 +16,9 @@ def choose(arms, run, rules):
     return toss(arms, run, rules, run.leader, challenger(arms, run, rules, run.leader))
 
 
-def tc_epsilon(arms, run, rules, l):  # noqa: E741
-    """EB-TCε: argmin (mean_l - mean_a + ε) / sqrt(1/N_l + 1/N_a)."""
-    chosen, least = -1, np.inf
-    for a in range(len(arms)):
-        if a != l and arms[a].in_play:
-            gap = arms[l].mean - arms[a].mean + rules.allowance
-            w = gap / math.sqrt(1.0 / arms[l].pulls + 1.0 / arms[a].pulls)
-            if w < least:
-                chosen, least = a, w
-    return chosen
+def with_allowance(rules, l, a):  # noqa: E741
+    """EB-TCε: (mean_l - mean_a + ε) / sqrt(1/N_l + 1/N_a)."""
+    return (l.mean - a.mean + rules.allowance) / math.sqrt(1.0 / l.pulls + 1.0 / a.pulls)
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class EBTCI(Policy):
     name = "eb-tci"
     choose = staticmethod(choose)
 
-    choices: ClassVar[Any] = {"coin": ("weights", COINS), "challenger": ("challenger", CHALLENGERS)}
+    choices: ClassVar[Any] = {"coin": ("weights", COINS), "challenger": ("separation", SEPARATIONS)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +46,7 @@ class EBTCI(Policy):
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        return *super().functions, *((("challenger", tc_epsilon),) if self.epsilon > 0 else ())
+        return *super().functions, *((("separation", with_allowance),) if self.epsilon > 0 else ())
 
     def parameters(self, arms: int) -> dict[str, float]:
         return {"allowance": float(self.epsilon)}

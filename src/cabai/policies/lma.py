@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from cabai.core.shares import halves
 from cabai.core.state import Fields
 from cabai.policies.base import Policy
 from cabai.policies.cumulative import TRACKED, furthest_behind
-from cabai.policies.pairs import transport
+from cabai.policies.pairs import closest, of_weights
 
 
 def choose(arms, run, rules):
@@ -26,12 +24,7 @@ def choose(arms, run, rules):
         arms[a].tracked += arms[a].weight
     chosen = furthest_behind(arms, run)
 
-    j, least = -1, np.inf
-    for a in range(K):
-        if a != b:
-            z = transport(rules, arms[b], arms[b].weight / arms[b].cost, arms[a], arms[a].weight / arms[a].cost)
-            if j < 0 or z < least:
-                j, least = a, z
+    j = closest(arms, rules, b)
     run.n += 1
     if arms[b].mean > arms[j].mean:
         u = (arms[b].weight / arms[b].cost) / (arms[j].weight / arms[j].cost)
@@ -66,6 +59,7 @@ class LMA(Policy):
 
     name = "lma"
     choose = staticmethod(choose)
+    functions = (("separation", of_weights),)
     arm_memory: ClassVar[Fields] = {"weight": 1.0, **TRACKED}
     run_memory: ClassVar[Fields] = {"n": 0, "scale": 0.0}
     keeps = ("n", "scale")

@@ -8,7 +8,7 @@ import numpy as np
 
 from cabai.core.shares import halves
 from cabai.policies.top_two import coin
-from cabai.support.specialise import required_slot
+from cabai.support.specialise import required_slot, slot
 from cabai.support.streams import uniform
 
 
@@ -20,31 +20,37 @@ def transport(rules, b, n_b, a, n_a):
     return n_b * d_b + n_a * d_a
 
 
-@required_slot
+@slot
 def challenger(arms, run, rules, l):  # noqa: E741
     """The arm that challenges the leader l."""
+    return closest(arms, rules, l)
 
 
-def tc(arms, run, rules, l):  # noqa: E741
-    """Transportation cost: argmin Z_la."""
+def closest(arms, rules, l):  # noqa: E741
+    """The arm in play that is hardest to tell from l."""
     chosen, least = -1, np.inf
     for a in range(len(arms)):
         if a != l and arms[a].in_play:
-            z = transport(rules, arms[l], arms[l].pulls, arms[a], arms[a].pulls)
-            if chosen < 0 or z < least:
-                chosen, least = a, z
+            apart = separation(rules, arms[l], arms[a])
+            if chosen < 0 or apart < least:
+                chosen, least = a, apart
     return chosen
 
 
-def tci(arms, run, rules, l):  # noqa: E741
-    """The same with an improvement that keeps arms from starving: argmin Z_la + log N_a."""
-    chosen, least = -1, np.inf
-    for a in range(len(arms)):
-        if a != l and arms[a].in_play:
-            z = transport(rules, arms[l], arms[l].pulls, arms[a], arms[a].pulls) + math.log(arms[a].pulls)
-            if chosen < 0 or z < least:
-                chosen, least = a, z
-    return chosen
+@slot
+def separation(rules, l, a):  # noqa: E741
+    """How far arm a is from challenging the leader l. Transportation cost: Z_la."""
+    return transport(rules, l, l.pulls, a, a.pulls)
+
+
+def improved(rules, l, a):  # noqa: E741
+    """The same with an improvement that keeps arms from starving: Z_la + log N_a."""
+    return transport(rules, l, l.pulls, a, a.pulls) + math.log(a.pulls)
+
+
+def of_weights(rules, l, a):  # noqa: E741
+    """Z_la where pulls follow weights, which are shares of the money."""
+    return transport(rules, l, l.weight / l.cost, a, a.weight / a.cost)
 
 
 @required_slot
@@ -67,5 +73,5 @@ def toss(arms, run, rules, l, c):  # noqa: E741
     return l if uniform(run) * (h_l + h_c) < h_l else c
 
 
-CHALLENGERS = {"tc": tc, "tci": tci}
+SEPARATIONS = {"tc": None, "tci": improved}
 COINS = {"ids": ids, "half": half}

@@ -9,7 +9,7 @@ import numpy as np
 
 from cabai.families.slots import draw_mean
 from cabai.policies.base import Policy
-from cabai.policies.pairs import COINS, challenger, tc, toss
+from cabai.policies.pairs import COINS, challenger, closest, toss
 
 REDRAWS = 100  # of TTTS, near the end of a run nearly all redraws return the leader again
 
@@ -36,10 +36,10 @@ def resample(arms, run, rules, l):  # noqa: E741
         a = best_of_a_draw(arms, run, rules)
         if a != l:
             return a
-    return tc(arms, run, rules, l)
+    return closest(arms, rules, l)
 
 
-CHALLENGERS = {"tc": tc, "resample": resample}
+CHALLENGERS = {"tc": None, "resample": resample}
 
 
 @dataclass(frozen=True)

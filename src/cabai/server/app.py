@@ -37,7 +37,7 @@ from cabai.server.requests import (
     TellCounts,
     TellMany,
 )
-from cabai.server.studies import Studies
+from cabai.server.studies import OpenStudies
 from cabai.study import Pull, Status, service
 from cabai.study.service import StoredStudy, in_short, spooled
 from cabai.study.wire import ERRORS, LISTED, pull_to
@@ -53,10 +53,10 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 
 def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     """The service for a storage; requests need a token. It answers to the names of this machine and to `hosts`."""
-    return app_over(Studies(storage), access, hosts)
+    return app_over(OpenStudies(storage), access, hosts)
 
 
-def app_over(studies: Studies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
+def app_over(studies: OpenStudies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     streams = Streams(studies)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ CHANGES: Rows = [  # answered with the short status
 OF_STUDY = "/api/studies/{name}"
 
 
-def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
+def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
     """All paths. Names in paths are still encoded: `studies.do` decodes them."""
 
     def reading(work: Callable[[StoredStudy], Any]) -> Callable[..., Response]:
@@ -149,7 +149,8 @@ def add_paths(app: FastAPI, studies: Studies, streams: Streams) -> None:
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
-        return HTMLResponse(views.studies(*studies.listed(address_of(request))))
+        found, damaged = studies.listed(address_of(request))
+        return HTMLResponse(views.render("studies.html", found=found, damaged=damaged))
 
     @app.get("/studies/{name}", include_in_schema=False)
     def page_of(name: str) -> Response:
@@ -270,14 +271,14 @@ def held(asked: Lease) -> Pull | str:
     return asked.pull if asked.offers is None else Pull(asked.pull, "", 0, 0.0, asked.offers)
 
 
-def add_problems(app: FastAPI, studies: Studies) -> None:
+def add_problems(app: FastAPI, studies: OpenStudies) -> None:
     """Every exception is answered with a problem."""
 
     def of_a_study(request: Request, error: Exception) -> Response:
         text = studies.without_place(str(error), address_of(request))
         answer = problems.problem_of(error, text)
         if is_page(request.scope) and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(views.message("cabai", text, onward=""), answer.status_code)
+            return problems.message("cabai", text, answer.status_code)
         return answer
 
     def of_a_request(_: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ SLOWEST = 20.0  # seconds from the first byte of a request, or from the start of
 MOST_WAITING = 500  # connections without a request; each is a file of the process, which may often have 1024
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection of the server. uvicorn itself waits for headers without a limit."""
 
     waiting_since: float | None = None  # None: a request is being answered
@@ -20,7 +20,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self.wait(for_headers=True)
         if len(self.connections) > MOST_WAITING:
-            waiting = [each for each in self.connections if isinstance(each, Connection) and each.waiting_since]
+            waiting = [each for each in self.connections if isinstance(each, TimedConnection) and each.waiting_since]
             if len(waiting) > MOST_WAITING:
                 longest = min(waiting, key=lambda each: each.waiting_since or 0.0)
                 longest.waiting_since = None

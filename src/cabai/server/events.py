@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from cabai.errors import StorageError, StudyNotFound
 from cabai.server.page import Pages, changes, event
 from cabai.server.problems import SOON, problem
-from cabai.server.studies import Studies
+from cabai.server.studies import OpenStudies
 from cabai.study.service import revision
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput
@@ -26,7 +26,7 @@ MOST_STREAMS, AT_A_TIME = 100, 4  # streams, and how many of them check for chan
 class Streams:
     """The streams that are open; all end when the server does."""
 
-    def __init__(self, studies: Studies) -> None:
+    def __init__(self, studies: OpenStudies) -> None:
         self.studies, self.over = studies, threading.Event()
         self.open = 0
         self.pages = Pages(studies)

@@ -16,12 +16,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cabai import views
 from cabai.server.access import WORK, Access, Rates
-from cabai.server.problems import problem
+from cabai.server.problems import message, problem
 from cabai.study.wire import LARGEST
 
 PATIENCE = 16 * LARGEST  # bytes of a request that is too large that are read, but not kept, before the response
@@ -118,7 +117,7 @@ class Guards:
             return problem("too-many-attempts", detail, {"Retry-After": f"{math.ceil(wait)}"})
         if is_page(scope) and "text/html" in Headers(scope=scope).get("accept", ""):
             text = "Open the address that cabai serve printed: it ends with the token."
-            return HTMLResponse(views.message("A token is needed", text), 401, {"WWW-Authenticate": "Bearer"})
+            return message("A token is needed", text, 401, {"WWW-Authenticate": "Bearer"})
         detail = (
             "a token is needed: `Authorization: Bearer TOKEN`, or in a browser the address that cabai serve printed."
         )
@@ -134,7 +133,7 @@ class Guards:
         answer: Response = RedirectResponse(scope["path"], 303)
         if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
             # By a link on another site: its browser keeps the cookie from a redirection, but not from a page of ours.
-            answer = HTMLResponse(views.message("cabai", "Your token is stored in this browser.", onward=scope["path"]))
+            answer = message("cabai", "Your token is stored in this browser.", onward=scope["path"])
         cookie = {"httponly": True, "samesite": "strict", "secure": scope["scheme"] == "https", "path": "/"}
         answer.set_cookie(self.access.cookie, self.access.pass_, **cookie)
         return answer

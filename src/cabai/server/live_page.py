@@ -13,7 +13,7 @@ from urllib.parse import quote
 from cabai.server.access import READ, Access
 from cabai.server.app import app_over
 from cabai.server.serving import StreamingServer, bind, configured
-from cabai.server.studies import Studies
+from cabai.server.studies import OpenStudies
 from cabai.study import Study
 from cabai.study.create import is_served
 
@@ -29,7 +29,7 @@ def live_page(study: Study) -> Iterator[str]:
         yield f"{study.storage}{path}"
         return
     access = Access.new()
-    app = app_over(Studies(study.storage, only=study), access)
+    app = app_over(OpenStudies(study.storage, only=study), access)
     app.state.streams.last_words = "The run is over: this is the study at its end."
     server, bound = StreamingServer(configured(app)), bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([bound],), name="cabai page", daemon=True)

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from cabai import views
-from cabai.server.studies import Studies
+from cabai.server.studies import OpenStudies
 from cabai.study import service
 from cabai.study.service import StoredStudy
 from cabai.views import StudyView
@@ -24,7 +24,7 @@ AGE = 10.0  # seconds after which they are made again even without a change: pul
 class Pages:
     """The parts of studies' pages, made once for all viewers."""
 
-    def __init__(self, studies: Studies) -> None:
+    def __init__(self, studies: OpenStudies) -> None:
         self.studies = studies
         self._made: dict[str, tuple[Any, dict[str, str], str]] = {}
         self._makers: dict[str, threading.Lock] = {}  # of each study, who makes its parts
@@ -52,8 +52,8 @@ class Pages:
         return made[1], made[2]
 
     def _make(self, study: StoredStudy, key: Any) -> tuple[Any, dict[str, str], str]:
-        seen = service.read(study, "seen")
-        made = key, views.fragments(seen), news(seen)
+        view = service.read(study, "seen")
+        made = key, views.fragments(view), news(view)
         with self._guard:
             if len(self._made) >= MOST_PAGES:
                 self._made.clear()
@@ -62,9 +62,9 @@ class Pages:
         return made
 
 
-def news(seen: StudyView) -> str:
+def news(view: StudyView) -> str:
     """What a screen reader announces after a change: not every pull."""
-    status = seen.status
+    status = view.status
     if status.stopped:
         return status.sentence
     return f"{status.leader} leads." if status.leader is not None else ""

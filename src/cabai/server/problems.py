@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
+from cabai import views
 from cabai.study import Study
 from cabai.study.wire import ERRORS, PREFIX
 
@@ -67,6 +68,13 @@ def problem(
     usual, title = PROBLEMS[kind]
     about = {"type": PREFIX + kind, "title": title, "status": status or usual, "detail": detail, **more}
     return Json(about, status or usual, headers, media_type="application/problem+json")
+
+
+def message(
+    title: str, text: str, status: int = 200, headers: Mapping[str, str] | None = None, *, onward: str = ""
+) -> Response:
+    """A page for a browser: one message, and a link to `onward`."""
+    return HTMLResponse(views.render("message.html", title=title, text=text, onward=onward), status, headers)
 
 
 def problem_of(error: Exception, detail: str) -> Response:

@@ -35,7 +35,7 @@ MOST_ARMS, MOST_PULLS, MOST_RESULTS = 500, 1000, 10_000
 MOST_SCORES = 1_000_000  # arms times items: each takes about 50 bytes while the study is open
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
@@ -62,7 +62,7 @@ LIMITS: dict[str, Any] = {
     "name": {"max_length": LONGEST_NAME}, "arms": {"min_length": 2, "max_length": MOST_ARMS},
     "family": {"max_length": 200}, "policy": {"max_length": 200}, "threshold": {"max_length": 500},
     "digest": {"max_length": LARGEST}, "race": {"max_length": 50},
-    "by": {"max_length": 200},
+    "by": {"max_length": 200}, "arm": {"max_length": LONGEST_NAME},
 }  # fmt: skip
 KINDS: dict[str, Any] = {
     "text": StrictStr,
@@ -74,13 +74,14 @@ KINDS: dict[str, Any] = {
     "items": StrictInt | list[StrictStr | StrictInt],
     "score": StrictStr | Number,
     "json": dict[str, Any],
+    "any json": Any,
 }
 
 
 def fields_of(place: str) -> Any:
     """A request with the settings that a place takes."""
     fields: dict[str, Any] = {name: field_of(row, place) for name, row in settings_for(place).items()}
-    return create_model("Fields", __base__=Asked, **fields)
+    return create_model("Fields", __base__=Body, **fields)
 
 
 class Create(fields_of("http")):  # type: ignore[misc]
@@ -117,7 +118,7 @@ def is_plain(text: str) -> bool:
     return not any(mark in text for mark in ":/\\\0") and not text.strip().endswith(".json")
 
 
-class Ask(Asked):
+class Ask(Body):
     """With items, `beyond` is how many more pulls than usual may be under way: those with a known result that is not
     told yet. As a `batch`, all pulls are of one arm, of which nothing else is under way."""
 
@@ -127,7 +128,7 @@ class Ask(Asked):
     batch: StrictBool = False
 
 
-class Tell(Asked):
+class Tell(Body):
     """A reward, or `failed`: why there is none."""
 
     pull: PullId
@@ -136,11 +137,11 @@ class Tell(Asked):
     failed: Annotated[StrictStr, Field(max_length=10_000)] | None = None
 
 
-class TellMany(Asked):
+class TellMany(Body):
     results: Annotated[list[Tell], Field(max_length=MOST_RESULTS)]
 
 
-class TellCounts(Asked):
+class TellCounts(Body):
     """For each arm in a period: the number of pulls, and the sums of their rewards and costs."""
 
     counts: dict[str, Annotated[list[Any], Field(min_length=2, max_length=3)]]
@@ -148,7 +149,7 @@ class TellCounts(Asked):
     following: Annotated[StrictInt, Field(ge=1, lt=2**53)] | None = None
 
 
-class Lease(Asked):
+class Lease(Body):
     """Which pull, and who has it: `offers` as it was handed out, or the worker's name, or both."""
 
     pull: PullId
@@ -156,7 +157,7 @@ class Lease(Asked):
     worker: Worker = None
 
 
-class Lapse(Asked):
+class Lapse(Body):
     """Workers that are known to be lost: their leases end now."""
 
     workers: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
@@ -166,28 +167,17 @@ class Amend(fields_of("amend")):  # type: ignore[misc]
     """What `study.amend` takes."""
 
 
-class Accept(Asked):
-    """How much worse than the best the leader may be."""
-
-    epsilon: Number | None = None
-    by: Worker = None
+class Accept(fields_of("accept")):  # type: ignore[misc]
+    """What `study.accept` takes."""
 
 
-class Drop(Asked):
-    """Which arm is dropped by hand."""
-
-    arm: Name
-    by: Worker = None
+class Drop(fields_of("drop")):  # type: ignore[misc]
+    """What `study.drop` takes."""
 
 
-class AddArm(Asked):
-    """Which arm joins a study with a reserve; with its cost, if the study was created with known costs."""
-
-    arm: Name
-    cost: Number | None = None
-    metadata: Any = None
-    by: Worker = None
+class AddArm(fields_of("add_arm")):  # type: ignore[misc]
+    """What `study.add_arm` takes."""
 
 
-class Nothing(Asked):
+class Nothing(Body):
     """An empty object."""

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from cabai.server.access import WORK, Access, tokens_in
 from cabai.server.app import make_app
-from cabai.server.connections import Connection
+from cabai.server.connections import TimedConnection
 from cabai.study.create import is_served
 from cabai.study.log.storage import open_storage
 from cabai.support.validation import InvalidInput
@@ -68,7 +68,7 @@ def configured(
 ) -> uvicorn.Config:
     """The settings of the server. Requests are not logged: an address may contain a token."""
     return uvicorn.Config(
-        app, http=Connection, ws="none", log_level="warning", access_log=False, server_header=False,
+        app, http=TimedConnection, ws="none", log_level="warning", access_log=False, server_header=False,
         ssl_certfile=certfile, ssl_keyfile=keyfile, proxy_headers=behind_proxy,
         forwarded_allow_ips="*" if behind_proxy else None, timeout_keep_alive=75, timeout_graceful_shutdown=5,
     )  # fmt: skip

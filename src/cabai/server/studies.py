@@ -21,7 +21,7 @@ def scores_of(study: Any) -> int:
     return 0 if study.settings.items is None else study.settings.items.count * len(study.arms)
 
 
-class Studies:
+class OpenStudies:
     """Studies by name. A study that was deleted, and perhaps created again, is looked up again. With `only`, there is
     only that one."""
 

@@ -136,13 +136,13 @@ class Simulated:
     goal: Cheapest | None = None  # its goal: the best arm, or the cheapest that is good enough
     budget: float | None = None  # what may be spent, if that ends a trajectory with a decision
 
-    def summary(self) -> Summary:
-        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
+    def _counted(self) -> tuple[list[float], NDArray[np.float64], dict[str, Any]]:
+        """The quantiles of the cost, the mean pulls of each arm, and what a summary takes as it is."""
         raise NotImplementedError
 
-    def _summary(self, *, mean_cost: float, std_cost: float, quantiles: list[float], pulls: NDArray[np.float64],
-                 trajectories: int, errors: int, unfinished: int, steps: int) -> Summary:  # fmt: skip
-        """A summary from these numbers."""
+    def summary(self) -> Summary:
+        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
+        quantiles, pulls, counted = self._counted()
         family, paid, floor = self.instance.family, pulls * self.instance.costs, None
         is_promised = self.budget is None and not self.own_stop
         if self.delta < 0.5 and len(self.instance.best_arms) == 1 and self.goal is None and self.budget is None:
@@ -155,21 +155,16 @@ class Simulated:
             policy=self.policy,
             threshold=str(self.threshold),
             delta=self.delta,
-            trajectories=trajectories,
-            mean_cost=mean_cost,
-            std_cost=std_cost,
-            se_cost=std_cost / math.sqrt(trajectories),
+            **counted,
+            se_cost=counted["std_cost"] / math.sqrt(counted["trajectories"]),
             cost_quantiles={str(q): value for q, value in zip(QUANTILES, quantiles, strict=True)},
             mean_pulls=pulls.tolist(),
             pull_shares=(pulls / pulls.sum()).tolist(),
             cost_shares=(paid / paid.sum()).tolist(),
-            errors=errors,
-            error_interval=wilson(errors, trajectories),
-            unfinished=unfinished,
+            error_interval=wilson(counted["errors"], counted["trajectories"]),
             lower_bound=floor,
-            ratio=None if floor is None else mean_cost / floor,
+            ratio=None if floor is None else counted["mean_cost"] / floor,
             seconds=self.seconds,
-            steps=steps,
             proven=self.threshold.is_proven_for(family) and is_promised,
             standing=standing,
             epsilon=self.epsilon,
@@ -228,18 +223,12 @@ class Runs(Simulated):
         """Which trajectories decided for an arm that is neither the best nor within epsilon of it."""
         return self.finished & ~np.isin(self.decisions, right_arms(self.instance, self.epsilon, self.goal))
 
-    def summary(self) -> Summary:
-        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
-        return self._summary(
-            trajectories=len(self),
-            mean_cost=float(self.costs.mean()),
-            std_cost=float(self.costs.std(ddof=1)) if len(self) > 1 else 0.0,
-            quantiles=np.quantile(self.costs, QUANTILES).tolist(),
-            pulls=self.pulls.mean(axis=0),
-            errors=int(self.wrong.sum()),
-            unfinished=int((~self.finished).sum()),
-            steps=int(self.steps.sum()),
-        )
+    def _counted(self) -> tuple[list[float], NDArray[np.float64], dict[str, Any]]:
+        return np.quantile(self.costs, QUANTILES).tolist(), self.pulls.mean(axis=0), {
+            "trajectories": len(self), "mean_cost": float(self.costs.mean()),
+            "std_cost": float(self.costs.std(ddof=1)) if len(self) > 1 else 0.0, "errors": int(self.wrong.sum()),
+            "unfinished": int((~self.finished).sum()), "steps": int(self.steps.sum()),
+        }  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame with one row per trajectory: decision, cost, steps, pulls of each arm (extra `frames`).
@@ -314,19 +303,13 @@ class Totals(Simulated):
     def __len__(self) -> int:
         return self.sums.trajectories
 
-    def summary(self) -> Summary:
-        """What the trajectories cost, how often they were wrong, and what the lower bound is."""
+    def _counted(self) -> tuple[list[float], NDArray[np.float64], dict[str, Any]]:
         sums = self.sums
-        return self._summary(
-            trajectories=sums.trajectories,
-            mean_cost=sums.mean,
-            std_cost=sums.std,
-            quantiles=[sums.quantile(q) for q in QUANTILES],
-            pulls=np.array([pulls / sums.trajectories for pulls in sums.pulls]),
-            errors=sums.errors,
-            unfinished=sums.unfinished,
-            steps=sums.steps,
-        )
+        pulls = np.array([pulls / sums.trajectories for pulls in sums.pulls])
+        return [sums.quantile(q) for q in QUANTILES], pulls, {
+            "trajectories": sums.trajectories, "mean_cost": sums.mean, "std_cost": sums.std, "errors": sums.errors,
+            "unfinished": sums.unfinished, "steps": sums.steps,
+        }  # fmt: skip
 
 
 Found = TypeVar("Found", bound=Runs | Totals)

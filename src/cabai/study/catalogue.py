@@ -11,9 +11,10 @@ from typing import Any
 
 from cabai.errors import StudyNotFound
 from cabai.study.current import Row, new_state
+from cabai.study.given import LONGEST_LABEL, storable
 from cabai.study.log import tables
-from cabai.study.log.database import Conflict, Connection, Storage
-from cabai.study.log.events import Event, check_event
+from cabai.study.log.database import DAMAGE, Conflict, Connection, Storage
+from cabai.study.log.events import Event, check_event, wrong
 from cabai.study.settings import Settings, checked_name
 from cabai.support.validation import InvalidInput
 
@@ -41,8 +42,9 @@ def create(
         return False
     try:
         return storage.write(work)
-    except Conflict:  # another process was faster
-        return False
+    except Conflict:  # another process was faster; or this very call, if the connection broke
+        found = row_of(storage.fetch, name)
+        return found is not None and found.token == token
 
 
 def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> str:
@@ -57,30 +59,61 @@ def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> 
         state = new_state(Settings.stored(recipe))
         events = []
         for line in rows:
-            event = Event(**json.loads(line))
+            event = read_event(json.loads(line))
             check_event(event, state.settings)
             state.take(event)
             events.append(event)
         chosen, created = checked_name(name or about["name"]), float(about["created"])
-        tests = None if about["tests"] is None else json.dumps(about["tests"])
+        tests = None if about["tests"] is None else json.dumps(dict(about["tests"]))
         mine = str(about["token"])
         if not re.fullmatch("[0-9a-f]{1,32}", mine):
             raise ValueError(f"its token is {mine!r}")
-    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+        if not math.isfinite(created):
+            raise ValueError(f"it was created at {created}")
+    except DAMAGE as error:
         raise InvalidInput(f"the log cannot be imported: {' '.join(str(error).split())[:300].rstrip('.')}.") from None
 
+    study = new_id()
+
     def work(connection: Connection) -> None:
-        if row_of(connection.fetch, chosen) is not None:
-            raise InvalidInput(f"study {chosen!r} already exists: choose another name, or delete it.")
+        if is_made(connection.fetch, chosen, study):  # by this very call, if the connection broke during the commit
+            return
         is_free = not connection.fetch(tables.FIND_TOKEN, (mine,))  # else the log is imported next to its original
-        study, token = new_id(), mine if is_free else secrets.token_hex(8)
+        token = mine if is_free else secrets.token_hex(8)
         connection.write(tables.ADD_STUDY, (study, chosen, token, None, created, recipe))
         connection.append(study, events)
         if tests is not None:
             connection.write(tables.KEEP_TESTS, (tests, study))
 
-    storage.write(work)
+    try:
+        storage.write(work)
+    except Conflict:
+        is_made(storage.fetch, chosen, study)  # perhaps another process was faster
+        raise InvalidInput("the log cannot be imported: it has a pull or a period twice.") from None
     return chosen
+
+
+def read_event(values: dict[str, Any]) -> Event:
+    """An event from a file. Its fields must be what a database can have kept."""
+    event = Event(**values)
+    numbers, amounts = (event.place, event.pull, event.arm, event.item), (event.reward, event.cost)
+    texts = event.kind, event.worker, event.request, event.words
+    if not (
+        all(each is None or (type(each) is int and 0 <= each < 2**53) for each in numbers)
+        and all(each is None or (type(each) is float and math.isfinite(each)) for each in amounts)
+        and all(each is None or storable(each) == each for each in texts)
+        and all(len(each or "") <= LONGEST_LABEL for each in (event.worker, event.request))
+    ):
+        raise wrong(event, *Event._fields[3:])
+    return event
+
+
+def is_made(fetch: Callable[..., list[Any]], name: str, study: int) -> bool:
+    """Whether there is this study; an error if another one has its name."""
+    found = row_of(fetch, name)
+    if found is not None and found.id != study:
+        raise InvalidInput(f"study {name!r} already exists: choose another name, or delete it.")
+    return found is not None
 
 
 def new_id() -> int:
@@ -126,8 +159,9 @@ def row_of_id(storage: Storage, study: int) -> Row:
 
 
 def delete(storage: Storage, name: str) -> None:
-    def work(connection: Connection) -> None:
-        if not connection.fetch(tables.DELETE_STUDY, (name,)):
-            raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
+    found = find(storage, name)
+
+    def work(connection: Connection) -> None:  # once more, perhaps, if the connection broke during the commit
+        connection.write(tables.DELETE_STUDY, (found.id,))
 
     storage.write(work)

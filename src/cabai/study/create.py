@@ -336,7 +336,8 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
         with open(file, encoding="utf-8") as lines:
             found = catalogue.restore(open_storage(storage), lines, name)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{os.fspath(file)} cannot be read: {error}.") from None
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"cannot read {os.fspath(file)}: {why}.") from None
     return load_study(found, storage=storage)
 
 

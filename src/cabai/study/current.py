@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -123,13 +123,19 @@ class Follower:
         self.state: Any = None  # None: not known
 
     def caught_up(self) -> Any:
-        """The state after every event that is stored. They are read some at a time: there may be millions."""
-        found = [None] * AT_A_TIME
-        while len(found) == AT_A_TIME:
-            place = self.known(self.storage.fetch).place
-            found = self.storage.fetch(tables.SOME_EVENTS, (place, self.row.id, AT_A_TIME))
-            self.take(found)
+        """The state after every event that is stored."""
+        for events in self.after(self.known(self.storage.fetch).place, AT_A_TIME):
+            self.take(events)
         return self.state
+
+    def after(self, place: int, at_a_time: int) -> Iterator[list[Event]]:
+        """The events after a place, some at a time: there may be millions."""
+        while True:
+            events = self.events(self.storage.fetch(tables.SOME_EVENTS, (place, self.row.id, at_a_time)))
+            yield events
+            if len(events) < at_a_time:
+                return
+            place = events[-1].place
 
     def known(self, fetch: Callable[..., list[Any]]) -> Any:
         """The state as far as it is known: if it is not, that of the snapshot."""
@@ -141,9 +147,9 @@ class Follower:
                 self.state = self.restored(*found[0]) if found else new_state(self.recipe)
         return self.state
 
-    def take(self, rows: Sequence[Any]) -> Any:
-        """The state after the next events, which are rows of `tables.EVENTS`."""
-        events, state = self.events(rows), self.state
+    def take(self, events: Sequence[Event]) -> Any:
+        """The state after the next events."""
+        state = self.state
         if events:
             self.state = None  # not known if an event cannot be taken
             with self.damage():
@@ -152,7 +158,7 @@ class Follower:
         return state
 
     def events(self, rows: Sequence[Any]) -> list[Event]:
-        """Such rows: one of nulls if there are no events, and none if there is no study."""
+        """Rows of `tables.EVENTS`: one of nulls if there are no events, and none if there is no study."""
         if not rows:
             raise self.deleted()
         return [] if rows[0][0] is None else list(map(Event._make, rows))
@@ -217,8 +223,8 @@ class CurrentState:
     def change(self, work: Callable[[Transaction], T]) -> T:
         """Do something to the study, by this thread or another; it is on disk when this returns."""
         call, writer = Call(work), self.writer
-        self.calls.append(call)
         try:
+            self.calls.append(call)
             with writer.lock:
                 if call.is_open:
                     self._lead(call)
@@ -252,7 +258,7 @@ class CurrentState:
             if self.is_uncommitted:  # a connection broke: begin again from the log
                 writer.state, self.is_uncommitted = None, False
             now, rows = connection.lock(self.row.id, writer.known(connection.fetch).place)
-            transaction = Transaction(writer.take(rows), now, connection, self.row)
+            transaction = Transaction(writer.take(writer.events(rows)), now, connection, self.row)
             if not alone:
                 self._join(calls)  # now that the lock is held: more may have come
             self.is_uncommitted = True
@@ -271,7 +277,8 @@ class CurrentState:
         self._see(writer.state)
 
     def _see(self, state: Any) -> None:
-        self.settings, self.amended = state.settings, len(state.amendments)
+        if len(state.amendments) >= self.amended:  # another thread may have seen more
+            self.settings, self.amended = state.settings, len(state.amendments)
 
     def _join(self, calls: list[Call]) -> None:
         """Add the calls of other threads that wait."""

@@ -12,6 +12,7 @@ from cabai.study import catalogue
 from cabai.study.current import FOLD, Row
 from cabai.study.given import Pull
 from cabai.study.log import tables
+from cabai.study.log.events import Event
 from cabai.study.log.storage import MEMORY, open_storage
 from cabai.study.show.exporting import spooled as spooled
 from cabai.study.show.looking import Listed, status_of
@@ -30,12 +31,12 @@ def in_short(study: StoredStudy) -> dict[str, Any]:
     return read(study, "short")  # type: ignore[no-any-return]
 
 
-def revision(study: StoredStudy) -> int:
-    """A number that differs after every change."""
+def revision(study: StoredStudy) -> tuple[int, int]:
+    """What differs after every change, also if the study was deleted and another one has its name now."""
     found = study._storage.fetch(tables.LAST_PLACE, (study._row.id,))
     if not found:
         raise study._current.reader.deleted()
-    return int(found[0][0] or 0)
+    return study._row.id, int(found[0][0] or 0)
 
 
 def ask(
@@ -100,7 +101,7 @@ def status_from(study: StoredStudy, snapshot: Sequence[Any], tail: Sequence[Any]
         with suppress(StorageError):  # the snapshot cannot be used, or is older than the events are
             reader = study._current.reader
             reader.known(lambda *_: [] if snapshot[0] is None else [snapshot])
-            return status_of(reader.take(tail or [(None,)]), study._row, now)
+            return status_of(reader.take(list(map(Event._make, tail))), study._row, now)
     return study.status()
 
 

@@ -119,19 +119,14 @@ class StoredStudy(Study):
         return list(observations(self._log(end.place), end, self._row))
 
     def _log(self, last: int) -> Iterator[Event]:
-        """The events up to that place, read in small parts."""
-        place = 0
-        while place < last:
-            rows = self._storage.fetch(tables.SOME_EVENTS, (place, self._row.id, AT_A_TIME))
-            for event in self._current.reader.events(rows):
+        """The events up to that place."""
+        for events in self._current.reader.after(0, AT_A_TIME):
+            for event in events:
                 if event.place > last:
                     return
                 with reading(self.name, self.storage):
                     check_event(event, self.settings)
                 yield event
-            if rows[-1][0] is None:
-                return
-            place = rows[-1][0]
 
     def _change(self, work: Callable[[Transaction], T]) -> T:
         self._prepare()

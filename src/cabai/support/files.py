@@ -45,8 +45,12 @@ def file_to_write(path: str | Path) -> Path:
             raise InvalidInput(f"cannot write {path}: it is a folder.")
         if given.exists() and not given.is_file():
             raise InvalidInput(f"cannot write {path}: it is a device or a pipe, not a regular file.")
-        if given.parent.exists() and not given.parent.is_dir():
-            raise InvalidInput(f"cannot write {path}: {given.parent} is not a folder.")
-        return Path(os.path.realpath(given))
+        target = Path(os.path.realpath(given))
+        folder = next(each for each in target.parents if each.exists())
+        if not folder.is_dir():
+            raise InvalidInput(f"cannot write {path}: {folder} is not a folder.")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidInput(f"cannot write {path}: you may not write in {folder}.")
+        return target
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror or error}.") from error

@@ -93,6 +93,13 @@ def positive(value: Any, name: str) -> float:
     return result
 
 
+def not_negative(value: Any, name: str) -> float:
+    result = amount(value, name)
+    if result < 0:
+        raise InvalidInput(f"{name} must not be negative, got {shown(value)}.")
+    return result
+
+
 def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
     """`value` as an int that is at least `least` and fits into compiled code and databases."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

@@ -139,7 +139,7 @@ def excess(rules, t, b, a, epsilon):
 
 @apart
 def test(rules, b, a, epsilon, no, yes):
-    """A lower bound on log E_{b,a}, if it is positive; see `least_log_e`. Most pairs are rejected without logarithms."""
+    """A lower bound on log E_{b,a}, if it is positive: see `least_log_e`. Most pairs are rejected without logs."""
     m, width, most = fit(rules, b, a, epsilon, no)
     if not most > no:
         return -np.inf

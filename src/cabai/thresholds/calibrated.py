@@ -90,6 +90,11 @@ class Calibrated(Threshold):
             raise InvalidInput(f"the threshold is certified for {both}; cabai calibrate finds one for those.")
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, float]:
+        if self.is_certified and family.key == "symmetric":
+            raise InvalidInput(
+                f"the threshold is certified for family {self.family}, got {family}: name a variance, as in "
+                "family='gaussian(variance=2)', or leave out the threshold: the default needs none."
+            )
         self._check("family", self.family, family.key)
         self._check("arms", self.arms, arms)
         self._check("delta", self.delta, delta)

@@ -121,10 +121,9 @@ def is_shown(rules, t, b, a, epsilon):
 
 
 def excess(rules, t, b, a, epsilon):
+    """By how much log E is above the level; positive only where `is_shown`, which a cheaper test may deny."""
     found = max(log_e(rules, b, a, epsilon, 0.0, np.inf), 0.0) - rules.level
-    if not found > 0.0 and is_shown(rules, t, b, a, epsilon):
-        return 1e-9  # shown, by less than the bound is tight
-    return found
+    return max(found, 1e-9) if is_shown(rules, t, b, a, epsilon) else min(found, 0.0)
 
 
 def may_be_shown(rules, b, a, epsilon):

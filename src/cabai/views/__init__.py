@@ -4,34 +4,10 @@ Everything is rendered on the server from plain results, and escaped. Nothing is
 """
 
 from cabai.views.drawing import Chart, chart
-from cabai.views.rendering import (
-    asset,
-    fragments,
-    leaderboard,
-    message,
-    notebook,
-    page,
-    report,
-    reproduction,
-    status_table,
-    studies,
-    table,
-)
+from cabai.views.rendering import asset, fragments, notebook, page, render, report, status_table, table
 from cabai.views.study_view import StudyView
 
 __all__ = [
-    "Chart",
-    "StudyView",
-    "asset",
-    "chart",
-    "fragments",
-    "leaderboard",
-    "message",
-    "notebook",
-    "page",
-    "report",
-    "reproduction",
-    "status_table",
-    "studies",
+    "Chart", "StudyView", "asset", "chart", "fragments", "notebook", "page", "render", "report", "status_table",
     "table",
-]
+]  # fmt: skip

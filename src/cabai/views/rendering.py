@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cabai.study.show.status import Status
 
 HERE = Path(__file__).parent
-PARTS = ("summary", "arms", "history", "pulls", "failures")  # of a study's page; each is sent again when it changes
+PARTS = ["summary", "arms", "history", "pulls", "failures"]  # of a study's page; each is sent again when it changes
+FEW = 20  # arms: with more, their table comes after the pictures
 
 
 @cache
@@ -42,6 +43,7 @@ def environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
+    """A file of templates/ with these values."""
     return environment().get_template(template).render(**values)
 
 
@@ -50,62 +52,41 @@ def asset(name: str) -> str:
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
-def about(seen: StudyView) -> dict[str, Any]:
+def about(view: StudyView) -> dict[str, Any]:
     """The values for the templates of a study."""
-    status = seen.status
+    status = view.status
     return {
-        "seen": seen, "status": status, "rows": rows(status), "charts": charts(seen), "scale": scale(status),
+        "view": view, "status": status, "rows": rows(status), "charts": charts(view), "scale": scale(status),
         "to_come": to_come(status), "time_to_come": time_to_come(status), "left": left(status),
     }  # fmt: skip
 
 
-def fragments(seen: StudyView) -> dict[str, str]:
-    """The parts of a study's page, by name."""
-    values = about(seen)
-    return {name: render(f"{name}.html", **values) for name in PARTS}
+def fragments(view: StudyView) -> dict[str, str]:
+    """The parts of a study's page, by name, in their order."""
+    values, last = about(view), ["arms"] if len(view.status.arms) > FEW else []
+    order = [name for name in PARTS if name not in last] + last
+    return {name: render(f"{name}.html", **values) for name in order}
 
 
-def page(seen: StudyView, *, base: str = "") -> str:
-    """The page of a study; `base` is the path under which everything is served."""
-    return render("page.html", base=base, parts=fragments(seen), status=seen.status)
+def page(view: StudyView) -> str:
+    """The page of a study."""
+    return render("page.html", parts=fragments(view), status=view.status)
 
 
-def studies(found: Sequence[Any], damaged: Sequence[str], *, base: str = "") -> str:
-    """The page that lists all studies."""
-    return render("studies.html", base=base, found=found, damaged=damaged)
-
-
-def message(title: str, text: str, *, onward: str = "") -> str:
-    """A page with one message and a link to `onward`."""
-    return render("message.html", base="", title=title, text=text, onward=onward)
-
-
-def report(seen: StudyView, settings: Mapping[str, Any], version: str) -> str:
+def report(view: StudyView, settings: Mapping[str, Any], version: str) -> str:
     """A self-contained HTML file: what was asked, assumed, paid and decided."""
-    status = seen.status
+    status = view.status
     return render(
-        "report.html", style=asset("style.css"), parts=fragments(seen), settings=asked(status, settings),
-        question=question(status), assumptions=assumptions(status), version=version, **about(seen),
+        "report.html", style=asset("style.css"), parts=fragments(view), settings=asked(status, settings),
+        question=question(status), assumptions=assumptions(status), version=version, **about(view),
     )  # fmt: skip
 
 
-def leaderboard(tables: Sequence[Mapping[str, Any]], command: str, version: str) -> str:
-    """A self-contained HTML file: a table and plots for each case of a bench."""
-    return render(
-        "leaderboard.html", style=asset("style.css"), base="", tables=tables, command=command, version=version
-    )
-
-
-def reproduction(sections: Sequence[Any], heading: str, pictures: Mapping[str, str], left_columns: Any) -> str:
-    """A self-contained HTML file: the paper's tables and figures, made again."""
-    return render("reproduction.html", sections=sections, heading=heading, pictures=pictures, left_columns=left_columns)
-
-
-def notebook(seen: StudyView, without: Sequence[str] = ()) -> str:
+def notebook(view: StudyView, without: Sequence[str] = ()) -> str:
     """A study in a notebook: its status, arms and history."""
-    parts = fragments(seen)
+    parts = fragments(view)
     content = "".join(parts[name] for name in ("summary", "arms", "history") if name not in without)
-    return render("notebook.html", style=asset("style.css"), title=seen.status.name, content=content)
+    return render("notebook.html", style=asset("style.css"), title=view.status.name, content=content)
 
 
 def table(

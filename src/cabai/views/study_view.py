@@ -27,7 +27,7 @@ class StudyView:
 
 
 @dataclass(frozen=True)
-class Row:
+class ArmRow:
     """One row of the table of arms."""
 
     arm: ArmStatus
@@ -37,7 +37,7 @@ class Row:
     texts: dict[str, str]  # its mean, interval, and how far it is behind
 
 
-def rows(status: Status) -> list[Row]:
+def rows(status: Status) -> list[ArmRow]:
     """The arms: the leader first, then those in play, then those out, each sorted by mean."""
     better = -1.0 if status.direction == "maximize" else 1.0
 
@@ -47,7 +47,7 @@ def rows(status: Status) -> list[Row]:
     arms = sorted(status.arms, key=order)
     drawn, _, _ = spans([(arm.low, arm.mean, arm.high) for arm in arms])
     return [
-        Row(
+        ArmRow(
             arm,
             span,
             arm.spent / status.spent if status.spent else 0.0,
@@ -104,50 +104,51 @@ def time_to_come(status: Status) -> str:
     return "" if status.forecast is None or status.looks_tied else status.forecast.time
 
 
-def progress_over_bill(seen: StudyView) -> Tracks:
+def progress_over_bill(view: StudyView) -> Tracks:
     """The share of the expected bill that was paid, against the bill."""
-    status = seen.status
-    found = [(point.spent, point.progress) for point in seen.history if point.progress is not None]
+    status = view.status
+    found = [(point.spent, point.progress) for point in view.history if point.progress is not None]
     if not status.stopped and status.progress is not None:
         found.append((status.spent, status.progress))
     return {("progress", "main"): found}
 
 
-def lead_over_bill(seen: StudyView) -> Tracks:
-    """How far the leader was ahead of its closest rival, against the bill; and how far it is at most, as shown now."""
-    status = seen.status
+def lead_over_bill(view: StudyView) -> Tracks:
+    """How far the leader was ahead of the next best, against the bill; and how far it is at most, as shown now."""
+    status = view.status
     end = status.spent - status.spent_late
-    found = [(point.spent, point.lead) for point in seen.history if point.lead is not None and point.spent > end / 20]
-    if not status.stopped and status.lead is not None:
-        found.append((end, status.lead))
+    found = [(point.spent, point.lead) for point in view.history if point.lead is not None and point.spent > end / 20]
+    leads = [arm.behind for arm in status.arms if arm.in_play and arm.behind is not None]
+    if not status.stopped and leads:
+        found.append((end, min(leads)))
     most = [] if status.lead_at_most is None else [(0.0, status.lead_at_most), (end, status.lead_at_most)]
-    return {("lead", "main"): found, ("at most, proven by now", "limit"): most if found else []}
+    return {("lead over the next best", "main"): found, ("at most, proven by now", "limit"): most if found else []}
 
 
-def bill_over_time(seen: StudyView) -> Tracks:
+def bill_over_time(view: StudyView) -> Tracks:
     """The bill against seconds since the study started; and the budget, once a quarter of it is spent."""
-    status = seen.status
+    status = view.status
     spent = status.spent - status.spent_late
-    bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in seen.history)]
+    bill = [(0.0, 0.0), *((point.time - status.created, point.spent) for point in view.history)]
     if status.ended is None and status.last_result is not None:
         bill.append((status.last_result - status.created, spent))
-    end = max((seen.now if status.ended is None else status.ended) - status.created, bill[-1][0])
+    end = max((view.now if status.ended is None else status.ended) - status.created, bill[-1][0])
     found: Tracks = {("spent", "main"): [*bill, (end, spent)]}
     if status.max_cost is not None and spent > status.max_cost / 4:
         found["budget", "limit"] = [(0.0, status.max_cost), (end, status.max_cost)]
     return found
 
 
-def charts(seen: StudyView) -> list[Chart]:
+def charts(view: StudyView) -> list[Chart]:
     """Progress and the leader's lead against the bill, and the bill over time."""
-    status, bill, lead = seen.status, bill_over_time(seen), lead_over_bill(seen)
+    status, bill, lead = view.status, bill_over_time(view), lead_over_bill(view)
     end, spent = bill["spent", "main"][-1]
-    ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over its closest rival"
+    ahead = f"{status.leader}, {status.ahead}" if status.ahead else "of the leader over the next best"
     paid = "too early to tell" if status.forecast is None else f"{percent(status.progress)} of the expected bill"
     paid = "ended" if status.stopped else status.outlook if status.looks_tied else paid
     found = [
         chart(
-            "Progress", paid, progress_over_bill(seen), "spent", money,
+            "Progress", paid, progress_over_bill(view), "spent", money,
             lambda share: f"{share:.0%}".replace("%", " %"), top=1.0,
         ),
         chart("The lead", ahead, lead, "spent", money, rounded_up)

@@ -116,16 +116,17 @@ def decimals(low: float | None, high: float | None) -> int | None:
     return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 12)
 
 
-def decimals_of_mean(count: int) -> int | None:
-    """The same for the mean of `count` scores."""
-    return None if not count else min(max(math.ceil(math.log10(count)), 2), 6)
+def decimals_of_mean(count: int, width: float) -> int | None:
+    """The same for the mean of `count` scores in a range of this width: about two standard errors, at most."""
+    away = width / math.sqrt(count) if count else 0.0
+    return decimals(-away, away)
 
 
 def fixed(value: float | None, digits: int | None) -> str:
-    """A number with that many decimals."""
+    """A number with that many decimals, or else roughly."""
     if value is None:
         return ""
-    return money(value) if digits is None else f"{value:.{digits}f}"
+    return rough(value, 3) if digits is None else f"{value:.{digits}f}"
 
 
 def lasting(seconds: float) -> str:
@@ -137,12 +138,12 @@ def lasting(seconds: float) -> str:
 
 
 def difference(value: float, digits: int | None) -> str:
-    """A difference of two means, of which so many decimals mean something.
+    """A difference of two means, with as many decimals as mean something.
 
     >>> difference(0.0361, 3), difference(0.3, 2), difference(0.0015, 2), difference(0.0, 2), difference(0.0361, None)
-    ('0.036', '0.3', 'less than 0.01', '0', '0.036')
+    ('0.036', '0.30', 'less than 0.01', '0', '0.036')
     """
     if digits is None or value == 0:
         return rough(value)
     least = 10.0**-digits
-    return money(round(value, digits)) if abs(value) >= least / 2 else f"less than {least:g}"
+    return f"{value:,.{digits}f}" if abs(value) >= least / 2 else f"less than {least:g}"

@@ -53,12 +53,14 @@ def check_event(event: Event, settings: Any) -> None:
         raise wrong(event, "time")
     if kind in (ASK, TELL, LOSE, IMPORT):
         arm, item = event.arm, event.item
-        if type(arm) is not int or not 0 <= arm < len(settings.arms) or type(event.pull) is not int:
+        if not is_arm(arm, settings) or type(event.pull) is not int:
             raise wrong(event, "arm", "pull")
         if (item is None) != (settings.items is None) or (
             item is not None and not (type(item) is int and 0 <= item < settings.items.count)
         ):
             raise wrong(event, "item")
+    elif event.arm is not None and not is_arm(event.arm, settings):
+        raise wrong(event, "arm")
     if kind in (TELL, LOSE, IMPORT):
         if (event.reward is None) == (event.words is None) or not is_amount(event.cost):
             raise wrong(event, "reward", "cost", "words")
@@ -70,13 +72,16 @@ def check_event(event: Event, settings: Any) -> None:
             if not (0 <= a < len(settings.arms) and pulls > 0 and low <= reward / pulls <= high and is_amount(cost)):
                 raise wrong(event, "words")
     elif kind == STOP:
-        has_arm = type(event.arm) is int and 0 <= event.arm < len(settings.arms)
-        if event.words not in REASONS or not (has_arm or (event.arm is None and event.words not in DECISIONS)):
+        if event.words not in REASONS or (event.arm is None and event.words in DECISIONS):
             raise wrong(event, "words", "arm")
         if not is_amount(event.reward) or not event.reward <= 1:  # type: ignore[operator]
             raise wrong(event, "reward")
         if event.words == ACCEPTED and not is_amount(event.cost):
             raise wrong(event, "cost")
+
+
+def is_arm(arm: Any, settings: Any) -> bool:
+    return type(arm) is int and 0 <= arm < len(settings.arms)
 
 
 def is_allowed(reward: float, settings: Any) -> bool:

@@ -159,7 +159,8 @@ def use_wal(driver: sqlite3.Connection) -> None:
     deadline = time.monotonic() + database.PATIENCE
     while driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
-            driver.execute("PRAGMA journal_mode = WAL")
+            if driver.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise sqlite3.OperationalError("write-ahead logging is not possible in this folder")
         except sqlite3.Error as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise

@@ -57,7 +57,7 @@ def checked_url(url: Any) -> str | ServerURL | None:
     """The path of a SQLite file; None for studies in memory; or a server. An error never shows a URL: there may be a
     password in it, anywhere if the URL is wrong."""
     if not isinstance(url, str) or not url:
-        given = repr(url) if isinstance(url, str) else f"a {type(url).__name__}"
+        given = repr(url) if isinstance(url, str) else f"a value of type {type(url).__name__}"
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {given}.")
     if "\0" in url or url.encode(errors="replace").decode() != url:
         raise InvalidInput("storage must be a URL of ordinary characters, got one with NUL or broken characters in it.")

@@ -52,7 +52,7 @@ IDS = "SELECT id FROM cabai_study ORDER BY number"
 NAMES = "SELECT name FROM cabai_study ORDER BY number"
 FIND_TOKEN = "SELECT id FROM cabai_study WHERE token = ?"
 ADD_STUDY = "INSERT INTO cabai_study (id, name, token, request, created, recipe) VALUES (?, ?, ?, ?, ?, ?)"
-DELETE_STUDY = "DELETE FROM cabai_study WHERE name = ? RETURNING id"
+DELETE_STUDY = "DELETE FROM cabai_study WHERE id = ?"
 # PostgreSQL. Who has waited for the lock must see what was committed meanwhile: so the events are read in a statement
 # of their own, sent in the same message. The clock is the database's, since those of workers may be wrong.
 NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
@@ -118,5 +118,6 @@ def numbered(text: str) -> str:
 
 # What is planned once for each connection to PostgreSQL.
 PREPARED = {"cabai_lock": LOCK, "cabai_tail": TAIL, "cabai_append": APPEND}
-PREPARE = "; ".join(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())
-APPEND_PREPARED = f"EXECUTE cabai_append {APPEND.partition('VALUES')[2]}"
+PREPARE = "; ".join(  # again, if it was cut off in the middle: by a time limit, say
+    ["DEALLOCATE ALL", *(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())]
+)

@@ -495,14 +495,16 @@ def read(result: Any) -> dict[str, Any]:
     if isinstance(result, Mapping):
         if "reward" not in result or not set(result) <= {"reward", "cost"}:
             raise InvalidInput(f"a test must return a reward and a cost, got {shown(dict(result))}.")
-        return dict(result)
-    if isinstance(result, tuple):
+        found = dict(result)
+    elif isinstance(result, tuple):
         if len(result) != 2:
             raise InvalidInput(f"a test must return (reward, cost), got {shown(result)}.")
-        return {"reward": result[0], "cost": result[1]}
-    if result is None:
-        raise InvalidInput("a test must return (reward, cost), got None.")
-    return {"reward": result}
+        found = {"reward": result[0], "cost": result[1]}
+    else:
+        found = {"reward": result}
+    if found["reward"] is None:
+        raise InvalidInput(f"a test must return (reward, cost), got {shown(result)}.")
+    return found
 
 
 def paid_in(result: Any) -> float | None:

@@ -21,12 +21,11 @@ from cabai.study.show.equally import equal_cost
 from cabai.study.show.known import closed, ranks
 from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.study.state.accounts import Point, finite_or_none
-from cabai.study.state.cheapest import CheapestState
-from cabai.study.state.evidence import Pairs
-from cabai.study.state.progress import Remaining
+from cabai.study.state.progress import Pairs, Remaining
 from cabai.study.state.race import RaceState
 from cabai.study.state.sampled import SampledState
 
+AS_SET = ("direction", "delta", "max_cost", "max_pulls", "goal", "slack", "reserve")
 LATELY = 9  # points of the history that say how fast results come
 
 
@@ -60,7 +59,7 @@ class Listed(NamedTuple):
                    state.bill, state.settings.max_cost, state.last_result)  # fmt: skip
 
 
-def looking(state: Any, leader: int | None) -> Looking:
+def looking(state: Any, leader: int | None) -> SampledLooking | RaceLooking:
     return RaceLooking(state, leader) if isinstance(state, RaceState) else SampledLooking(state, leader)
 
 
@@ -91,11 +90,7 @@ def status_of(state: Any, row: Row, now: float) -> Status:
     return Status(
         name=row.name,
         family=settings.family.address,
-        direction=settings.direction,
-        delta=settings.delta,
         epsilon=ended.cost if ended is not None and why == ACCEPTED else settings.epsilon,
-        max_cost=settings.max_cost,
-        max_pulls=settings.max_pulls,
         arms=arms,
         pulls=sum(arm.pulls for arm in arms),
         waiting=waiting,
@@ -129,15 +124,10 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         looks_tied=remaining is not None and remaining.looks_tied,
         last_result=state.last_result,
         equal_cost=kind.equal_cost() if why == EVIDENCE else None,
-        goal=settings.goal,
-        slack=settings.slack,
-        claim=kind.claim() if closest is not None else None,
+        claim=state.claim() if closest is not None else None,
         imported=settings.elsewhere,
         amended=len(state.amendments),
         error=None if math.isclose(error, settings.delta) else error,
-        reserve=settings.reserve,
-        joined=list(settings.joined),
-        dropped=list(settings.dropped),
         tied=[names[a] for a in kind.tied],
         **kind.more(),
     )
@@ -159,7 +149,7 @@ def seconds_per_result(points: Sequence[Point]) -> float | None:
     return statistics.median(paces) if len(paces) > 1 else None
 
 
-def arm_status(state: Any, kind: Looking, a: int, rival: int | None, is_decided: bool, shown: Any) -> ArmStatus:
+def arm_status(state: Any, kind: Any, a: int, rival: int | None, is_decided: bool, shown: Any) -> ArmStatus:
     """One arm."""
     under_way = [pull for pull in state.pulls.values() if pull.arm == a]
     pulls, waiting, mean = kind.counted(a)
@@ -192,7 +182,7 @@ def arm_status(state: Any, kind: Looking, a: int, rival: int | None, is_decided:
     )
 
 
-def share(state: Any, kind: Looking, a: int) -> float | None:
+def share(state: Any, kind: Any, a: int) -> float | None:
     """The evidence of the leader over an arm, as a share of what is required of it."""
     pair = kind.pairs[a]
     if pair is None or a == kind.leader or state.settings.arms[a] in state.settings.dropped:
@@ -204,7 +194,7 @@ def share(state: Any, kind: Looking, a: int) -> float | None:
 
 
 def standing(
-    state: Any, kind: Looking, a: int, rival: int | None, is_decided: bool, excluded: bool, may_be_best: bool | None
+    state: Any, kind: Any, a: int, rival: int | None, is_decided: bool, excluded: bool, may_be_best: bool | None
 ) -> str:
     """In or out, and why, in words."""
     settings, pair = state.settings, kind.pairs[a]
@@ -243,17 +233,15 @@ def running_cost(state: Any, a: int) -> float | None:
     return known if math.isfinite(known) else None
 
 
-class SampledLooking:
-    """What only the state of a study without items can say."""
+class Looking:
+    """What a state says of itself, as it is shown; each kind of study adds what only its state can say."""
 
     counts_in_order, by_pairs = True, True
     tied: Sequence[int] = ()
 
-    def __init__(self, state: SampledState, leader: int | None) -> None:
-        self.state, self.settings, self.leader = state, state.settings, leader
-        self.shows = state.settings.can_test and state.setup.shows_evidence
-        self.pairs: Pairs = state.pairs(leader) if self.shows else [None] * len(state.settings.arms)
-        self._closest = state.closest() if self.shows and leader == state.leader else None
+    def __init__(self, state: Any, leader: int | None, *, shows: bool = True) -> None:
+        self.state, self.settings, self.leader, self.shows = state, state.settings, leader, shows
+        self.pairs: Pairs = state.pairs(leader) if shows else [None] * len(self.settings.arms)
 
     def remaining(self) -> Remaining | None:
         return self.state.remaining() if self.shows else None
@@ -261,17 +249,31 @@ class SampledLooking:
     def progress(self, remaining: Remaining | None) -> float | None:
         if remaining is None:
             return 0.0 if self.shows and not self.settings.spends_budget else None
-        return self.state.progress(remaining)
-
-    def equal_cost(self) -> float | None:
-        return equal_cost(self.state, self.leader) if self.shows and self.leader is not None else None
+        return self.state.progress(remaining)  # type: ignore[no-any-return]
 
     def closest(self) -> tuple[int, float, float] | None:
         """None after late results, if another arm leads now."""
-        return self._closest
+        return self.state.closest() if self.shows and self.leader == self.state.leader else None
 
     def confidence(self) -> float | None:
         return self.state.confidence() if self.shows else None
+
+    def more(self) -> dict[str, Any]:
+        """Fields of the status that are as they were set."""
+        lists = {name: list(getattr(self.settings, name)) for name in ("joined", "dropped")}
+        return {name: getattr(self.settings, name) for name in AS_SET} | lists
+
+
+class SampledLooking(Looking):
+    """Of a study without items."""
+
+    state: SampledState
+
+    def __init__(self, state: SampledState, leader: int | None) -> None:
+        super().__init__(state, leader, shows=state.settings.can_test and state.setup.shows_evidence)
+
+    def equal_cost(self) -> float | None:
+        return equal_cost(self.state, self.leader) if self.shows and self.leader is not None else None
 
     def known(self, rival: int | None, *, is_decided: bool) -> known.Known | None:
         return known.known_of(self.state, self.leader, rival, decided=is_decided)
@@ -291,9 +293,6 @@ class SampledLooking:
     def at_most(self) -> float | None:
         return self.state.rest_of_budget
 
-    def claim(self) -> str | None:
-        return self.state.claim() if isinstance(self.state, CheapestState) else None
-
     def warnings(self, arms: list[ArmStatus]) -> list[str]:
         state, threshold, family, found = self.state, self.settings.threshold, self.settings.family, list[str | None]()
         for a, arm in enumerate(arms):
@@ -306,7 +305,7 @@ class SampledLooking:
     def more(self) -> dict[str, Any]:
         state, settings = self.state, self.settings
         told = state.told if state.ended is None else state.told_at_stop
-        return {
+        return super().more() | {
             "policy": settings.policy.address, "threshold": settings.threshold.address,
             "proven": settings.threshold.is_proven_for(settings.family),
             "certified": settings.is_certified and told <= (settings.certified_pulls or 0),
@@ -315,37 +314,21 @@ class SampledLooking:
         }  # fmt: skip
 
 
-class RaceLooking:
-    """What only the state of a study with items can say."""
+class RaceLooking(Looking):
+    """Of a study with items."""
 
+    state: RaceState
     counts_in_order = False
 
     def __init__(self, state: RaceState, leader: int | None) -> None:
-        self.state, self.settings, self.leader, self.race = state, state.settings, leader, state.race
+        super().__init__(state, leader)
+        self.race = state.race
         self.by_pairs = self.race.name == PAIRED
-        self.tied: Sequence[int] = () if leader is None else known.tied_with(state, leader)
+        self.tied = () if leader is None else known.tied_with(state, leader)
         self.told = np.count_nonzero(~np.isnan(self.race.scores), axis=1)
-
-        self.pairs: Pairs = [None] * len(state.settings.arms)
-        if leader is not None:
-            capital, required = self.race.capital(leader), math.log(self.race.target(leader))
-            self.pairs = [None if a == leader else (math.log(capital[a]), required) for a in range(len(capital))]
-
-    def remaining(self) -> Remaining | None:
-        return self.state.remaining()
-
-    def progress(self, remaining: Remaining | None) -> float:
-        return 0.0 if remaining is None else self.state.progress(remaining)
 
     def equal_cost(self) -> None:
         return None
-
-    def closest(self) -> tuple[int, float, float] | None:
-        """None after late results, if another arm leads now."""
-        return self.state.closest() if self.leader == self.state.leader else None
-
-    def confidence(self) -> float:
-        return self.state.confidence()
 
     def known(self, rival: int | None, *, is_decided: bool) -> known.Known:
         return known.race_known_of(self.state, self.leader, rival, decided=is_decided)
@@ -373,19 +356,13 @@ class RaceLooking:
         limits = [each for each in (finite_or_none(remaining), self.state.rest_of_budget) if each is not None]
         return min(limits, default=None)
 
-    def claim(self) -> str | None:
-        return self.state.claim()
-
     def warnings(self, arms: list[ArmStatus]) -> list[str]:
         return [text for a in range(len(arms)) if (text := warnings.failing(self.state, a))]
 
     def more(self) -> dict[str, Any]:
-        return {
+        return super().more() | {
             "policy": "lockstep", "threshold": self.race.name, "proven": True, "certified": False,
             "certified_pulls": None, "would_decide": False, "items": self.state.items.count,
             "full_cost": finite_or_none(float(self.state.full_costs().sum())), "is_complete": self.race.is_complete,
             "earlier": [arm for arm in self.state.items.earlier if arm not in self.state.settings.arms],
         }  # fmt: skip
-
-
-Looking = SampledLooking | RaceLooking

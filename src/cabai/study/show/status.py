@@ -277,8 +277,8 @@ class Status:
         >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "storage": "memory"}
         >>> study = create_study("line", max_cost=99, **about)
         >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().line(), study.status().line(30)
-        ('6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent')
+        >>> [study.status().line(width) for width in (None, 30, 20)]
+        ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
         """
         number = f"{self.pulls:,} pulls"
         if self.items is not None:
@@ -292,8 +292,8 @@ class Status:
             found.append(f"{self.forecast.time} left")
         if self.leader is not None:
             found.append(f"{self.leader} {'decided' if self.decision else 'leads'}")
-        while width is not None and len(found) > 2 and len(", ".join(found)) > width:
-            found.pop()
+        while width is not None and len(found) > 1 and len(", ".join(found)) > width:
+            found.pop(-1 if len(found) > 2 else 0)
         return ", ".join(found)[:width]
 
     @property
@@ -432,7 +432,7 @@ class Status:
 
     def texts(self, arm: ArmStatus) -> dict[str, str]:
         """The numbers of an arm's mean, with as many digits as its interval allows."""
-        digits = decimals(arm.low, arm.high) if self.items is None else decimals_of_mean(arm.pulls)
+        digits = decimals(arm.low, arm.high) if self.items is None else decimals_of_mean(arm.pulls, self._width)
         low = "-inf" if arm.low is None else fixed(arm.low, digits)
         high = "inf" if arm.high is None else fixed(arm.high, digits)
         interval = "not known yet" if arm.low is None and arm.high is None else f"{low} to {high}"
@@ -440,6 +440,15 @@ class Status:
             "mean": fixed(arm.mean, digits), "interval": interval if arm.pulls else "",
             "behind": "" if arm.behind is None else difference(arm.behind, digits),
         }  # fmt: skip
+
+    @property
+    def _width(self) -> float:
+        """Of the range of scores: an arm's interval covers the share of it that its scores leave open."""
+        for arm in self.arms:
+            share = 1 - (arm.pulls + arm.waiting) / (self.items or 1)
+            if share and arm.low is not None and arm.high is not None:
+                return (arm.high - arm.low) / share
+        return 1.0
 
     def state_of(self, arm: ArmStatus) -> str:
         """What there is to say of an arm, in a word or two; empty where it is nothing."""

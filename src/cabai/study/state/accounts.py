@@ -64,7 +64,7 @@ class Point(NamedTuple):
     evidence: float | None  # of the leader over that rival, in nats
     required: float | None  # of it, to stop
     progress: float | None = None  # the share of the expected bill that was paid; 1 once it has stopped
-    lead: float | None = None  # how much better than that rival the leader was, on average
+    lead: float | None = None  # how much better than the next best in play the leader was, on average
 
     @classmethod
     def of(cls, state: Accounts, time: float) -> Point:
@@ -76,8 +76,10 @@ class Point(NamedTuple):
             found["leader"] = None if leader is None else names[leader]
             if leader is not None and closest is not None:
                 rival, evidence, required = closest
-                found |= {"rival": names[rival], "lead": state.lead(leader, rival)}
-                found |= {"evidence": finite_or_none(evidence), "required": finite_or_none(required)}
+                leads = [state.lead(leader, a) for a in {rival, *np.flatnonzero(state.in_play).tolist()} - {leader}]
+                found["lead"] = min((each for each in leads if each is not None), default=None)
+                found |= {"rival": names[rival], "evidence": finite_or_none(evidence)}
+                found["required"] = finite_or_none(required)
             remaining = state.remaining()
             found["progress"] = None if remaining is None else state.progress(remaining)
         return cls(state.told, time, state.bill, int(state.in_play.sum()), **found)
@@ -139,6 +141,10 @@ class Accounts:
 
     def kept_choice(self) -> str | None:
         """What the event of the last choice must say, where nobody can choose again: a user's own code did."""
+        return None
+
+    def claim(self) -> str | None:
+        """What the evidence of the closest pair is for, in words, where that does not go without saying."""
         return None
 
     def wants(self, arm: int) -> bool:

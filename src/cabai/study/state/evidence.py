@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +16,12 @@ from cabai.study import levels
 from cabai.study.settings import Settings
 from cabai.study.stand_ins import StandIn
 from cabai.study.state import progress
-from cabai.study.state.progress import Claim, Remaining
+from cabai.study.state.progress import Claim, Pairs, Remaining
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, Symmetric, bets, symmetric
 
 if TYPE_CHECKING:
     from cabai.study.state.sampled import View
-
-Pairs = Sequence[tuple[float, float] | None]  # of the leader with each arm: evidence, and what is required of it
 
 
 class Evidence:
@@ -64,7 +61,7 @@ class Evidence:
             more = self.settings.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
         return least + more if math.isfinite(least) else 0.0, least
 
-    def pairs(self, leader: int | None) -> list[tuple[float, float] | None]:
+    def pairs(self, leader: int | None) -> Pairs:
         """The same of the leader and each other arm; None where there is none yet."""
         arms = self.ordered.arms
         if leader is None or not self.ordered.everything_pulled:

@@ -50,6 +50,8 @@ SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the differenc
 ENDING = 0.999  # the most progress before the end
 UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
 
+Pairs = Sequence[tuple[float, float] | None]  # of the leader with each arm: evidence, and what is required of it
+
 
 class Claim(NamedTuple):
     """That b is better than a, or at most epsilon worse, and the evidence for it."""

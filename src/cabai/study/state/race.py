@@ -16,7 +16,7 @@ from cabai.study.log.events import Event
 from cabai.study.settings import Settings
 from cabai.study.state import progress
 from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
-from cabai.study.state.progress import Claim, Remaining
+from cabai.study.state.progress import Claim, Pairs, Remaining
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
 
@@ -180,12 +180,21 @@ class RaceState(Accounts):
         leader = self.leader
         if leader is None:
             return None
-        capital, rivals = self.race.capital(leader), self.race.rivals(leader)
+        capital, target = self.race.capital(leader), self.race.target(leader)
+        rivals = [a for a in self.race.rivals(leader) if capital[a] < target]
         if rivals:
             rival = min(rivals, key=lambda a: capital[a])
         else:  # decided: the arm that is least behind
             rival = min((a for a in range(len(capital)) if a != leader), key=lambda a: self.lead(leader, a) or 0.0)
-        return rival, math.log(capital[rival]), math.log(self.race.target(leader))
+        return rival, math.log(capital[rival]), math.log(target)
+
+    def pairs(self, leader: int | None) -> Pairs:
+        """The capital of the leader against each other arm, and what is required of it."""
+        if leader is None:
+            return [None] * len(self.settings.arms)
+        required = math.log(self.race.target(leader))
+        found = enumerate(self.race.capital(leader).tolist())
+        return [None if a == leader else (math.log(capital), required) for a, capital in found]
 
     def claims(self) -> list[Claim]:
         """What is still to be shown. Here evidence is the capital now, and not the largest so far."""

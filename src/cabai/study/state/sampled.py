@@ -17,7 +17,7 @@ from cabai.core.kernels import with_part
 from cabai.core.observe import credit, find_leader, weigh
 from cabai.core.state import Record, Records, copy_of, copy_of_all
 from cabai.simulation.truth import open_streams
-from cabai.study.log.events import ASK, TELL, Event, check_event
+from cabai.study.log.events import ASK, TELL, Event, check_event, wrong
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
 from cabai.study.state.evidence import Evidence
@@ -257,6 +257,8 @@ class SampledState(Evidence, Accounts):
 
     def _number(self, event: Event, count: int = 1) -> None:
         """Results that nobody asked for have numbers too."""
+        if event.pull != self.asked + 1:
+            raise wrong(event, "pull")
         self.asked += count
         self.told += count
         if self.ended is None:
