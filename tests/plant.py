@@ -141,7 +141,7 @@ FAULTS = [Fault(*each) for each in [
      "test_engines::test_sums_do_not_depend_on_how_trajectories_are_cut_nor_on_their_order"),
     ("simulation/sums.py", "total += exact_sum(whole) << shift", "total += int(whole.sum()) << shift",
      "test_engines::test_sums_are_exact"),
-    ("simulation/results.py", "/ math.sqrt(counted[", "/ (counted[",
+    ("simulation/results.py", 'se_cost=counted["std_cost"] / math.sqrt(', 'se_cost=counted["std_cost"] / (',
      "test_simulation::test_summary_agrees_with_the_arrays"),
     ("simulation/work.py", "largest = max(instances", "largest = min(instances",
      "test_simulation::test_instances_simulated_together_are_drawn_as_the_one_with_the_largest_mean_needs"),

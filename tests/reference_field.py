@@ -166,13 +166,13 @@ def fws(run):
     if not tied and math.isqrt(t // K) ** 2 != t // K:
         f = {a: run.z(b, a, y[b] / c[b], y[a] / c[a]) for a in run.rivals(b)}
         near = [a for a in f if f[a] < min(f.values()) + t**-0.9 / K]
-        rows, limits = [], []
-        for a in near:
-            d_b, d_a, _ = run.parts(b, a, y[b] / c[b], y[a] / c[a])
+        rows, limits, parts = [], [], {a: run.parts(b, a, y[b] / c[b], y[a] / c[a]) for a in near}
+        size = 1 / max(max(d_b / c[b], d_a / c[a]) for a, (d_b, d_a, _) in parts.items())  # tolerances are absolute
+        for a, (d_b, d_a, _) in parts.items():
             row = [0.0] * (K + 1)
-            row[b], row[a], row[K] = -d_b / c[b] * c[b], -d_a / c[a] * c[b], 1.0  # v <= z_b to_b + z_a to_a - f_a
+            row[b], row[a], row[K] = -d_b / c[b] * size, -d_a / c[a] * size, 1.0  # v <= z_b to_b + z_a to_a - f_a
             rows.append(row)
-            limits.append(-f[a] * c[b])
+            limits.append(-f[a] * size)
         solved = linprog([0.0] * K + [-1.0], A_ub=rows, b_ub=limits, A_eq=[[1.0] * K + [0.0]], b_eq=[1.0],
                          bounds=[(0, 1)] * K + [(None, None)], method="highs-ds")  # fmt: skip
         z = solved.x[:K]

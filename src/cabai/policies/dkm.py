@@ -36,7 +36,9 @@ def choose(arms, run, rules):
     chosen = furthest_behind(arms, run)
 
     j = closest(arms, rules, run.leader)  # the best response: b and j at their pooled mean x
-    _, _, x, _ = halves(b, arms[j], b.weight / b.cost / (arms[j].weight / arms[j].cost), rules)
+    x = b.mean
+    if b.mean > arms[j].mean:  # else, at the edge of a family, rounding would put x next to it, where d is huge
+        _, _, x, _ = halves(b, arms[j], b.weight / b.cost / (arms[j].weight / arms[j].cost), rules)
     largest, mean, mixed = 0.0, 0.0, 0.0
     for a in range(K):
         arms[a].gain = gain(arms[a], x if a == run.leader or a == j else arms[a].mean, run, rules) / arms[a].cost
