@@ -43,6 +43,7 @@ from cabai.thresholds.rivals import OneTestPerArm, credit, sizes
 from cabai.thresholds.tilts import SCALES, scales
 
 SHARE, MOST_ARMS = 0.3, 4  # r, and how many arms it pays for: with more, it gains nothing
+LEAST_PRICE_OF_STAKES = 2.0  # nats by which the best stakes alone almost always exceed the sum: their share is small
 
 
 def beats(rules, t, b, a):
@@ -129,7 +130,7 @@ def is_worth_testing_hedged(rules, t, b, a):
     if rules.hedged == 0.0 or not b.tested_mean > a.tested_mean:
         return False
     m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / (b.tested + a.tested)
-    return are_worth_a_try(rules, a.rival_stakes, a.stakes, m, 0.0)
+    return are_worth_a_try(rules, LEAST_PRICE_OF_STAKES, a.rival_stakes, a.stakes, m, 0.0)
 
 
 def beats_hedged(rules, t, b, a):

@@ -119,16 +119,16 @@ def may_be_shown(rules, b, a, epsilon):
     if not b.tested_mean > a.tested_mean - epsilon:
         return False
     m = meeting_point_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
-    if are_worth_a_try(rules, b.stakes, a.stakes, m, epsilon):
+    if are_worth_a_try(rules, LEAST_PRICE, b.stakes, a.stakes, m, epsilon):
         return True
     z = pair_evidence(rules, b.tested, b.tested_mean, a.tested, a.tested_mean - epsilon)
     least = rules.level - rules.log_contrast
     return z > least + LEAST_PRICE and is_worth_a_try(rules, least, z, b.tested, b.tested_mean, a.tested, a.tested_mean)
 
 
-def are_worth_a_try(rules, stakes_b, stakes_a, m, epsilon):
-    """Whether stakes alone may be worth enough at m: log H is at most (sum v (y - m))²/(2 sum v²)."""
-    least = 2.0 * rules.variance * (rules.level + LEAST_PRICE)
+def are_worth_a_try(rules, price, stakes_b, stakes_a, m, epsilon):
+    """Whether stakes alone may be worth enough at m: log H is less than (sum v (y - m))²/(2 sum v²), by this price."""
+    least = 2.0 * rules.variance * (rules.level + price)
     up, down = max(worth(stakes_b, m, m + epsilon), 0.0), max(-worth(stakes_a, m + epsilon, m), 0.0)
     return up * up > least * float(stakes_b[SQUARES]) or down * down > least * float(stakes_a[SQUARES])
 
