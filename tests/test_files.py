@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,8 @@ def test_what_is_not_a_regular_file_is_refused_and_stays(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe", "to a device"]
 
 
-def test_a_folder_that_may_not_be_written_in_is_refused_before_any_work(tmp_path):
-    """In a process that is not root, for whom nothing is forbidden."""
+def test_a_folder_that_may_not_be_written_in_is_refused_before_any_work():
+    """In a process that is not root, for whom nothing is forbidden; in a folder that anyone may enter."""
     code = (
         "import os, sys\n"
         "from cabai.support.files import file_to_write\n"
@@ -77,11 +78,9 @@ def test_a_folder_that_may_not_be_written_in_is_refused_before_any_work(tmp_path
         "    try: file_to_write(os.path.join(sys.argv[1], name))\n"
         "    except Exception as error: print(error)\n"
     )
-    folder = tmp_path / "closed"
-    folder.mkdir(mode=0o555)
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(0o755)
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         f"cannot write {folder}/{name}: you may not write in {folder}." for name in ("out.csv", "new/out.csv")
