@@ -360,6 +360,14 @@ def test_a_stored_study_is_planned_again_from_what_it_has_seen(url):
     assert json.loads(done.stdout) == found.to_dict()
 
 
+def test_arms_that_were_dropped_are_not_planned():
+    study = cabai.create_study("fewer", arms=["a", "b", "c"], family="bernoulli", costs=[1, 2, 3], storage="memory")
+    study.tell_many([{"pull": pull, "reward": i % 2} for i, pull in enumerate(study.ask(9))])
+    study.drop("b")
+    found = cabai.plan(study, budget=40, draws=20, worth=False)
+    assert [(arm.name, arm.cost) for arm in found.arms] == [("a", "1"), ("c", "3")]
+
+
 RECIPE = 'family = "bernoulli"\narms = ["small", "large"]\ncommand = "true"\ndelta = 0.1\n'
 
 

@@ -97,6 +97,8 @@ def source_of(source: Any, pilot: Any, *, with_items: bool, scorer: str | None =
         names = ["arms", "family", "delta", "epsilon", "direction", "max_cost", "max_pulls"]
         names += ["policy", "threshold", "costs"] if settings.items is None else []
         given = {name: getattr(settings, name) for name in names}
+        here = [a for a, arm in enumerate(settings.arms) if arm not in settings.dropped]
+        given |= {name: [given[name][a] for a in here] for name in ("arms", "costs") if given.get(name)}
         if settings.items is not None:
             given |= {"items": settings.items.count, "race": settings.items.race}
         if data is None:
