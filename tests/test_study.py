@@ -192,6 +192,7 @@ def test_a_study_never_undecides(clock):
     assert after.spent == decided.spent + len(late)
     assert (decided.spent_late, after.spent_late) == (0.0, len(late))
     assert f"\n{len(late)} results arrived after the decision; they cost {len(late)}\n" in str(after)
+    assert "not counted" not in str(after)
     assert {arm.name: arm.pulls for arm in after.arms} == spent_on  # what decided, and no more
     assert after.waiting == len(late)
     assert [each["late"] for each in study.observations()] == [False] * decided.pulls + [True] * len(late)

@@ -311,6 +311,7 @@ class SampledLooking(Looking):
             "certified": settings.is_certified and told <= (settings.certified_pulls or 0),
             "certified_pulls": settings.certified_pulls,
             "would_decide": settings.is_present and state.ended is None and state.would_decide,
+            "unused": 0 if state.ended is None else state.waiting_at_stop,
         }  # fmt: skip
 
 

@@ -161,6 +161,7 @@ class Status:
     goal: str = BEST  # what is looked for: the best arm, or the cheapest that is good enough
     slack: float | None = None  # of goal cheapest: cheaper arms are worse than the best by more than epsilon - slack
     claim: str | None = None  # the same: what `evidence` is for, in words
+    unused: int = 0  # of those that wait: told before the study stopped, which did not need them
     imported: int = 0  # rows of the log that are from elsewhere
     amended: int = 0  # how often its settings were: see `study.amendments()`
     error: float | None = None  # the probability of a wrong decision, at most, where it is not delta
@@ -489,10 +490,10 @@ class Status:
         if self.waiting_for is not None:
             decide = "; counting them would decide the study" if self.would_decide else ""
             more.append(f"{self.waiting} told early, waiting for {self.waiting_for}, asked before them{decide}")
-        elif self.waiting and self.items is None:
+        elif self.unused:
             without = "the study stopped without" if self.decision is None else "the decision did not need"
-            what, them = ("result is", "it") if self.waiting == 1 else ("results are", "them")
-            more.append(f"{self.waiting} {what} not counted: {without} {them}")
+            what, them = ("result is", "it") if self.unused == 1 else ("results are", "them")
+            more.append(f"{self.unused} {what} not counted: {without} {them}")
         if self.imported:
             more.append(f"{self.imported} told by import")
         if self.discarded and self.items is not None:

@@ -62,7 +62,7 @@ class SampledState(Evidence, Accounts):
     in that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
     object."""
 
-    KEPT = (*Accounts.KEPT, "through", "decided")
+    KEPT = (*Accounts.KEPT, "through", "decided", "waiting_at_stop")
     OF_ARMS: ClassVar = {
         **Accounts.OF_ARMS,
         "squares": np.float64,  # of rewards that count, about the arm's first; nan where unknown
@@ -77,6 +77,7 @@ class SampledState(Evidence, Accounts):
         self.through = 0  # no result up to this pull is still to count
         self.waiting: dict[int, tuple[int, float, float]] = {}  # told, not counted: arm, reward, cost, by number
         self.waiting_order: list[int] = []  # a heap of their numbers
+        self.waiting_at_stop = 0  # how many there were
         self.decided = False  # by the results that count
         self._choice: Any = None  # the next, if it is known
         self._pairs = {}  # the evidence of the results that count, as far as it was asked for
@@ -197,6 +198,10 @@ class SampledState(Evidence, Accounts):
     def _withdraw(self, event: Event) -> None:
         super()._withdraw(event)
         self.count()
+
+    def _stop(self, event: Event) -> None:
+        super()._stop(event)
+        self.waiting_at_stop = len(self.waiting)
 
     def result(self, event: Event, lease: Lease) -> None:
         self._ahead = None
