@@ -202,6 +202,9 @@ def test_a_file_that_is_not_text_and_one_that_is_not_parquet_are_refused(tmp_pat
     (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InvalidInput, match=r"cannot read .*x.parquet: "):
         cabai.replay(tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_text("only text")
+    with pytest.raises(InvalidInput, match=r"x.parquet is not a Parquet file"):
+        cabai.replay(tmp_path / "x.parquet")
 
 
 def test_another_range_and_minimising(tmp_path):

@@ -66,7 +66,11 @@ def file_sheet(path: Path) -> Sheet:
             start = file.read(4)
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-    return parquet_sheet(path) if start == b"PAR1" else csv_sheet(path)
+    if start == b"PAR1":
+        return parquet_sheet(path)
+    if path.suffix.lower() == ".parquet":
+        raise InvalidInput(f"{path} is not a Parquet file, although it is named like one.")
+    return csv_sheet(path)
 
 
 def csv_sheet(path: Path) -> Sheet:
