@@ -15,9 +15,10 @@ from cabai.cli.tools import show_help_alone
 from cabai.errors import StorageError
 from cabai.plots import save
 from cabai.printed import asked, told
-from cabai.settings import settings_for
+from cabai.settings import STORAGE, settings_for
 from cabai.study import create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
+from cabai.study.log.storage import MEMORY
 from cabai.study.show.exporting import exported
 from cabai.study.wire import LISTED
 from cabai.support.files import write_whole
@@ -63,7 +64,7 @@ def create(
     source = settings["import_from"]
     if source is not None and not Path(source).is_file() and Path(source).suffix.lower() not in (".csv", ".parquet"):
         settings["import_from"] = load_study(source, storage=storage)
-    study = create_study(name, storage=storage, **settings)
+    study = lasting(create_study(name, storage=storage, **settings))
     how = "ready" if settings["load_if_exists"] else "created"
     return (
         {"name": study.name, "storage": study.storage, "arms": list(study.arms)},
@@ -184,7 +185,7 @@ def import_(
 
     Example: cabai study export judges --out judges.jsonl, then: cabai study import judges.jsonl --storage sqlite:///new.db
     """
-    study = import_study(file, name=rename, storage=storage)
+    study = lasting(import_study(file, name=rename, storage=storage))
     return {"imported": study.name}, f"imported: {study.name}"
 
 
@@ -338,6 +339,13 @@ def split(study: Study, pulls: int = argument("Number of pulls to divide.")) -> 
     """
     found = study.split(pulls)
     return {"pulls": found}, "\n".join(f"{arm}\t{some}" for arm, some in found.items())
+
+
+def lasting(study: Study) -> Study:
+    """A study that is still there after the command."""
+    if study.storage == MEMORY:
+        raise InvalidInput(f"a study in memory is lost when the command ends: choose a storage such as {STORAGE}.")
+    return study
 
 
 def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
