@@ -422,7 +422,7 @@ def test_bad_input_is_refused_by_name(paper_instance, options, message):
     [
         (["--address", "tcp://host:1"], "an address is for a cluster: it needs engine 'dask' or 'ray', got None."),
         (["--keep", "summary", "--out", "x.parquet"], "--out needs --keep rows: it writes every trajectory."),
-        (["--engine", "spark"], "engine must be None, for threads of this process, one of 'processes', 'dask'"),
+        (["--engine", "spark"], "engine must be one of processes, dask, ray, cuda, or left out, got 'spark'."),
     ],
 )
 def test_the_shell_refuses_what_does_not_go_together(arguments, message):

@@ -32,6 +32,7 @@ TIMES, SUCCESS = ("seconds", "cpu"), "success"  # what can be measured as the co
 AS_FAILED, AS_TIMEOUT = "fail", "timeout"  # what a crash counts as, if seconds are the reward
 LEAST_DELTA = 1e-300  # it can still be divided among the arms
 LARGEST_RESERVE = 0.5  # a larger one would require less evidence after an arm was dropped than before
+MOST_WORKERS = 4000  # threads of a run: macOS allows about as many per process
 ENGINES = ("processes", "dask", "ray", "cuda")
 
 
@@ -83,6 +84,13 @@ def checked_reserve(value: Any, name: str) -> float:
     if not 0 < share <= LARGEST_RESERVE:
         raise InvalidInput(f"{name} must be above 0 and at most {LARGEST_RESERVE:g}, got {shown(value)}.")
     return share
+
+
+def checked_workers(value: Any, name: str = "workers") -> int:
+    count = whole(value, name, 1)
+    if count > MOST_WORKERS:
+        raise InvalidInput(f"{name} must be at most {MOST_WORKERS}, got {shown(value)}.")
+    return count
 
 
 from_0, from_1 = partial(whole, least=0), partial(whole, least=1)
@@ -179,7 +187,7 @@ SETTINGS = (
     Setting("on_lapse", "text", OFFER,
             "What happens to a lapsed pull: offer (another ask gets it) or fail (it counts as failed).", CREATED,
             choices=ON_LAPSE),
-    Setting("workers", "whole", 1, "Number of pulls to run in parallel.", "run evaluate file", from_1),
+    Setting("workers", "whole", 1, "Number of pulls to run in parallel.", "run evaluate file", checked_workers),
     Setting("workers", "whole", None, "Number of simulations to run in parallel. Default: one per core.",
             f"{SIMULATED} plan calibrate replay reproduce bench", from_1),
     Setting("retries", "whole", RETRIES, "With items: how often to try a failed evaluation again.", "evaluate file",
@@ -264,7 +272,7 @@ SETTINGS = (
             from_1),
     Setting("confidence", "number", 0.99, "Probability that the certificate is correct.", "calibrate"),
     Setting("engine", "text", None, f"Where to run: {', '.join(ENGINES)}. Default: in threads of this process.",
-            f"{SIMULATED} plan calibrate reproduce bench"),
+            f"{SIMULATED} plan calibrate reproduce bench", choices=ENGINES),
     Setting("address", "text", None,
             "With engine dask or ray: address of the cluster: tcp://host:8786, ray://host:10001 or auto.",
             f"{SIMULATED} plan calibrate reproduce bench"),

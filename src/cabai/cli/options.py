@@ -139,6 +139,8 @@ def read(row: Setting, given: Any) -> Any:
     """The value of an option."""
     if given is None:
         return row.default if row.default is False else None
+    if row.choices:
+        row.checked(given)
     return READERS[row.kind](given, option_name(row.name)) if row.kind in READERS else given
 
 

@@ -11,7 +11,7 @@ import typer
 
 from cabai.cli.options import JsonOption, argument, option, takes
 from cabai.cli.tools import Interrupted, WrongTest
-from cabai.support.validation import whole
+from cabai.settings import checked_workers
 
 
 @takes()
@@ -60,7 +60,7 @@ def run(
         if ending is not None and signal.getsignal(ending) == signal.SIG_DFL:  # not under nohup
             signal.signal(ending, signal.default_int_handler)
     plan = read_recipe(recipe)
-    at_a_time = plan.workers if workers is None else whole(workers, "workers", 1)
+    at_a_time = plan.workers if workers is None else checked_workers(workers)
     over = threading.Event()
     test = plan.test(over, lambda text: typer.echo(text, err=True))
     study = plan.study(changed=changed)  # last, after everything else was checked

@@ -25,7 +25,7 @@ from cabai.errors import InvalidInput, RunFailed
 from cabai.families import Family
 from cabai.inspect.lanes import InspectEnded, Lane
 from cabai.inspect.samples import Prices, Reader, check_scorer, is_priced, item_of, samples_of
-from cabai.settings import WORST
+from cabai.settings import MOST_WORKERS, WORST
 from cabai.study.given import Pull
 from cabai.study.run import evaluate as study_evaluation
 from cabai.study.run.evaluate import keeping, open_evaluation
@@ -131,7 +131,7 @@ def evaluate(
         result = readers[pull.arm].result(lanes[pull.arm].run(pull.item))
         return (result, 1.0) if costs is None and isinstance(result, float) else result
 
-    workers = len(tasks) * int(options.get("max_samples") or AT_ONCE)
+    workers = min(len(tasks) * int(options.get("max_samples") or AT_ONCE), MOST_WORKERS)
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
     with keeping(study, name), page_of(study, page):
         race_study = partial(run, study, try_once, workers=workers, max_failures=max_failures, retries=0)

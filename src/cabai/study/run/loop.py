@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
-from cabai.settings import RETRIES, STOP
+from cabai.settings import RETRIES, STOP, checked_workers
 from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
 from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
@@ -85,7 +85,7 @@ def run(
     kind = Loop if study.settings.items is None else ItemsLoop
     if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or kind is Loop):
         raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
-    loop = kind(study, test, whole(workers, "workers", 1), whole(max_failures, "max_failures", 1),
+    loop = kind(study, test, checked_workers(workers), whole(max_failures, "max_failures", 1),
                 whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event(),
                 batch)  # fmt: skip
     with plainly_interrupted(), begun(study, loop):
