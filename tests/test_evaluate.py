@@ -78,6 +78,9 @@ def test_items_are_any_sequence(items):
         ((ARMS, ITEMS, score), {"reuse": {"z": {"q1": 1}}}, "nothing to reuse"),
         ((ARMS, ITEMS, score), {"reuse": {"a": {"q1": 7}}}, "reward"),
         ((ARMS, ITEMS, score), {"workers": 0}, "workers must be"),
+        ((ARMS, ITEMS, score), {"workers": 10**6}, "workers must be at most 4000, got 1000000"),
+        ((ARMS, ITEMS, score), {"page": "x"}, "page must be true or false, got 'x'"),
+        ((ARMS, ITEMS, score), {"progress": print}, "progress must be true, false or None, got <built-in"),
         ((ARMS, ITEMS, score), {"delta": 2}, "delta must lie"),
     ],
 )
@@ -199,8 +202,9 @@ def test_an_item_that_fails_is_tried_again_and_then_has_the_worst_score():
             raise ValueError("odd")
         return score(arm, item)
 
-    with pytest.warns(cabai.FailedPulls):
+    with pytest.warns(cabai.FailedPulls) as warned:
         found = cabai.evaluate(ARMS, ITEMS, test, seed=3, max_failures=8)
+    assert not [each.filename for each in warned if each.filename == threading.__file__]
     assert found.decision == "b"
     failed = [item for item in found.scores["b"] if int(item[1:]) % 4 == 0]
     assert failed

@@ -144,6 +144,23 @@ def test_a_pull_that_was_never_handed_out_is_refused():
     study.tell(mine.id, 1, 1.0)  # the id will do
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda study: study.tell_many(3), "results must be a list of dictionaries, got 3"),
+        (lambda study: study.report(3), "file must be a path, got 3"),
+        (lambda study: study.run(print, progress=3), "progress must be a function, got 3"),
+        (lambda study: study.run(print, page="x"), "page must be true or false, got 'x'"),
+        (lambda study: cabai.import_study(3, storage="memory"), "file must be a path, got 3"),
+        (lambda study: cabai.evidence("x"), "evidence takes cabai.Statistics, got 'x'"),
+        (lambda study: cabai.policy(3), "a policy is made of a function that chooses the next arm, got 3"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(call, message):
+    with pytest.raises(cabai.InvalidInput, match=message):
+        call(new())
+
+
 @pytest.mark.parametrize(("known", "cost"), [(None, 1e308), ([1e308, 1e308], 1.0), ([0.0, 1.7e308], 0.0)])
 def test_sums_that_no_number_can_hold_are_refused(known, cost):
     study = new(family="gaussian", arms=["a", "b"], costs=known)

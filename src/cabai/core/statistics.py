@@ -16,7 +16,7 @@ from cabai.core.setup import Setup
 from cabai.core.state import Record
 from cabai.families import Family, family_of
 from cabai.support.specialise import specialised
-from cabai.support.validation import InvalidInput, numbers
+from cabai.support.validation import InvalidInput, check_kind, numbers
 
 
 class Statistics:
@@ -173,6 +173,7 @@ def evidence(statistics: Statistics) -> Evidence:
     >>> z.leader, z.overall
     (0, 4.545...)
     """
+    check_kind(statistics, Statistics, "evidence takes cabai.Statistics")
     arms = [
         SimpleNamespace(tested=n, tested_mean=statistics.family.scaled(mean))
         for n, mean in zip(statistics.pulls, statistics.means, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from cabai.policies.top_two import TopTwo
 from cabai.policies.ugape import UGapE
 from cabai.policies.uniform import Uniform
 from cabai.support.registry import Registry
+from cabai.support.validation import check_kind
 
 __all__ = [
     "CO", "CTAS", "DEFAULT", "DLUCB", "POLICIES", "TAS", "CheapestGoodEnough", "Policy", "Racing", "TopTwo", "Uniform",
@@ -91,6 +93,7 @@ def policy(
     """
     if choose is None:
         return partial(policy, stop=stop, cost_blind=cost_blind, arm_memory=arm_memory, run_memory=run_memory)
+    check_kind(choose, Callable, "a policy is made of a function that chooses the next arm")
     members = {
         "name": choose.__name__.replace("_", "-"),
         "__doc__": choose.__doc__,

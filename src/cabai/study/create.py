@@ -22,7 +22,7 @@ from cabai.study.rules import importing
 from cabai.study.rules.amending import ENDED
 from cabai.study.settings import AMENDABLE, RUN, Settings, checked_name
 from cabai.study.stored import StoredStudy
-from cabai.support.validation import InvalidInput
+from cabai.support.validation import InvalidInput, check_kind
 from cabai.thresholds import Threshold
 
 if TYPE_CHECKING:
@@ -330,6 +330,7 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
     >>> copy.status().spent
     0.02
     """
+    check_kind(file, (str, os.PathLike), "file must be a path")
     if is_served(storage):
         raise InvalidInput("studies cannot be imported over HTTP: use the database's URL, where the server runs.")
     try:

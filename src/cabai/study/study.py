@@ -17,7 +17,7 @@ from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, optional, shown, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, optional, shown, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ class Study(ABC):
         >>> study.status().spent
         0.04
         """
+        check_kind(results, Iterable, "results must be a list of dictionaries")
         told = [fields(each) for each in results]
         if told:
             self._tell(told)
@@ -404,6 +405,7 @@ class Study(ABC):
         """
         if not callable(test):
             raise InvalidInput(f"test must be a function that takes an arm's name, got {test!r}.")
+        check_kind(progress, (Callable, type(None)), "progress must be a function")
 
         def try_once(pull: Pull) -> Any:
             return test(pull.arm) if self.settings.items is None else test(pull.arm, pull.item)
@@ -494,6 +496,7 @@ class Study(ABC):
         """
         from cabai.views.rendering import report
 
+        check_kind(file, (str, os.PathLike, type(None)), "file must be a path")
         path = None if file is None else file_to_write(os.fspath(file))
         costs, items = self.settings.costs, self.settings.items
         failed = None if items is None else items.failed_score(self.settings.family, self.settings.direction)
@@ -572,9 +575,11 @@ class Study(ABC):
 
 
 def warn(found: Iterable[UserWarning]) -> None:
-    """Show warnings at the line outside of cabai that called."""
+    """Show warnings at the line outside of cabai that called; in a thread of cabai there is none."""
     for warning in found:
         frame, level = sys._getframe(), 1
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cabai."):
+        while frame.f_globals.get("__name__", "").startswith("cabai."):
+            if frame.f_back is None or frame.f_back.f_globals.get("__name__") == "threading":
+                break
             frame, level = frame.f_back, level + 1
         warnings.warn(warning, stacklevel=level)

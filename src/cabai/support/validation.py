@@ -109,6 +109,12 @@ def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
     return int(value)
 
 
+def check_kind(value: Any, kind: Any, what: str) -> None:
+    """Refuse a value of another kind; `what` says what it must be."""
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what}, got {shown(value)}.")
+
+
 def true_or_false(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be true or false, got {shown(value)}.")

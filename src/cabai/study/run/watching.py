@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING, Any
 
 from cabai.support.on_demand import through
-from cabai.support.validation import optional
+from cabai.support.validation import check_kind, optional, true_or_false
 
 if TYPE_CHECKING:
     from cabai.study.study import Study
@@ -23,7 +23,7 @@ SHARE = 20  # times as long as making a line took: showing it must not take long
 
 def page_of(study: Study, wanted: bool) -> AbstractContextManager[Any]:
     """The study's page, if it is wanted, while something is done."""
-    if not wanted:
+    if not true_or_false(wanted, "page"):
         return nullcontext()
     optional("fastapi")
     optional("uvicorn")
@@ -34,6 +34,7 @@ def page_of(study: Study, wanted: bool) -> AbstractContextManager[Any]:
 def watched(study: Study, wanted: bool | None = None, *, again: str | None = None) -> Iterator[None]:
     """Show on stderr how a study stands while something is done; with `again`, a Ctrl-C says what is stored, and how
     to go on."""
+    check_kind(wanted, (bool, type(None)), "progress must be true, false or None")
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(study, over), name="cabai progress", daemon=True)
     try:
