@@ -29,15 +29,15 @@ def choose(arms, run, rules):
         if arm.seen != arm.pulls:  # the largest variance with N d(mean, q) <= 1, never 0 as the one at the mean may be
             arm.seen = arm.pulls
             low, high = lower_end(rules, arm.mean, 1.0 / arm.pulls), upper_end(rules, arm.mean, 1.0 / arm.pulls)
-            arm.variance = max(variance_at(rules, low, 1.0 - low), variance_at(rules, high, 1.0 - high))
+            arm.widest = max(variance_at(rules, low, 1.0 - low), variance_at(rules, high, 1.0 - high))
     for a in range(K):
         if a != run.leader:
             arm = arms[a]
             gap = b.mean - arm.mean
-            arm.r = arm.variance / max(gap * gap, 1e-9 * arm.variance)
+            arm.r = arm.widest / max(gap * gap, 1e-9 * arm.widest)
             total += arm.r
-            squares += arm.cost / b.cost * arm.r * arm.r / arm.variance
-    b.r = math.sqrt(b.variance * squares)
+            squares += arm.cost / b.cost * arm.r * arm.r / arm.widest
+    b.r = math.sqrt(b.widest * squares)
     total += b.r
     chosen, most = -1, -np.inf
     for a in range(K):
@@ -58,7 +58,7 @@ class OCBA(Policy):
     first_pulls: int = 5
     name = "ocba"
     choose = staticmethod(choose)
-    arm_memory: ClassVar[Fields] = {"seen": 0, "variance": 0.0}
+    arm_memory: ClassVar[Fields] = {"seen": 0, "widest": 0.0}
     arm_scratch: ClassVar[Fields] = {"r": 0.0}
 
     def __post_init__(self) -> None:
