@@ -324,7 +324,8 @@ def test_a_run_is_watched_on_one_line_of_a_terminal_and_line_by_line_elsewhere(i
         assert all(re.match(r"\d+ of 120 scores, \d+ spent", line) and len(line) < 40 for line in lines)
     else:
         lines = shown.splitlines()
-        assert all(re.match(r"\d\d:\d\d:\d\d \d+ of 120 scores, \d+ spent, .*\d % done", line) for line in lines)
+        assert all(re.match(r"\d\d:\d\d:\d\d \d+ of 120 scores, \d+ spent", line) for line in lines)
+        assert any(re.search(r", \d+ % done", line) for line in lines)  # of the first, perhaps not: an arm has no score
     assert lines
 
 
