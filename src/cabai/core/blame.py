@@ -25,10 +25,8 @@ def compiled_rule(setup: Any, function: Any, signature: Any) -> Any:
     if function is setup.choose and not is_ours(function):
         for kind in returned_by(function):
             if not isinstance(kind, types.Integer | types.Boolean):
-                what, (file, line) = (
-                    "a fraction" if isinstance(kind, types.Float) else "None",
-                    where_it_returns(function),
-                )
+                what = "a fraction" if isinstance(kind, types.Float) else "None"
+                file, line = where_it_returns(function)
                 raise InvalidInput(
                     f"policy {setup.policy} must return the number of an arm; the function that ends in {file}, line "
                     f"{line}, can return {what}."
